@@ -1,0 +1,43 @@
+# Two commands get a newcomer going: `make demo` and `make test`. Everything they need goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0
+
+.PHONY: demo test check format clean test-slow bench-gate
+
+demo: $(VENV)/.installed
+	$(BIN)/perfgate demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest
+
+# Formatting, lint, types and import contracts on top of the tests.
+check: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Proofs of many minutes.
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow
+
+bench-gate: $(VENV)/.installed
+	$(BIN)/python benchmarks/gate/repeat.py
+
+# torch first and by its exact version: a range would let pip take a build with gigabytes of CUDA.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

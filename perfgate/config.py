@@ -1,0 +1,220 @@
+"""perfgate.toml and the environment, read once into one frozen Config."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+import msgspec
+
+from perfgate.document.decision import Policy
+from perfgate.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CONFIG_NAME = "perfgate.toml"
+
+
+class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How workers run. Times in seconds, memory in bytes; ``threads`` 0 means all CPUs granted."""
+
+    threads: int = 0
+    python_path: list[str] = [".", "src"]
+    preload: list[str] = ["torch"]
+    pass_env: list[str] = []
+    link: list[str] = []
+    load_timeout: float = 300.0
+    step_timeout: float = 300.0
+    memory_limit: int = 0
+    seed: int = 20201120
+
+
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the gate decides. ``pairs`` process pairs of base and head, ``aa_pairs`` of base and base, per workload."""
+
+    pairs: int = 14
+    aa_pairs: int = 7
+    quads: int = 10
+    block_seconds: float = 0.02
+    cpus: int = 1
+    alpha: float = 0.01
+    alpha_ok: float = 0.05
+    ok_margin: float = 0.02
+    tolerance: dict[str, float] = {}
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where main's runs are kept: an SQLAlchemy URL of SQLite, or a file path."""
+
+    path: str = ""
+    main_branch: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    project: str = ""
+    device: str = "cpu"
+    workload: str = ""
+    workloads: dict[str, str] = {}
+    limits: dict[str, float] = {}
+    measure: MeasureSettings = MeasureSettings()
+    gate: GateSettings = GateSettings()
+    store: StoreSettings = StoreSettings()
+
+
+@dataclass(frozen=True)
+class WorkloadReference:
+    """Where a workload stands: ``perf/workload.py:encoder`` is file and attribute."""
+
+    name: str
+    file: str
+    attribute: str
+
+    @property
+    def text(self) -> str:
+        """Return the reference as it is written in perfgate.toml."""
+        return f"{self.file}:{self.attribute}"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything the project and the environment say, checked."""
+
+    root: Path
+    project: str
+    device: str
+    workloads: tuple[WorkloadReference, ...]
+    measure: MeasureSettings
+    gate: GateSettings
+    store: StoreSettings
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """Return what the gate tolerates, as it goes into the decision document."""
+        gate = self.gate
+        return Policy(alpha=gate.alpha, alpha_ok=gate.alpha_ok, ok_margin=gate.ok_margin, tolerances=dict(gate.tolerance))
+
+    def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
+        """Return the workloads named, or all of them. Raises ConfigError for a name that is not there."""
+        known = {reference.name: reference for reference in self.workloads}
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, known)}")
+        return tuple(known[name] for name in names) if names else self.workloads
+
+
+def load_config(root: Path, *, device: Optional[str] = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read ``root/perfgate.toml``.
+
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Raises ConfigError with the file, the key
+    and the remedy.
+    """
+    path = root / CONFIG_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path} does not exist; write one with at least\n\n    workload = \"perf/workload.py:encoder\"\n\n"
+            "where encoder is a perfgate.Workload in that file (see the README, 'A workload in ten lines')"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    return parse_config(text, path, device=device or environ.get("PERFGATE_DEVICE") or None)
+
+
+def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Config:
+    """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    _refuse_unknown_keys(raw, path)
+    try:
+        parsed = msgspec.convert(raw, _File)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    _check_ranges(parsed, path)
+    root = path.parent
+    return Config(
+        root=root,
+        project=parsed.project or root.resolve().name,
+        device=device or parsed.device,
+        workloads=_workloads(parsed, path),
+        measure=parsed.measure,
+        gate=parsed.gate,
+        store=parsed.store,
+        limits=parsed.limits,
+    )
+
+
+_TABLES: dict[str, type[msgspec.Struct]] = {"measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings}
+
+
+def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
+    _refuse_unknown(raw, _File, path, where="")
+    for name, table in _TABLES.items():
+        if isinstance(raw.get(name), dict):
+            _refuse_unknown(raw[name], table, path, where=f"[{name}] ")
+
+
+def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str) -> None:
+    known = record.__struct_fields__
+    for key in table:
+        if key not in known:
+            raise ConfigError(
+                f"{path}: {where}unknown key {key!r}{_did_you_mean(key, known)}; known keys: {', '.join(known)}"
+            )
+
+
+def _did_you_mean(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _check_ranges(parsed: _File, path: Path) -> None:
+    gate = parsed.gate
+    wrong = [
+        (gate.pairs < 8, "[gate] pairs must be at least 8: fewer cannot show anything at alpha 0.01", gate.pairs),
+        (gate.aa_pairs < 5, "[gate] aa_pairs must be at least 5", gate.aa_pairs),
+        (gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
+        (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
+        (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
+        (not gate.block_seconds > 0, "[gate] block_seconds must be above 0", gate.block_seconds),
+        (gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
+        (parsed.measure.threads < 0, "[measure] threads must be 0 (all granted) or more", parsed.measure.threads),
+        (not parsed.measure.load_timeout > 0, "[measure] load_timeout must be above 0", parsed.measure.load_timeout),
+        (not parsed.measure.step_timeout > 0, "[measure] step_timeout must be above 0", parsed.measure.step_timeout),
+    ]
+    for is_wrong, message, found in wrong:
+        if is_wrong:
+            raise ConfigError(f"{path}: {message}, found {found}")
+    for name, value in gate.tolerance.items():
+        if value < 0:
+            raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative, found {value}")
+
+
+def _workloads(parsed: _File, path: Path) -> tuple[WorkloadReference, ...]:
+    references = dict(parsed.workloads)
+    if parsed.workload:
+        references = {parsed.workload.rpartition(":")[2]: parsed.workload, **references}
+    if not references:
+        raise ConfigError(f'{path} names no workload; write e.g. workload = "perf/workload.py:encoder"')
+    return tuple(_reference(name, text, path) for name, text in references.items())
+
+
+def _reference(name: str, text: str, path: Path) -> WorkloadReference:
+    file, colon, attribute = text.rpartition(":")
+    if not (file and colon and attribute.isidentifier()):
+        raise ConfigError(f'{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"')
+    if Path(file).is_absolute() or ".." in Path(file).parts:
+        raise ConfigError(f"{path}: workload file {file!r} must be relative to {path.parent} and stay inside it")
+    if not name.replace("-", "_").replace(".", "_").isidentifier():
+        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.'")
+    return WorkloadReference(name=name, file=file, attribute=attribute)

@@ -1,0 +1,190 @@
+"""The decision document: what the gate made of run documents. It is step 20 of the checklist."""
+
+from __future__ import annotations
+
+from typing import Literal, Optional
+
+import msgspec
+
+from perfgate.document.run import ErrorDetail, Finding
+
+DECISION_SCHEMA = "perfgate/decision"
+DECISION_SCHEMA_VERSION = 1
+
+Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]
+Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]
+Method = Literal["exact", "paired", "screen", "check"]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate tolerates.
+
+    ``tolerances`` maps a metric to its allowed relative worsening (0.01 = 1 %); ``ok_margin`` is the slowdown that must be
+    excluded before a time metric is called unchanged; ``alpha`` the chance of a false alarm of the whole gate, and
+    ``alpha_ok`` that of a wrong "unchanged" per comparison.
+    """
+
+    alpha: float = 0.01
+    alpha_ok: float = 0.05
+    ok_margin: float = 0.02
+    tolerances: dict[str, float] = {}
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison is made of: one operator's count on both sides and the line that calls it."""
+
+    name: str
+    base: float
+    head: float
+    line: Optional[str] = None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric on both sides.
+
+    ``delta`` is head/base - 1, None where base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
+    exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is how many process pairs it rests on, and
+    ``pairs_needed`` an estimate of how many would decide an inconclusive one.
+    """
+
+    workload: str
+    shape: str
+    metric: str
+    unit: str
+    better: Literal["lower", "higher", "neutral"]
+    method: Method
+    outcome: Outcome
+    gating: bool
+    base: Optional[float] = None
+    head: Optional[float] = None
+    delta: Optional[float] = None
+    interval: Optional[tuple[float, float]] = None
+    confidence: Optional[float] = None
+    p: Optional[float] = None
+    p_adjusted: Optional[float] = None
+    tolerance: Optional[float] = None
+    pairs: Optional[int] = None
+    pairs_needed: Optional[int] = None
+    reason: Optional[str] = None
+    parts: list[Part] = []
+
+
+class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the A/A arm of the same job shows for one metric: half the width of its interval, as a share.
+
+    ``differs`` is true when base against base came out different: then the job proves nothing.
+    """
+
+    workload: str
+    shape: str
+    metric: str
+    floor: float
+    pairs: int
+    differs: bool
+
+
+class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of the testbed that differs between the sides."""
+
+    field: str
+    base: Optional[str]
+    head: Optional[str]
+
+
+class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content."""
+
+    commit: Optional[str] = None
+    branch: Optional[str] = None
+    subject: Optional[str] = None
+    committed_at: Optional[str] = None
+    dirty: bool = False
+    chosen_because: Optional[str] = None
+    sha256: Optional[str] = None
+
+
+class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator that came, went or changed: self seconds per call and calls per call on both sides."""
+
+    workload: str
+    shape: str
+    op: str
+    base_time: float
+    head_time: float
+    base_count: float
+    head_count: float
+    line: Optional[str] = None
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try, tied to the evidence that asks for it."""
+
+    rule: str
+    workload: str
+    message: str
+    line: Optional[str] = None
+
+
+class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of the head's checklist, as the comment lists it."""
+
+    number: int
+    slug: str
+    workload: str
+    status: str
+    reason: Optional[str] = None
+    findings: list[Finding] = []
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that could not be measured, on which side, and how it failed."""
+
+    side: Literal["base", "head", "pair"]
+    workload: str
+    what: str
+    error: ErrorDetail
+
+
+class Procedure(msgspec.Struct, frozen=True, kw_only=True):
+    """How the decision was made; with the run documents it is enough to make it again."""
+
+    name: str
+    version: int
+    seed: int
+    quantiles: list[float]
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A kept file: which side it belongs to, its kind, its path in the check folder."""
+
+    side: Literal["base", "head"]
+    kind: str
+    path: str
+    bytes: int
+
+
+class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The gate's decision. It holds nothing that the run documents, the policy and the history do not determine."""
+
+    schema: Literal["perfgate/decision"] = DECISION_SCHEMA
+    schema_version: int = DECISION_SCHEMA_VERSION
+    perfgate_version: str
+    project: str
+    verdict: Verdict
+    reasons: list[str]
+    base: SideSummary
+    head: SideSummary
+    device: str
+    policy: Policy
+    procedure: Procedure
+    comparisons: list[Comparison] = []
+    noise_floors: list[NoiseFloor] = []
+    testbed_differences: list[TestbedDifference] = []
+    operator_changes: list[OperatorChange] = []
+    suggestions: list[Suggestion] = []
+    steps: list[StepSummary] = []
+    failures: list[Failure] = []
+    links: list[Link] = []
+    warnings: list[str] = []
+    pairs: int = 0
+    duration: float = 0.0

@@ -1,0 +1,139 @@
+"""What a metric is, and the catalogue of every metric perfgate measures or compares."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Better = Literal["lower", "higher", "neutral"]
+Kind = Literal["noisy", "exact"]
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """A measured quantity: its base unit, which way is better, and whether repetition gives the same number.
+
+    ``explanation`` is what ``perfgate explain`` prints; ``step`` is the checklist step that measures it (20: the gate).
+    """
+
+    name: str
+    title: str
+    unit: str
+    better: Better
+    kind: Kind
+    step: int
+    explanation: str
+    source: str
+
+
+def _metric(name: str, title: str, unit: str, better: Better, kind: Kind, step: int, explanation: str, source: str) -> Metric:
+    return Metric(
+        name=name, title=title, unit=unit, better=better, kind=kind, step=step, explanation=explanation, source=source
+    )
+
+
+_QUANTILE = "sample quantile with an order-statistic (binomial) confidence interval, no distribution assumed"
+_TRACE = "the recorded profiler trace of steady calls"
+_DISPATCH = "torch.utils._python_dispatch.TorchDispatchMode over single steady calls, repeated"
+
+_CATALOGUE = [
+    # step 1: latency
+    _metric("latency.low", "fast-path latency", "s", "lower", "noisy", 1,
+            "The mean of the logarithms of the 2nd to 10th percentile of the seconds of one call. It moves with the work a "
+            "call does and hardly with what else the machine does, so it is the metric that decides first.",
+            "low-quantile location over the calls of one worker process"),
+    _metric("latency.p50", "P50 latency", "s", "lower", "noisy", 1,
+            "Half of the calls were faster than this.", _QUANTILE),
+    _metric("latency.p90", "P90 latency", "s", "lower", "noisy", 1,
+            "Nine of ten calls were faster than this.", _QUANTILE),
+    _metric("latency.p99", "P99 latency", "s", "lower", "noisy", 1,
+            "99 of 100 calls were faster than this. It needs 662 calls for a two-sided 95 % interval; with fewer it is "
+            "reported as not estimable rather than guessed. The gate takes it on device or CPU time, because on wall time "
+            "it shows the neighbours of the machine more than the code.", _QUANTILE),
+    _metric("latency.max", "slowest call", "s", "lower", "noisy", 1, "The slowest measured call.", "maximum"),
+    _metric("latency.first_call", "first call", "s", "lower", "noisy", 1,
+            "The first call after loading: lazy initialisation, compilation and allocation included.", "one call"),
+    _metric("latency.warm_up_calls", "warm-up calls", "1", "lower", "noisy", 1,
+            "How many calls passed before the steady state was detected.", "three windows that agree"),
+    _metric("throughput.median", "throughput", "items/s", "higher", "noisy", 1,
+            "Items per second with a bounded number of calls in flight: the median of windows of one second.",
+            "completed items over window length"),
+    _metric("throughput.min", "lowest throughput", "items/s", "higher", "noisy", 1,
+            "The worst of the throughput windows.", "completed items over window length"),
+    _metric("throughput.gap", "gap between calls", "s", "lower", "noisy", 1,
+            "Time that passes between the end of one call and the start of the next. A loss here lowers the throughput "
+            "while every single call looks as fast as before.",
+            "25th percentile over blocks of (block length - sum of its calls) / calls"),
+    # step 2: utilization
+    _metric("utilization.busy", "device utilization", "1", "higher", "noisy", 2,
+            "Share of the unprofiled wall time in which at least one kernel ran on the device.",
+            "union of kernel intervals over all streams, from " + _TRACE),
+    _metric("utilization.host", "host utilization", "1", "higher", "noisy", 2,
+            "CPU time of the process over wall time and granted CPUs: what a CPU device can say about utilization.",
+            "process CPU time / (wall time x threads)"),
+    _metric("utilization.gap", "device idle per call", "s", "lower", "noisy", 2,
+            "Seconds per call in which no kernel ran on the device.", "complement of the union of kernel intervals"),
+    # step 3: transfer
+    _metric("transfer.share", "transfer overhead", "1", "lower", "noisy", 3,
+            "How much of one end-to-end call is the copying of inputs and outputs between host and device.",
+            "(end-to-end - device-only) / end-to-end, interleaved"),
+    _metric("transfer.exposed_share", "exposed copy share", "1", "lower", "noisy", 3,
+            "Share of the wall time in which a copy ran and no kernel did.", "|copy minus compute| / wall"),
+    _metric("transfer.h2d_bandwidth", "host to device bandwidth", "B/s", "higher", "noisy", 3,
+            "Bytes copied to the device per second of copying.", "bytes / event time"),
+    _metric("transfer.d2h_bandwidth", "device to host bandwidth", "B/s", "higher", "noisy", 3,
+            "Bytes copied from the device per second of copying.", "bytes / event time"),
+    # step 4: operators
+    _metric("ops.coverage", "attributed share", "1", "higher", "noisy", 4,
+            "Share of the busy time that the operator table explains.", _TRACE),
+    _metric("ops.share", "share of an op class", "1", "neutral", "noisy", 4,
+            "Share of the busy time spent in one class of operators.", _TRACE),
+    _metric("ops.time", "operator time", "s", "lower", "noisy", 4,
+            "Self time of one operator per call.", _TRACE),
+    # step 5: batch
+    _metric("batch.knee", "batch knee", "1", "neutral", "noisy", 5,
+            "The smallest batch size from which doubling it gains less than 10 % throughput.",
+            "smallest b with throughput(2b) / throughput(b) < 1.10"),
+    _metric("batch.best", "best batch size", "1", "neutral", "noisy", 5,
+            "The batch size with the highest throughput that keeps the SLA.", "argmax of throughput"),
+    _metric("batch.loss", "throughput left on the table", "1", "lower", "noisy", 5,
+            "How far the configured batch size stays below the best one.", "1 - throughput(configured) / throughput(best)"),
+    _metric("batch.throughput", "throughput at a batch size", "items/s", "higher", "noisy", 5,
+            "Items per second at one batch size of the sweep.", "median over visits in random order"),
+    # exact counters
+    _metric("counters.framework_ops", "framework ops per call", "1", "lower", "exact", 4,
+            "How many framework operators one call dispatches. Each costs a launch; a loop of small ops shows here first.",
+            _DISPATCH),
+    _metric("counters.copies", "copies per call", "1", "lower", "exact", 4,
+            "Operators that copy a whole tensor: clone, contiguous, copy_, dtype and device conversions.", _DISPATCH),
+    _metric("counters.copy_bytes", "bytes copied per call", "B", "lower", "exact", 4,
+            "Bytes written by those copies.", _DISPATCH),
+    _metric("counters.noncontiguous_copies", "non-contiguous copies per call", "1", "lower", "exact", 4,
+            "Copies that change the memory layout: source and result differ in strides.", _DISPATCH),
+    _metric("counters.allocations", "allocations per call", "1", "lower", "exact", 4,
+            "Blocks of memory one call takes from the allocator.", "the device's allocator events over single steady calls"),
+    _metric("memory.peak", "peak memory of a call", "B", "lower", "exact", 4,
+            "The most memory one call holds on top of the model and its inputs.",
+            "running sum of allocator events over single steady calls"),
+    # the gate
+    _metric("correctness", "correctness check", "1", "neutral", "exact", 20,
+            "The workload's own check of its output. A check that fails fails the gate: a faster wrong model never passes.",
+            "the workload's `check`"),
+    _metric("sla.p99", "P99 against the SLA", "s", "lower", "noisy", 20,
+            "The P99 latency the workload promises. Broken by the head, it fails the gate; broken by both sides, it warns.",
+            "lower end of the P99 interval against the workload's SLA"),
+]  # fmt: skip
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOGUE}
+
+
+def metric(name: str) -> Metric:
+    """Return a metric of the catalogue; per-operator metrics (``ops.count:NAME``, ``ops.time:NAME``) are derived.
+
+    Raises KeyError for a name that is not in the catalogue.
+    """
+    if name.startswith("ops.count:"):
+        op = name.partition(":")[2]
+        return _metric(name, f"`{op}` calls", "1", "lower", "exact", 4,
+                       f"How often one call of the workload dispatches the operator {op}.", _DISPATCH)  # fmt: skip
+    return METRICS[name]

@@ -1,0 +1,261 @@
+"""The run document: what was measured, immutable, with raw samples, testbed and findings.
+
+All numbers are in base units (s, B, 1, items/s) except packed samples and clocks, which are integer nanoseconds.
+Field types use ``Optional`` and ``Union``, because msgspec reads them at run time on Python 3.9.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Optional, Union
+
+import msgspec
+
+from perfgate.document.samples import Packed
+
+RUN_SCHEMA = "perfgate/run"
+RUN_SCHEMA_VERSION = 1
+
+StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invalid", "error"]
+Severity = Literal["info", "warning", "severe"]
+Side = Literal["base", "head"]
+Arm = Literal["ab", "aa"]
+Evidence = Union[str, int, float]
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of one metric. ``value`` None means not available, and ``reason`` then says why.
+
+    ``interval`` is a confidence interval at level ``confidence``; an end that no order statistic can give is None.
+    ``labels`` say what the number is of, e.g. ``{"shape": "long", "batch": "8"}``.
+    """
+
+    metric: str
+    value: Optional[float]
+    interval: Optional[tuple[Optional[float], Optional[float]]] = None
+    confidence: Optional[float] = None
+    count: Optional[int] = None
+    labels: dict[str, str] = {}
+    reason: Optional[str] = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step noticed: the rule it broke, how bad, in words, and the evidence."""
+
+    rule: str
+    severity: Severity
+    message: str
+    evidence: dict[str, Evidence] = {}
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker or its workload failed.
+
+    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol.
+    """
+
+    kind: Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
+    message: str
+    traceback: Optional[str] = None
+    signal: Optional[str] = None
+    log_tail: Optional[str] = None
+
+
+class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
+    """All samples of one metric in call order, packed."""
+
+    metric: str
+    samples: Packed
+    labels: dict[str, str] = {}
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one step of the checklist measured on one workload. ``duration`` is what it cost, in seconds."""
+
+    number: int
+    slug: str
+    workload: str
+    status: StepStatus
+    reason: Optional[str] = None
+    values: list[Value] = []
+    findings: list[Finding] = []
+    samples: list[SampleSet] = []
+    error: Optional[ErrorDetail] = None
+    duration: float = 0.0
+
+
+class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload's own check of its output for one input shape."""
+
+    workload: str
+    shape: str
+    status: Literal["passed", "failed", "not_checked", "error"]
+    message: Optional[str] = None
+
+
+class OpCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often."""
+
+    op: str
+    count: int
+    copy_bytes: int = 0
+    line: Optional[str] = None
+
+
+class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
+    """Exact counters of one call for one workload and shape.
+
+    ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly.
+    ``values`` maps a metric name to its count; what the device cannot count is left out.
+    """
+
+    workload: str
+    shape: str
+    repeats: int
+    values: dict[str, int]
+    ops: list[OpCount]
+    unstable: list[str] = []
+
+
+class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator of the trace: self time per call in seconds, calls per call of the workload, share of the busy time."""
+
+    workload: str
+    shape: str
+    op: str
+    kind: Literal["compute", "copy", "comm", "host"]
+    self_time: float
+    count: float
+    share: float
+
+
+class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks of one worker for one shape, column by column, in the order they ran.
+
+    ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` says where blocks end.
+    ``cpu`` is thread CPU time, or device time where the device has a clock of its own (``cpu_source``).
+    """
+
+    quad: list[int]
+    sequence: list[int]
+    calls: list[int]
+    start_ns: list[int]
+    end_ns: list[int]
+    involuntary_switches: list[int]
+    minor_faults: list[int]
+    wall: Packed
+    cpu: Packed
+    cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
+
+
+class Replicate(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process of a pair. In arm ``aa`` both members of the pair run the base."""
+
+    pair: int
+    arm: Arm
+    member: Literal["first", "second"]
+    workload: str
+    layout_seed: int
+    cpus: list[int]
+    start_up: float
+    warm_up_calls: int
+    steady: bool
+    shapes: dict[str, BlockColumns]
+
+
+class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair that gave no samples, and why. It is counted, never compared."""
+
+    pair: int
+    arm: Arm
+    workload: str
+    error: ErrorDetail
+
+
+class Testbed(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine, device, software and settings.
+
+    ``comparable`` holds what must be equal for two runs to be compared, and ``fingerprint`` is its hash; ``observed`` holds
+    what is worth knowing and may differ (load, temperature, time of boot).
+    """
+
+    fingerprint: str
+    device_kind: str
+    comparable: dict[str, str]
+    observed: dict[str, str] = {}
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included."""
+
+    commit: Optional[str] = None
+    branch: Optional[str] = None
+    dirty: bool = False
+    committed_at: Optional[str] = None
+    subject: Optional[str] = None
+
+
+class CiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The CI job a run belongs to, as the job's environment tells it; ``publish`` checks it against its own event."""
+
+    forge: str
+    repository: str
+    run_id: str
+    run_attempt: int
+    head_sha: Optional[str] = None
+    change_request: Optional[int] = None
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of perfgate. Base and head of one `check` share the session ``id``."""
+
+    id: str
+    started_at: str
+    finished_at: str
+    seed: int
+    command: str
+    ci: Optional[CiContext] = None
+
+
+class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload that was measured: where it stands, the hash of its file, its batch size and shapes."""
+
+    name: str
+    reference: str
+    sha256: str
+    batch: int
+    shapes: list[str]
+    sla_p99: Optional[float] = None
+    error: Optional[ErrorDetail] = None
+
+
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A file kept beside the document; ``path`` is relative to the document's folder."""
+
+    name: str
+    kind: Literal["trace", "log", "report", "flamegraph"]
+    path: str
+    bytes: int
+    sha256: str
+    workload: Optional[str] = None
+
+
+class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One pass of the checklist over the workloads of a project on one testbed."""
+
+    schema: Literal["perfgate/run"] = RUN_SCHEMA
+    schema_version: int = RUN_SCHEMA_VERSION
+    perfgate_version: str
+    side: Optional[Side] = None
+    project: str
+    session: Session
+    source: Source
+    testbed: Testbed
+    workloads: list[WorkloadRecord]
+    steps: list[StepResult] = []
+    correctness: list[CorrectnessResult] = []
+    counters: list[CounterSet] = []
+    operators: list[OperatorRow] = []
+    replicates: list[Replicate] = []
+    failed_pairs: list[FailedPair] = []
+    artifacts: list[Artifact] = []
+    warnings: list[str] = []

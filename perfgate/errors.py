@@ -1,0 +1,57 @@
+"""Every deliberate error, each with the exit code it ends the command with."""
+
+from __future__ import annotations
+
+EXIT_PASS = 0
+EXIT_FAIL = 1
+EXIT_USAGE = 2
+EXIT_INCONCLUSIVE = 3
+EXIT_MEASURING = 4
+EXIT_BUG = 5
+EXIT_INTERRUPTED = 130
+
+
+class PerfgateError(Exception):
+    """An error we expect: its text says what is wrong, where, and what to do."""
+
+    exit_code = EXIT_USAGE
+
+
+class UsageError(PerfgateError):
+    """The command was called in a way that cannot work here."""
+
+
+class ConfigError(PerfgateError):
+    """perfgate.toml is missing or says something we cannot follow."""
+
+
+class DocumentError(PerfgateError):
+    """A run or decision document cannot be read, or is not one."""
+
+
+class RepositoryError(PerfgateError):
+    """Git cannot give us the commits to compare."""
+
+
+class ForgeError(PerfgateError):
+    """The forge refused, or answered something that is not its API."""
+
+
+class StoreError(PerfgateError):
+    """The store of baselines cannot be opened, read or written."""
+
+
+class InconclusiveError(PerfgateError):
+    """Nothing can be decided from what there is."""
+
+    exit_code = EXIT_INCONCLUSIVE
+
+
+class MeasuringError(PerfgateError):
+    """The measuring itself failed: device, workload or an unfit machine."""
+
+    exit_code = EXIT_MEASURING
+
+
+class WorkloadError(MeasuringError):
+    """The user's workload cannot be found, loaded or called."""

@@ -1,0 +1,1 @@
+"""The members: one numbered step a file."""

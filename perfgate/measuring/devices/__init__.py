@@ -1,0 +1,1 @@
+"""Devices: the Protocol in ``device.py``, one backend a file in ``backends/``."""

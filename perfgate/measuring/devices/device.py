@@ -1,0 +1,96 @@
+"""What a device must be able to do, and what it may be able to report."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Callable, Literal, NamedTuple, Optional, Protocol
+
+Capability = Literal[
+    "own_memory",  # host and device memory are two: inputs must be copied
+    "queue",  # calls return before the device is done
+    "kernel_timeline",  # the trace shows what ran on the device, when
+    "allocation_count",  # allocations of one call can be counted
+]
+
+
+class MemoryCount(NamedTuple):
+    """What one call took from the allocator: number of allocations, and the most bytes held at once on top of the start."""
+
+    allocations: int
+    peak_bytes: int
+
+
+class Event(Protocol):
+    """A mark in the device's queue."""
+
+    def record(self) -> None:
+        """Put the mark into the current stream."""
+
+    def time_ns(self) -> int:
+        """Return the device time of the mark in nanoseconds; valid after a synchronisation."""
+
+
+class Device(Protocol):
+    """One accelerator, or the CPU. All times are integer nanoseconds of ``clock_ns``, a monotonic host clock.
+
+    A fake device in tests keeps a virtual clock, so measuring code asks the device for the time and never the system.
+    """
+
+    kind: str
+    name: str
+    capabilities: frozenset[Capability]
+
+    def handle(self) -> Any:
+        """Return what a workload's ``build`` takes as its device (a ``torch.device``)."""
+
+    def properties(self) -> dict[str, str]:
+        """Return what must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
+
+    def clock_ns(self) -> int:
+        """Return the host clock."""
+
+    def cpu_clock_ns(self) -> int:
+        """Return the CPU time of the calling thread."""
+
+    def process_cpu_ns(self) -> int:
+        """Return the CPU time of the process, all threads."""
+
+    def synchronize(self) -> None:
+        """Wait until everything queued has run."""
+
+    def event(self) -> Event:
+        """Return a new mark; on a device without a queue its time is the host clock."""
+
+    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
+        """Copy a batch (tensor, or tuple, list or dict of tensors) to the device; the CPU returns it unchanged."""
+
+    def pin(self, batch: Any) -> Any:
+        """Return the batch in page-locked host memory; the CPU returns it unchanged."""
+
+    def to_host(self, output: Any) -> Any:
+        """Copy an output to the host; the CPU returns it unchanged."""
+
+    def copy_stream(self) -> AbstractContextManager[None]:
+        """Return a context in which copies go to a stream of their own, and after which the main stream waits for them."""
+
+    def bytes_of(self, batch: Any) -> int:
+        """Return the bytes of all tensors in a batch."""
+
+    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
+        """Profile ``calls`` calls and write one Kineto (Chrome trace event) JSON file, gzipped where it ends in .gz.
+
+        Every call stands in a host event ``perfgate.call`` (category ``user_annotation``).
+        """
+
+    def count_memory(self, call: Callable[[], Any]) -> Optional[MemoryCount]:
+        """Return what one call allocates, None without capability ``allocation_count``."""
+
+    def empty_cache(self) -> None:
+        """Give cached memory back."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether an exception means that the device's memory is full."""
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        """Return a context without gradient tracking."""

@@ -1,0 +1,87 @@
+"""A workload bound to a device: the model is built, inputs of every shape wait in a pool, one call is one method call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.workload.workload import Workload
+
+POOL_SIZE = 8
+
+
+class BoundWorkload:
+    """A built model and its inputs on one device.
+
+    Inputs rotate: call ``i`` takes input ``i % POOL_SIZE``, each made from its own seed, so that no cache sees the same
+    data twice in a row.
+    """
+
+    def __init__(self, name: str, workload: Workload, device: Device, *, seed: int) -> None:
+        self.name = name
+        self.workload = workload
+        self.device = device
+        self.seed = seed
+        self.model = workload.build(device.handle())
+        self._pools: dict[tuple[str, int], list[Any]] = {}
+        self._cursor = 0
+
+    @property
+    def shapes(self) -> list[str]:
+        """Return the names of the input shapes."""
+        return list(self.workload.shapes)
+
+    @property
+    def batch(self) -> int:
+        """Return the configured items per call."""
+        return self.workload.batch
+
+    def host_inputs(self, shape: str, *, batch: Optional[int] = None, index: int = 0) -> Any:
+        """Make one input batch on the host, preprocessed; the same index gives the same data on both sides."""
+        items = self.batch if batch is None else batch
+        made = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
+        if made is None:
+            raise WorkloadError(f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict")
+        return self.workload.preprocess(made) if self.workload.preprocess else made
+
+    def pool(self, shape: str, *, batch: Optional[int] = None) -> list[Any]:
+        """Return the rotating inputs of a shape on the device, made on first use."""
+        key = (shape, self.batch if batch is None else batch)
+        if key not in self._pools:
+            hosts = (self.host_inputs(shape, batch=key[1], index=index) for index in range(POOL_SIZE))
+            self._pools[key] = [self.device.to_device(host) for host in hosts]
+            self.device.synchronize()
+        return self._pools[key]
+
+    def drop_pool(self, shape: str, *, batch: int) -> None:
+        """Forget the inputs of a batch size that is not needed any more."""
+        self._pools.pop((shape, batch), None)
+
+    def invoke(self, inputs: Any) -> Any:
+        """Make one call on inputs that are already on the device, without waiting for the device."""
+        if self.workload.train_step is not None:
+            return self.workload.train_step(self.model, inputs)
+        with self.device.inference_mode():
+            return self._forward(inputs)
+
+    def _forward(self, inputs: Any) -> Any:
+        if self.workload.call is not None:
+            return self.workload.call(self.model, inputs)
+        if isinstance(inputs, dict):
+            return self.model(**inputs)
+        if isinstance(inputs, tuple):
+            return self.model(*inputs)
+        return self.model(inputs)
+
+    def caller(self, shape: str, *, batch: Optional[int] = None) -> Callable[[], Any]:
+        """Return a function that makes one call on the next input of the pool, without waiting for the device."""
+        pool = self.pool(shape, batch=batch)
+        invoke = self.invoke
+
+        def call() -> Any:
+            self._cursor += 1
+            return invoke(pool[self._cursor % POOL_SIZE])
+
+        return call

@@ -1,0 +1,238 @@
+"""The messages between conductor and worker: length-prefixed JSON over a socket of their own.
+
+What user code prints can never reach this socket, so it can never be mistaken for a result.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Optional, Union
+
+import msgspec
+
+from perfgate.document.run import (
+    Artifact,
+    BlockColumns,
+    CorrectnessResult,
+    CounterSet,
+    ErrorDetail,
+    OperatorRow,
+    StepResult,
+    Testbed,
+)
+
+MAX_MESSAGE_BYTES = 512 * 1024 * 1024
+_HEADER = struct.Struct("<I")
+
+
+class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
+    """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor."""
+
+    worker_id: int
+    layout_seed: int
+    cpus: list[int]
+    log_path: str
+    cwd: str
+    memory_limit: Optional[int] = None
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """Fork server to conductor: the worker's process id, which is its process group id too."""
+
+    worker_id: int
+    pid: int
+
+
+class Exited(msgspec.Struct, frozen=True, tag="exited"):
+    """Fork server to conductor: a worker ended, with its wait status (see ``os.waitstatus_to_exitcode``)."""
+
+    worker_id: int
+    exit_code: int
+
+
+class ServerReady(msgspec.Struct, frozen=True, tag="ready"):
+    """Fork server to conductor: everything is imported. ``start_up`` is what that took, in seconds."""
+
+    start_up: float
+
+
+class ServerFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """Fork server to conductor: an import failed."""
+
+    error: ErrorDetail
+
+
+class LoadRequest(msgspec.Struct, frozen=True, tag="load"):
+    """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports."""
+
+    name: str
+    file: str
+    attribute: str
+    root: str
+    python_path: list[str]
+    device: str
+    seed: int
+    threads: int
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """The workload stands ready."""
+
+    batch: int
+    shapes: list[str]
+    sla_p99: Optional[float]
+    seconds: float
+
+
+class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
+    """Ask for the testbed as the worker sees it."""
+
+
+class TestbedReply(msgspec.Struct, frozen=True, tag="testbed"):
+    """The testbed."""
+
+    testbed: Testbed
+
+
+class CheckRequest(msgspec.Struct, frozen=True, tag="check"):
+    """Run the workload's correctness check on every shape."""
+
+
+class CheckReply(msgspec.Struct, frozen=True, tag="checked"):
+    """Its results."""
+
+    results: list[CorrectnessResult]
+
+
+class StepRequest(msgspec.Struct, frozen=True, tag="step"):
+    """Run one step of the checklist."""
+
+    number: int
+    quick: bool
+    threads: int
+    limits: dict[str, float]
+    seed: int
+    artifacts: str
+
+
+class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
+    """What the step measured, and what it found out beyond its own result."""
+
+    result: StepResult
+    operators: list[OperatorRow] = []
+    counters: list[CounterSet] = []
+    artifacts: list[Artifact] = []
+
+
+class CountRequest(msgspec.Struct, frozen=True, tag="count"):
+    """Count the exact counters of every shape."""
+
+
+class CountReply(msgspec.Struct, frozen=True, tag="counted"):
+    """The counters."""
+
+    counters: list[CounterSet]
+
+
+class WarmUpRequest(msgspec.Struct, frozen=True, tag="warm_up"):
+    """Warm up every shape and say how many calls make a block of about ``block_seconds``."""
+
+    block_seconds: float
+    cap_seconds: float
+
+
+class WarmedUp(msgspec.Struct, frozen=True, tag="warmed"):
+    """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks."""
+
+    calls: int
+    steady: bool
+    block_calls: dict[str, int]
+
+
+class BlockRequest(msgspec.Struct, frozen=True, tag="block"):
+    """Run one timed block; the worker keeps the samples until it is asked for them."""
+
+    shape: str
+    calls: int
+    quad: int
+    sequence: int
+
+
+class BlockDone(msgspec.Struct, frozen=True, tag="block_done"):
+    """The block ran."""
+
+
+class CollectRequest(msgspec.Struct, frozen=True, tag="collect"):
+    """Ask for the samples of all blocks."""
+
+
+class Collected(msgspec.Struct, frozen=True, tag="collected"):
+    """The blocks of every shape."""
+
+    shapes: dict[str, BlockColumns]
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """A worker says what it is doing."""
+
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="error"):
+    """A worker's request ended in an exception; the worker is still there."""
+
+    error: ErrorDetail
+
+
+Request = Union[
+    LoadRequest, TestbedRequest, CheckRequest, StepRequest, CountRequest, WarmUpRequest, BlockRequest, CollectRequest
+]
+Reply = Union[
+    Loaded, TestbedReply, CheckReply, StepReply, CountReply, WarmedUp, BlockDone, Collected, Progress, Failed
+]
+ServerMessage = Union[ServerReady, ServerFailed, Forked, Exited]
+
+_encoder = msgspec.json.Encoder()
+request_decoder = msgspec.json.Decoder(Request)
+reply_decoder = msgspec.json.Decoder(Reply)
+server_decoder = msgspec.json.Decoder(ServerMessage)
+fork_decoder = msgspec.json.Decoder(ForkRequest)
+
+
+class ConnectionClosed(Exception):
+    """The other side is gone."""
+
+
+def send(connection: socket.socket, message: msgspec.Struct) -> None:
+    """Send one message. Raises ConnectionClosed when the other side is gone."""
+    payload = _encoder.encode(message)
+    try:
+        connection.sendall(_HEADER.pack(len(payload)) + payload)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise ConnectionClosed from error
+
+
+def receive(connection: socket.socket) -> bytes:
+    """Return the bytes of the next message; a timeout set on the socket is raised as ``TimeoutError``.
+
+    Raises ConnectionClosed when the other side is gone or announces more than MAX_MESSAGE_BYTES.
+    """
+    (size,) = _HEADER.unpack(_read_exactly(connection, _HEADER.size))
+    if size > MAX_MESSAGE_BYTES:
+        raise ConnectionClosed(f"a message of {size} bytes was announced")
+    return _read_exactly(connection, size)
+
+
+def _read_exactly(connection: socket.socket, size: int) -> bytes:
+    chunks: list[bytes] = []
+    while size:
+        try:
+            chunk = connection.recv(min(size, 1 << 20))
+        except ConnectionResetError as error:
+            raise ConnectionClosed from error
+        if not chunk:
+            raise ConnectionClosed
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
