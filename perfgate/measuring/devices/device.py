@@ -15,7 +15,7 @@ Capability = Literal[
 
 
 class MemoryCount(NamedTuple):
-    """What one call took from the allocator: number of allocations, and the most bytes held at once on top of the start."""
+    """What one call took from the allocator: allocations, and the most bytes held at once on top of the start."""
 
     allocations: int
     peak_bytes: int
@@ -27,8 +27,11 @@ class Event(Protocol):
     def record(self) -> None:
         """Put the mark into the current stream."""
 
+    def wait(self) -> None:
+        """Block the host until the device has passed the mark; work queued behind it goes on."""
+
     def time_ns(self) -> int:
-        """Return the device time of the mark in nanoseconds; valid after a synchronisation."""
+        """Return the device time of the mark in nanoseconds; valid after ``wait`` or a synchronisation."""
 
 
 class Device(Protocol):
@@ -72,7 +75,7 @@ class Device(Protocol):
         """Copy an output to the host; the CPU returns it unchanged."""
 
     def copy_stream(self) -> AbstractContextManager[None]:
-        """Return a context in which copies go to a stream of their own, and after which the main stream waits for them."""
+        """Return a context whose copies go to a stream of their own; after it the main stream waits for them."""
 
     def bytes_of(self, batch: Any) -> int:
         """Return the bytes of all tensors in a batch."""
