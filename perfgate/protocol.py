@@ -45,10 +45,14 @@ class Forked(msgspec.Struct, frozen=True, tag="forked"):
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """Fork server to conductor: a worker ended, with its wait status (see ``os.waitstatus_to_exitcode``)."""
+    """Fork server to conductor: a worker ended, with its exit code (negative: the signal that ended it).
+
+    ``left_behind`` counts the processes it had started that were still running; they are killed.
+    """
 
     worker_id: int
     exit_code: int
+    left_behind: int = 0
 
 
 class ServerReady(msgspec.Struct, frozen=True, tag="ready"):
@@ -86,7 +90,9 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
-    """Ask for the testbed as the worker sees it."""
+    """Ask for the testbed as the worker sees it, with this many threads."""
+
+    threads: int
 
 
 class TestbedReply(msgspec.Struct, frozen=True, tag="testbed"):
@@ -123,16 +129,6 @@ class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
     operators: list[OperatorRow] = []
     counters: list[CounterSet] = []
     artifacts: list[Artifact] = []
-
-
-class CountRequest(msgspec.Struct, frozen=True, tag="count"):
-    """Count the exact counters of every shape."""
-
-
-class CountReply(msgspec.Struct, frozen=True, tag="counted"):
-    """The counters."""
-
-    counters: list[CounterSet]
 
 
 class WarmUpRequest(msgspec.Struct, frozen=True, tag="warm_up"):
@@ -186,10 +182,10 @@ class Failed(msgspec.Struct, frozen=True, tag="error"):
 
 
 Request = Union[
-    LoadRequest, TestbedRequest, CheckRequest, StepRequest, CountRequest, WarmUpRequest, BlockRequest, CollectRequest
+    LoadRequest, TestbedRequest, CheckRequest, StepRequest, WarmUpRequest, BlockRequest, CollectRequest
 ]
 Reply = Union[
-    Loaded, TestbedReply, CheckReply, StepReply, CountReply, WarmedUp, BlockDone, Collected, Progress, Failed
+    Loaded, TestbedReply, CheckReply, StepReply, WarmedUp, BlockDone, Collected, Progress, Failed
 ]
 ServerMessage = Union[ServerReady, ServerFailed, Forked, Exited]
 
@@ -236,3 +232,21 @@ def _read_exactly(connection: socket.socket, size: int) -> bytes:
         chunks.append(chunk)
         size -= len(chunk)
     return b"".join(chunks)
+
+
+def send_with_descriptor(connection: socket.socket, message: msgspec.Struct, descriptor: int) -> None:
+    """Send one message and a file descriptor that goes with it."""
+    payload = _encoder.encode(message)
+    try:
+        socket.send_fds(connection, [_HEADER.pack(len(payload))], [descriptor])
+        connection.sendall(payload)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise ConnectionClosed from error
+
+
+def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
+    """Return the next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
+    header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
+    if len(header) != _HEADER.size or len(descriptors) != 1:
+        raise ConnectionClosed
+    return _read_exactly(connection, _HEADER.unpack(header)[0]), descriptors[0]

@@ -14,7 +14,11 @@ from perfgate.measuring.workload.bound import BoundWorkload
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a step works with. ``artifacts`` is the folder a step may write files into; ``progress`` says what goes on."""
+    """What a step works with.
+
+    ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
+    what goes on.
+    """
 
     workload: BoundWorkload
     device: Device
@@ -22,6 +26,7 @@ class StepContext:
     threads: int
     limits: dict[str, float]
     seed: int
+    root: Path
     artifacts: Path
     progress: Callable[[str], None]
 

@@ -1,0 +1,5 @@
+"""``python -m perfgate``."""
+
+from perfgate.cli.main import main
+
+main()

@@ -1,0 +1,100 @@
+"""The command line: finds the commands, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from types import FrameType
+from typing import NoReturn, Optional
+
+import click
+
+from perfgate import __version__
+from perfgate.cli import commands
+from perfgate.discovery import load_member, member_names
+from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, PerfgateError
+
+BUG_ADVICE = "this is a bug in perfgate; please report it with the file {path}"
+
+
+class CommandFolder(click.Group):
+    """A click group whose members are the modules in ``commands/``, imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return [name.replace("_", "-") for name in member_names(commands)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:  # noqa: ARG002
+        """Import one command; None when there is no such file."""
+        module = cmd_name.replace("-", "_")
+        if module not in member_names(commands):
+            return None
+        command: click.Command = load_member(commands, module).COMMAND
+        return command
+
+
+@click.group(
+    cls=CommandFolder,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 PASS, WARN or SKIPPED · 1 FAIL · 2 wrong use or configuration · 3 INCONCLUSIVE · "
+    "4 measuring failed · 5 a bug in perfgate · 130 interrupted",
+)
+@click.version_option(__version__, prog_name="perfgate")
+def cli() -> None:
+    """Judge whether a change makes a PyTorch model slower, on the same device, in the same minutes, and say why."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the documented code."""
+    # A CI job that is cancelled gets SIGTERM: clean up as for ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        cli.main(standalone_mode=False)
+    except PerfgateError as error:
+        _say(f"perfgate: {error}")
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        _say("perfgate: interrupted")
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`perfgate … | head`): nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception:  # noqa: BLE001 - the one place that turns a bug into a report
+        code = EXIT_BUG
+        _report_bug()
+    else:
+        code = 0
+    sys.exit(code)
+
+
+def _interrupt(signum: int, frame: Optional[FrameType]) -> None:  # noqa: ARG001
+    raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _report_bug() -> None:
+    text = "".join(
+        [
+            f"perfgate {__version__}\npython {sys.version}\nplatform {sys.platform}\n",
+            f"command {' '.join(sys.argv[1:])}\n\n",
+            traceback.format_exc(),
+        ]
+    )
+    with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:
+        file.write(text)
+    _say(text)
+    _say("perfgate: " + BUG_ADVICE.format(path=file.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The testbed: everything that must be equal for two runs to be compared, and what is worth knowing besides."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfgate.document.run import Testbed
+from perfgate.measuring.devices.device import Device
+
+# Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
+# glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
+SPEED_PREFIXES = ("MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "PYTORCH_", "TORCH",
+                  "CUDA_", "CUBLAS_", "NCCL_", "ASCEND_", "HCCL_", "ACL_", "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF",
+                  "LD_PRELOAD", "GLIBC_TUNABLES")  # fmt: skip
+# Read-only facts of a job that say where it runs, not how fast.
+_NOT_SPEED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "TORCHELASTIC_", "TORCH_HOME")
+
+
+def describe_testbed(device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ) -> Testbed:
+    """Return the testbed as this worker process sees it."""
+    comparable = {
+        "device.kind": device.kind,
+        "device.name": device.name,
+        "machine.arch": platform.machine(),
+        "machine.libc": " ".join(platform.libc_ver()),
+        "python": platform.python_version(),
+        "threads": str(threads),
+        "cpus": str(len(cpus)),
+        **{f"device.{key}": value for key, value in device.properties().items()},
+        **_torch_settings(),
+        **{f"env.{name}": value for name, value in sorted(environ.items()) if _changes_speed(name)},
+    }
+    return Testbed(
+        fingerprint=fingerprint(comparable),
+        device_kind=device.kind,
+        comparable=comparable,
+        observed=_observed(cpus),
+    )
+
+
+def fingerprint(comparable: Mapping[str, str]) -> str:
+    """Return the hash of the fields that must be equal: 16 hex digits of SHA-256 over sorted JSON."""
+    return hashlib.sha256(json.dumps(dict(comparable), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _changes_speed(name: str) -> bool:
+    return name.startswith(SPEED_PREFIXES) and not name.startswith(_NOT_SPEED)
+
+
+def _torch_settings() -> dict[str, str]:
+    import sys  # noqa: PLC0415
+
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    return {
+        "torch": str(torch.__version__),
+        "torch.threads": str(torch.get_num_threads()),
+        "torch.default_dtype": str(torch.get_default_dtype()),
+        "torch.float32_matmul_precision": str(torch.get_float32_matmul_precision()),
+        "torch.deterministic": str(torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def _observed(cpus: list[int]) -> dict[str, str]:
+    observed = {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "affinity": ",".join(map(str, cpus)),
+        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
+    }
+    for name, file in {
+        "governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+        "aslr": "/proc/sys/kernel/randomize_va_space",
+        "pressure.cpu": "/proc/pressure/cpu",
+        "transparent_hugepages": "/sys/kernel/mm/transparent_hugepage/enabled",
+        "cgroup.cpu.max": "/sys/fs/cgroup/cpu.max",
+    }.items():
+        text = _first_line(Path(file))
+        if text:
+            observed[name] = text
+    return observed
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().splitlines()[0].strip()
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,191 @@
+"""The worker: answers the conductor's requests one by one; what the workload raises becomes a reply, not an end."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import msgspec
+
+from perfgate.document.run import ErrorDetail, StepResult
+from perfgate.errors import MeasuringError, WorkloadError
+from perfgate.measuring.checklist.runner import find_steps, run_step
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
+from perfgate.measuring.timing.testbed import describe_testbed
+from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.load import load_workload
+from perfgate.protocol import (
+    BlockDone,
+    BlockRequest,
+    CheckReply,
+    CheckRequest,
+    Collected,
+    CollectRequest,
+    Failed,
+    Loaded,
+    LoadRequest,
+    Progress,
+    StepReply,
+    StepRequest,
+    TestbedReply,
+    TestbedRequest,
+    WarmedUp,
+    WarmUpRequest,
+    receive,
+    request_decoder,
+    send,
+)
+
+MAX_TRACEBACK = 20_000
+
+
+class Worker:
+    """One worker process: at most one workload on one device, at one end of a socket."""
+
+    def __init__(self, connection: socket.socket, *, cpus: list[int]) -> None:
+        self.connection = connection
+        self.cpus = cpus
+        self.device: Optional[Device] = None
+        self.workload: Optional[BoundWorkload] = None
+        self.recorder: Optional[BlockRecorder] = None
+        self.root = Path()
+        self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+            LoadRequest: self._load,
+            TestbedRequest: self._describe,
+            CheckRequest: self._check,
+            StepRequest: self._step,
+            WarmUpRequest: self._warm_up,
+            BlockRequest: self._block,
+            CollectRequest: self._collect,
+        }
+
+    def loop(self) -> None:
+        """Answer requests until the conductor closes the connection (ConnectionClosed is raised then)."""
+        while True:
+            request = request_decoder.decode(receive(self.connection))
+            send(self.connection, self._answer(request))
+
+    def _answer(self, request: msgspec.Struct) -> msgspec.Struct:
+        try:
+            return self._answers[type(request)](request)
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
+            return Failed(error=describe_error(error, self.device))
+
+    def _load(self, request: LoadRequest) -> Loaded:
+        started = time.perf_counter()
+        self.root = Path(request.root)
+        self.device = open_device(request.device)
+        _prepare_libraries(threads=request.threads, seed=request.seed)
+        self._say(f"importing {request.file}")
+        workload = load_workload(
+            Path(request.file), request.attribute, root=self.root, python_path=request.python_path
+        )
+        self._say(f"building {request.name}")
+        self.workload = BoundWorkload(request.name, workload, self.device, seed=request.seed)
+        if self.workload.model is None:
+            raise WorkloadError(f"workload {request.name!r}: build(device) returned None; return the model")
+        return Loaded(
+            batch=workload.batch,
+            shapes=self.workload.shapes,
+            sla_p99=workload.sla.p99,
+            seconds=time.perf_counter() - started,
+        )
+
+    def _describe(self, request: TestbedRequest) -> TestbedReply:
+        return TestbedReply(testbed=describe_testbed(self._device, threads=request.threads, cpus=self.cpus))
+
+    def _check(self, _: CheckRequest) -> CheckReply:
+        return CheckReply(results=check_outputs(self._workload, self._device))
+
+    def _step(self, request: StepRequest) -> StepReply:
+        context = StepContext(
+            workload=self._workload,
+            device=self._device,
+            quick=request.quick,
+            threads=request.threads,
+            limits=request.limits,
+            seed=request.seed,
+            root=self.root,
+            artifacts=Path(request.artifacts),
+            progress=self._say,
+        )
+        started = time.perf_counter()
+        result, outcome = run_step(find_steps()[request.number], context)
+        result = msgspec.structs.replace(result, duration=time.perf_counter() - started)
+        return _step_reply(result, outcome)
+
+    def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
+        self.recorder = BlockRecorder(self._workload, self._device)
+        warm = warm_up(
+            self._workload, self._device, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds
+        )
+        return WarmedUp(calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls)
+
+    def _block(self, request: BlockRequest) -> BlockDone:
+        self._recorder.record(
+            request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence
+        )
+        return BlockDone()
+
+    def _collect(self, _: CollectRequest) -> Collected:
+        return Collected(shapes=self._recorder.columns())
+
+    def _say(self, text: str) -> None:
+        send(self.connection, Progress(text=text))
+
+    @property
+    def _device(self) -> Device:
+        if self.device is None:
+            raise MeasuringError("no workload is loaded yet")
+        return self.device
+
+    @property
+    def _workload(self) -> BoundWorkload:
+        if self.workload is None:
+            raise MeasuringError("no workload is loaded yet")
+        return self.workload
+
+    @property
+    def _recorder(self) -> BlockRecorder:
+        if self.recorder is None:
+            raise MeasuringError("the worker is not warmed up yet")
+        return self.recorder
+
+
+def _step_reply(result: StepResult, outcome: Any) -> StepReply:
+    if outcome is None:
+        return StepReply(result=result)
+    return StepReply(
+        result=result, operators=outcome.operators, counters=outcome.counters, artifacts=outcome.artifacts
+    )
+
+
+def describe_error(error: BaseException, device: Optional[Device] = None) -> ErrorDetail:
+    """Return what a conductor needs to know of an exception: the kind, one line, the traceback."""
+    if isinstance(error, SystemExit):
+        kind, message = "exit", f"the workload called sys.exit({error.code!r})"
+    elif isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
+        kind, message = "memory", f"out of memory: {error}"
+    else:
+        kind, message = "exception", f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return ErrorDetail(kind=kind, message=message[:2000], traceback=text[-MAX_TRACEBACK:])  # type: ignore[arg-type]
+
+
+def _prepare_libraries(*, threads: int, seed: int) -> None:
+    """Set threads to what was granted and seed every generator, so that both sides build the same weights."""
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)

@@ -1,0 +1,60 @@
+"""Find and load the workload a project names, with an error for everything a file can do wrong."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from pathlib import Path
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.workload.workload import Workload
+
+MODULE_NAME = "perfgate_workload"
+
+
+def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
+    """Import ``file`` with the project's folders in front of the import path and return its workload.
+
+    The workload file's own folder comes last of the project's folders, so that a module beside it can be imported too.
+    Raises WorkloadError when the file or the name is missing or is not a Workload; what the file itself raises goes
+    through, with its traceback.
+    """
+    if not file.is_file():
+        raise WorkloadError(f"workload file {file} does not exist; correct `workload` in perfgate.toml")
+    folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
+    sys.path[:0] = [*folders, str(file.resolve().parent)]
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, file)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"workload file {file} is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return _pick(vars(module), attribute, file)
+
+
+def _pick(names: dict[str, object], attribute: str, file: Path) -> Workload:
+    if attribute not in names:
+        found = [name for name, value in names.items() if isinstance(value, Workload)]
+        close = difflib.get_close_matches(attribute, found, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise WorkloadError(f"{file} has no {attribute!r}; {hint}workloads in it: {', '.join(found) or 'none'}")
+    workload = names[attribute]
+    if not isinstance(workload, Workload):
+        raise WorkloadError(
+            f"{attribute!r} in {file} is a {type(workload).__name__}, not a perfgate.Workload; "
+            f"write {attribute} = Workload(build=…, inputs=…)"
+        )
+    _check_fields(workload, attribute, file)
+    return workload
+
+
+def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
+    where = f"workload {attribute!r} in {file}"
+    for name in ("build", "inputs"):
+        if not callable(getattr(workload, name)):
+            raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
+    if not isinstance(workload.batch, int) or workload.batch < 1:
+        raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
+    if not workload.shapes:
+        raise WorkloadError(f"{where}: shapes must name at least one shape, e.g. {{'default': {{}}}}")
