@@ -27,8 +27,8 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How workers run. Times in seconds, memory in bytes; ``threads`` 0 means all CPUs granted."""
 
     threads: int = 0
-    python_path: list[str] = [".", "src"]
-    preload: list[str] = ["torch"]
+    python_path: list[str] = msgspec.field(default_factory=lambda: [".", "src"])
+    preload: list[str] = msgspec.field(default_factory=lambda: ["torch"])
     pass_env: list[str] = []
     link: list[str] = []
     load_timeout: float = 300.0
@@ -58,7 +58,9 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     main_branch: str = ""
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """perfgate.toml as it is written. ``workload`` is short for one entry of ``workloads`` under its own name."""
+
     project: str = ""
     device: str = "cpu"
     workload: str = ""
@@ -99,7 +101,9 @@ class Config:
     def policy(self) -> Policy:
         """Return what the gate tolerates, as it goes into the decision document."""
         gate = self.gate
-        return Policy(alpha=gate.alpha, alpha_ok=gate.alpha_ok, ok_margin=gate.ok_margin, tolerances=dict(gate.tolerance))
+        return Policy(
+            alpha=gate.alpha, alpha_ok=gate.alpha_ok, ok_margin=gate.ok_margin, tolerances=dict(gate.tolerance)
+        )
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """Return the workloads named, or all of them. Raises ConfigError for a name that is not there."""
@@ -113,15 +117,15 @@ class Config:
 def load_config(root: Path, *, device: Optional[str] = None, environ: Mapping[str, str] = os.environ) -> Config:
     """Read ``root/perfgate.toml``.
 
-    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Raises ConfigError with the file, the key
-    and the remedy.
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Raises ConfigError with the file, the
+    key and the remedy.
     """
     path = root / CONFIG_NAME
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"{path} does not exist; write one with at least\n\n    workload = \"perf/workload.py:encoder\"\n\n"
+            f'{path} does not exist; write one with at least\n\n    workload = "perf/workload.py:encoder"\n\n'
             "where encoder is a perfgate.Workload in that file (see the README, 'A workload in ten lines')"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +141,7 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     _refuse_unknown_keys(raw, path)
     try:
-        parsed = msgspec.convert(raw, _File)
+        parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
     _check_ranges(parsed, path)
@@ -158,7 +162,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {"measure": MeasureSettings, "gate": 
 
 
 def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
-    _refuse_unknown(raw, _File, path, where="")
+    _refuse_unknown(raw, ConfigFile, path, where="")
     for name, table in _TABLES.items():
         if isinstance(raw.get(name), dict):
             _refuse_unknown(raw[name], table, path, where=f"[{name}] ")
@@ -178,7 +182,7 @@ def _did_you_mean(word: str, known: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _check_ranges(parsed: _File, path: Path) -> None:
+def _check_ranges(parsed: ConfigFile, path: Path) -> None:
     gate = parsed.gate
     wrong = [
         (gate.pairs < 8, "[gate] pairs must be at least 8: fewer cannot show anything at alpha 0.01", gate.pairs),
@@ -200,7 +204,7 @@ def _check_ranges(parsed: _File, path: Path) -> None:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative, found {value}")
 
 
-def _workloads(parsed: _File, path: Path) -> tuple[WorkloadReference, ...]:
+def _workloads(parsed: ConfigFile, path: Path) -> tuple[WorkloadReference, ...]:
     references = dict(parsed.workloads)
     if parsed.workload:
         references = {parsed.workload.rpartition(":")[2]: parsed.workload, **references}

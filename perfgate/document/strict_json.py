@@ -1,0 +1,162 @@
+"""Bytes from anywhere to JSON values, or one clear refusal: bounded memory, no value that two readers read differently.
+
+``json.loads`` alone takes NaN, 1e999, repeated keys and half surrogates, and falls over deep nesting and huge integers;
+each of these is refused here with its place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from perfgate.errors import DocumentError
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 32
+# A value of two bytes in the file costs up to some 200 bytes of memory, so values are counted before parsing.
+MAX_VALUES = 2_000_000
+MAX_MARKS = 8_000_000
+MAX_NUMBER_LENGTH = 64
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+
+DAMAGED = "the file is damaged or not from perfgate; make it again, or fetch it again from where it was made"
+TRUNCATED = "the file is truncated; its writer was cut off, or the copy is incomplete: make or fetch it again"
+
+
+def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
+    """Return the value of a JSON text. ``name`` is what errors call the file. Raises DocumentError only."""
+    if len(data) > max_bytes:
+        refuse(name, "$", f"more than {max_bytes} bytes; no document of perfgate is that large", DAMAGED)
+    _scan(data, name)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        refuse(name, f"byte {error.start}", "not UTF-8", DAMAGED)
+    refused: list[_Refused] = []
+    value = _decode(text, name, refused)
+    if refused or _MAYBE_SURROGATE.search(text):
+        check_values(value, name)
+    return value
+
+
+def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
+    """Refuse, with its place, a number or text that does not survive JSON, e.g. NaN or half a surrogate pair."""
+    for place, item in _walk(value):
+        if isinstance(item, _Refused):
+            refuse(name, place, item.what, remedy)
+        if isinstance(item, str) and not _encodable(item):
+            refuse(name, place, "text with a lone surrogate, which is no character", remedy)
+        if isinstance(item, float) and not math.isfinite(item):
+            refuse(name, place, f"{item} is not a finite number", remedy)
+        if isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER:
+            refuse(name, place, "an integer beyond 64 bits", remedy)
+
+
+def refuse(name: str, place: str, what: str, remedy: str) -> NoReturn:
+    """Raise the DocumentError for one place of one file."""
+    raise DocumentError(f"{name}: at {place}: {what}; {remedy}")
+
+
+class _Refused:
+    """Stands in the parsed value where something was refused, so that its place can be found."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+_MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
+
+
+def _scan(data: bytes, name: str) -> None:
+    """Refuse what would cost the parser too much, and name a truncated text as such."""
+    if not data.strip():
+        refuse(name, "$", "the file is empty", TRUNCATED)
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
+        _refuse_depth(data[: 4 * MAX_DEPTH], name)
+        refuse(name, "$", f"more than {MAX_VALUES} values", DAMAGED)
+    if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:
+        refuse(name, "$", f"more than {MAX_MARKS} quotation marks or backslashes", DAMAGED)
+    # A backslash escapes the next character: with the pairs gone from the left, what is left before a quote escapes it.
+    if _refuse_depth(data.replace(b"\\\\", b"").replace(b'\\"', b""), name):
+        refuse(name, "the end", "the text ends in the middle", TRUNCATED)
+
+
+def _refuse_depth(data: bytes, name: str) -> bool:
+    """Refuse deep nesting; return whether the text (without escapes) ends inside a string, an array or an object."""
+    depth = 0
+    for token in _TOKEN.finditer(data):
+        start, end = token.span()
+        first = data[start]
+        if first == 0x22:
+            if end - start == 1 or data[end - 1] != 0x22:
+                return True
+        elif first in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                refuse(name, f"byte {start}", f"nested deeper than {MAX_DEPTH}", DAMAGED)
+        else:
+            depth -= 1
+    return depth > 0
+
+
+def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
+    def stand_in(what: str) -> _Refused:
+        refused.append(_Refused(what))
+        return refused[-1]
+
+    def integer(digits: str) -> Any:
+        value = int(digits) if len(digits) <= MAX_NUMBER_LENGTH else None
+        if value is None or not MIN_INTEGER <= value <= MAX_INTEGER:
+            return stand_in("an integer beyond 64 bits")
+        return value
+
+    def number(digits: str) -> Any:
+        value = float(digits) if len(digits) <= MAX_NUMBER_LENGTH else math.inf
+        return value if math.isfinite(value) else stand_in(f"{digits[:20]} is not a finite number")
+
+    def table(pairs: list[tuple[str, Any]]) -> Any:
+        value = dict(pairs)
+        return value if len(value) == len(pairs) else stand_in(f"the key {_repeated(pairs)} stands twice")
+
+    def constant(word: str) -> Any:
+        return stand_in(f"{word} is not a finite number")
+
+    try:
+        return json.loads(text, parse_int=integer, parse_float=number, object_pairs_hook=table, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        refuse(name, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}", DAMAGED)
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return ascii(key[:80])
+        seen.add(key)
+    raise AssertionError("no key is repeated")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _walk(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every value, and every key as a value, with its JSON path."""
+    waiting: list[tuple[str, Any]] = [("$", value)]
+    while waiting:
+        place, item = waiting.pop()
+        yield place, item
+        if isinstance(item, dict):
+            for key, member in item.items():
+                yield f"{place} (a key)", key
+                waiting.append((f"{place}.{ascii(str(key)[:80])[1:-1]}", member))
+        elif isinstance(item, (list, tuple)):
+            waiting.extend((f"{place}[{index}]", member) for index, member in enumerate(item))
