@@ -1,0 +1,128 @@
+"""Time calls one by one (latency), and many in flight (throughput). Outside the steady state neither means anything."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.measuring.devices.device import Device, Event
+
+DEPTH = 4
+WINDOWS = 5
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Nanoseconds of each call in call order: by the host clock, and CPU time of the calling thread."""
+
+    wall: Ints
+    cpu: Ints
+
+
+@dataclass(frozen=True)
+class CallBudget:
+    """When to stop: after ``calls`` calls and ``seconds``, both reached; at the latest after ``most_seconds``."""
+
+    calls: int
+    seconds: float = 0.0
+    most_seconds: Optional[float] = None
+
+
+def timed_call(call: Callable[[], Any], device: Device) -> int:
+    """Make one call, wait for the device, return the nanoseconds it took."""
+    started = device.clock_ns()
+    call()
+    device.synchronize()
+    return device.clock_ns() - started
+
+
+def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:
+    """Time calls in latency mode: each waited for before the next starts. At least one call is made.
+
+    Every call is kept; a slow one is what a tail is made of.
+    """
+    clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
+    wall: list[int] = []
+    cpu: list[int] = []
+    begun = clock()
+    enough = begun + int(budget.seconds * 1e9)
+    latest = None if budget.most_seconds is None else begun + int(budget.most_seconds * 1e9)
+    while True:
+        cpu_started = cpu_clock()
+        started = clock()
+        call()
+        synchronize()
+        ended = clock()
+        cpu.append(cpu_clock() - cpu_started)
+        wall.append(ended - started)
+        if (len(wall) >= budget.calls and ended >= enough) or (latest is not None and ended >= latest):
+            return CallTimes(np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Items per second of each window, and the calls they hold."""
+
+    rates: Floats
+    calls: int
+
+
+def measure_throughput(
+    call: Callable[[], Any],
+    device: Device,
+    *,
+    items: int,
+    window_seconds: float,
+    windows: int = WINDOWS,
+    depth: int = DEPTH,
+) -> Throughput:
+    """Measure items per second with at most ``depth`` calls in flight, over ``windows`` windows.
+
+    The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
+    first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
+    the calls that completed in it over the device time from the mark it began with to the mark it ended with.
+    """
+    marks, done = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
+    rates: Floats = items * np.diff(done) / (np.diff(marks) / 1e9)
+    return Throughput(rates=rates, calls=done[-1])
+
+
+def _window_marks(
+    call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
+) -> tuple[list[int], list[int]]:
+    """Return the device times at which windows begin and end, and how many calls were done by then.
+
+    The first window begins with the first completion: filling the queue is not measured.
+    """
+    ring: deque[Event] = deque()
+    marks: list[int] = []
+    done: list[int] = []
+    completed = 0
+    while len(marks) <= windows:
+        _queue(call, device, ring)
+        if len(ring) < depth:
+            continue
+        oldest = ring.popleft()
+        oldest.wait()
+        completed += 1
+        mark = oldest.time_ns()
+        if not marks or mark - marks[-1] >= span_ns:
+            marks.append(mark)
+            done.append(completed)
+    device.synchronize()
+    return marks, done
+
+
+def _queue(call: Callable[[], Any], device: Device, ring: deque[Event]) -> None:
+    call()
+    mark = device.event()
+    mark.record()
+    ring.append(mark)
