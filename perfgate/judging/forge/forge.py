@@ -1,0 +1,124 @@
+"""What every forge can do for the gate, in words that belong to none of them: change request, comment, status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Optional, Protocol
+
+from perfgate.discovery import load_member, member_names
+from perfgate.document.run import CiContext
+from perfgate.errors import ForgeError
+from perfgate.judging.forge import hosts
+from perfgate.judging.forge.http import Clock, Sleep
+
+StatusState = Literal["success", "failure", "pending", "error"]
+
+
+@dataclass(frozen=True)
+class CiEvent:
+    """What the CI job's environment says about itself. It is trusted: artifacts and comments are checked against it.
+
+    ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
+    ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
+    CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
+    where the event does not name it.
+    """
+
+    forge: str
+    api_url: str
+    server_url: str
+    repository: str
+    project: str
+    run_id: str
+    run_attempt: int
+    head_sha: str
+    built_sha: Optional[str] = None
+    change_request: Optional[int] = None
+    owner: Optional[str] = None
+    branch: Optional[str] = None
+    job_url: Optional[str] = None
+    artifact_url: Optional[str] = None
+    ca_file: Optional[str] = None
+
+    def context(self) -> CiContext:
+        """Return what a run document keeps of the event."""
+        return CiContext(
+            forge=self.forge,
+            repository=self.repository,
+            run_id=self.run_id,
+            run_attempt=self.run_attempt,
+            head_sha=self.head_sha,
+            change_request=self.change_request,
+        )
+
+
+@dataclass(frozen=True)
+class ChangeRequest:
+    """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one."""
+
+    number: int
+    head_sha: str
+    merge_sha: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment on a change request. ``own`` is true only when the account of our token wrote it."""
+
+    id: int
+    body: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class CommitStatus:
+    """The mark on a commit. ``name`` tells several statuses of one commit apart."""
+
+    sha: str
+    state: StatusState
+    name: str
+    description: str
+    url: Optional[str] = None
+
+
+class Forge(Protocol):
+    """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
+
+    def find_change_request(self) -> Optional[ChangeRequest]:
+        """Return the open change request of the event whose head is the event's head, or None."""
+        ...
+
+    def comments(self, number: int) -> list[Comment]:
+        """Return all comments people and programs wrote, oldest first."""
+        ...
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Write a new comment, which notifies people."""
+        ...
+
+    def edit_comment(self, number: int, comment_id: int, body: str) -> Comment:
+        """Replace a comment's text, which notifies nobody."""
+        ...
+
+    def set_status(self, status: CommitStatus) -> None:
+        """Mark a commit; a status of the same name is replaced."""
+        ...
+
+
+def token_variables(forge: str) -> tuple[str, ...]:
+    """Return the environment variables in which a forge's token is looked for, in order."""
+    variables: tuple[str, ...] = load_member(hosts, _known(forge)).TOKEN_VARIABLES
+    return variables
+
+
+def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
+    """Return the forge an event comes from. Nothing is sent yet."""
+    forge: Forge = load_member(hosts, _known(event.forge)).connect(event, token, sleep=sleep, clock=clock)
+    return forge
+
+
+def _known(name: str) -> str:
+    names = member_names(hosts)
+    if name not in names:
+        raise ForgeError(f"no forge {name!r}; perfgate posts to {', '.join(names)}")
+    return name

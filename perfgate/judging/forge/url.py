@@ -1,0 +1,50 @@
+"""Which addresses a token may be sent to."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+from perfgate.errors import ForgeError
+
+
+def api_root(url: str) -> str:
+    """Return an API root without a trailing slash. Raises ForgeError unless it is https, or on this machine."""
+    parts = _split(url)
+    if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
+        raise ForgeError(
+            f"the API address must read https://HOST/PATH, found one at {parts.hostname!r} with more or less"
+        )
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(url)):
+        raise ForgeError(
+            f"the API address {parts.scheme}://{parts.netloc} is not https; a token is not sent in the clear"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address is of this machine."""
+    host = _split(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_page_url(url: str, root: str) -> str:
+    """Return the address of a list's next page. Raises ForgeError where it leads to another host or scheme."""
+    page, home = _split(url), _split(root)
+    if (page.scheme, page.netloc) != (home.scheme, home.netloc) or not page.path.startswith(home.path + "/"):
+        raise ForgeError(
+            f"the next page of a list lies at {page.scheme}://{page.hostname}, not under {root}; it is not followed"
+        )
+    return url
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ForgeError(f"not an address: {error}") from None
+    return parts
