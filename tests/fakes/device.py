@@ -1,0 +1,263 @@
+"""A fake asynchronous device: own memory, a compute and a copy queue, a virtual clock. No wall time ever passes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Literal, Optional, Union
+
+import numpy as np
+
+from perfgate.measuring.devices.device import Capability, MemoryCount
+from tests.fakes.kineto import TraceLog, write_trace
+
+KernelTime = Union[int, Sequence[int], Callable[[int], int]]
+Queue = Literal["compute", "copy"]
+
+ALL_CAPABILITIES: frozenset[Capability] = frozenset({"own_memory", "queue", "kernel_timeline", "allocation_count"})
+
+
+class FakeOutOfMemoryError(RuntimeError):
+    """The device's memory is full."""
+
+
+class FakeTensor:
+    """So many bytes of so many items, on the host or on the device; it holds no data."""
+
+    def __init__(
+        self, items: int, size: int, place: Literal["host", "device"] = "host", *, pinned: bool = False
+    ) -> None:
+        self.items = items
+        self.bytes = size
+        self.place = place
+        self.pinned = pinned
+
+
+@dataclass
+class FakeEvent:
+    """A mark in a queue; it is reached when all before it in that queue has run."""
+
+    device: FakeDevice
+    reached_ns: int = 0
+
+    def record(self) -> None:
+        self.reached_ns = max(self.device.host_ns, self.device.free_ns[self.device.current])
+
+    def wait(self) -> None:
+        self.device.host_ns = max(self.device.host_ns, self.reached_ns)
+
+    def time_ns(self) -> int:
+        return self.reached_ns
+
+
+class FakeDevice:
+    """Fulfils ``Device``. Times are virtual nanoseconds, bandwidths bytes per second.
+
+    ``kernel_times`` scripts an op by name: always the same, by number of its launch (a sequence repeats its last), or
+    a function of that number. ``noise`` is the sigma of a seeded log-normal factor on every kernel. A launch costs the
+    host ``launch_ns``. Without capability ``queue`` the host itself runs the kernel and its CPU clock counts it.
+    """
+
+    kind = "fake"
+    name = "fake accelerator"
+
+    def __init__(
+        self,
+        *,
+        kernel_times: Optional[Mapping[str, KernelTime]] = None,
+        launch_ns: int = 0,
+        pageable_bandwidth: float = 1e9,
+        pinned_bandwidth: float = 4e9,
+        memory_limit: Optional[int] = None,
+        noise: float = 0.0,
+        seed: int = 1,
+        capabilities: frozenset[Capability] = ALL_CAPABILITIES,
+    ) -> None:
+        self.capabilities = capabilities
+        self.kernel_times = dict(kernel_times or {})
+        self.launch_ns = launch_ns
+        self.pageable_bandwidth = pageable_bandwidth
+        self.pinned_bandwidth = pinned_bandwidth
+        self.memory_limit = memory_limit
+        self.host_ns = 1_000_000
+        self.cpu_ns = 0
+        self.free_ns: dict[Queue, int] = {"compute": 0, "copy": 0}
+        self.current: Queue = "compute"
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self.allocations = 0
+        self.launches: dict[str, int] = {}
+        self._noise = noise
+        self._random = np.random.default_rng(seed)
+        self._log: Optional[TraceLog] = None
+
+    # What a fake model calls.
+
+    def launch(self, op: str, ns: int = 0) -> None:
+        """Queue one kernel of an operator; ``ns`` is its time where ``kernel_times`` does not script it."""
+        duration = self._duration(op, ns)
+        began = self.host_ns
+        self._host_works(self.launch_ns)
+        start, end = self._run(self.current, duration)
+        if "queue" not in self.capabilities:
+            self._host_works(end - self.host_ns)
+        if self._log:
+            self._log.kernel(op, began, self.host_ns, start, end, stream=self.current)
+
+    def allocate(self, size: int, items: int = 1) -> FakeTensor:
+        """Return a tensor on the device; its memory is free again when the tensor is gone."""
+        if self.memory_limit is not None and self.used_bytes + size > self.memory_limit:
+            raise FakeOutOfMemoryError(f"{size} bytes wanted, {self.memory_limit - self.used_bytes} free")
+        tensor = FakeTensor(items, size, "device")
+        self.used_bytes += size
+        self.allocations += 1
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        weakref.finalize(tensor, self._release, size)
+        return tensor
+
+    def host_works(self, ns: int) -> None:
+        """Let the host be busy: Python code between launches."""
+        self._host_works(ns)
+
+    # What the Protocol asks for.
+
+    def handle(self) -> FakeDevice:
+        return self
+
+    def properties(self) -> dict[str, str]:
+        return {"model": self.name}
+
+    def clock_ns(self) -> int:
+        return self.host_ns
+
+    def cpu_clock_ns(self) -> int:
+        return self.cpu_ns
+
+    def process_cpu_ns(self) -> int:
+        return self.cpu_ns
+
+    def synchronize(self) -> None:
+        self.host_ns = max(self.host_ns, *self.free_ns.values())
+
+    def event(self) -> FakeEvent:
+        return FakeEvent(self)
+
+    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
+        if "own_memory" not in self.capabilities:
+            return batch
+        return _each(batch, lambda tensor: self._upload(tensor, tensor.pinned or pinned, non_blocking))
+
+    def pin(self, batch: Any) -> Any:
+        return _each(batch, lambda tensor: FakeTensor(tensor.items, tensor.bytes, pinned=True))
+
+    def to_host(self, output: Any) -> Any:
+        if "own_memory" not in self.capabilities:
+            return output
+        return _each(output, self._download)
+
+    @contextmanager
+    def copy_stream(self) -> Iterator[None]:
+        self.current = "copy"
+        try:
+            yield
+        finally:
+            self.current = "compute"
+            self.free_ns["compute"] = max(self.free_ns.values())
+
+    def bytes_of(self, batch: Any) -> int:
+        sizes: list[int] = []
+        _each(batch, lambda tensor: sizes.append(tensor.bytes))
+        return sum(sizes)
+
+    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
+        self._log = TraceLog()
+        try:
+            for _ in range(calls):
+                began = self.host_ns
+                call()
+                self.synchronize()
+                self._log.annotation("perfgate.call", began, self.host_ns)
+            write_trace(self._log, path)
+        finally:
+            self._log = None
+
+    def count_memory(self, call: Callable[[], Any]) -> Optional[MemoryCount]:
+        if "allocation_count" not in self.capabilities:
+            return None
+        used, count = self.used_bytes, self.allocations
+        self.peak_bytes = used
+        call()
+        return MemoryCount(self.allocations - count, self.peak_bytes - used)
+
+    def empty_cache(self) -> None:
+        """There is no cache."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, FakeOutOfMemoryError)
+
+    def inference_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    # How it works.
+
+    def _duration(self, op: str, ns: int) -> int:
+        number = self.launches.get(op, 0)
+        self.launches[op] = number + 1
+        script = self.kernel_times.get(op, ns)
+        if callable(script):
+            ns = script(number)
+        elif isinstance(script, Sequence):
+            ns = script[min(number, len(script) - 1)]
+        else:
+            ns = script
+        return round(ns * self._random.lognormal(0.0, self._noise)) if self._noise else ns
+
+    def _run(self, queue: Queue, duration: int) -> tuple[int, int]:
+        start = max(self.host_ns, self.free_ns[queue])
+        self.free_ns[queue] = start + duration
+        return start, start + duration
+
+    def _host_works(self, ns: int) -> None:
+        self.host_ns += ns
+        self.cpu_ns += ns
+
+    def _upload(self, tensor: FakeTensor, pinned: bool, non_blocking: bool) -> FakeTensor:
+        if tensor.place == "device":
+            return tensor
+        uploaded = self.allocate(tensor.bytes, tensor.items)
+        kind = "Memcpy HtoD (Pinned -> Device)" if pinned else "Memcpy HtoD (Pageable -> Device)"
+        # "For transfers between device memory and pageable host memory, the function might be synchronous with respect
+        # to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
+        waits = not (pinned and non_blocking)
+        self._copy(kind, tensor.bytes, self.pinned_bandwidth if pinned else self.pageable_bandwidth, waits=waits)
+        return uploaded
+
+    def _download(self, tensor: FakeTensor) -> FakeTensor:
+        if tensor.place == "device":
+            self._copy("Memcpy DtoH (Device -> Pageable)", tensor.bytes, self.pageable_bandwidth, waits=True)
+        return FakeTensor(tensor.items, tensor.bytes)
+
+    def _copy(self, kind: str, size: int, bandwidth: float, *, waits: bool) -> None:
+        began = self.host_ns
+        self._host_works(self.launch_ns)
+        start, end = self._run(self.current, round(size / bandwidth * 1e9))
+        if waits:
+            self.host_ns = end
+        if self._log:
+            self._log.copy(kind, size, began, self.host_ns, start, end, stream=self.current)
+
+    def _release(self, size: int) -> None:
+        self.used_bytes -= size
+
+
+def _each(batch: Any, function: Callable[[FakeTensor], Any]) -> Any:
+    if isinstance(batch, FakeTensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        return {key: _each(value, function) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(_each(value, function) for value in batch)
+    return batch
