@@ -1,0 +1,255 @@
+"""The CPU as a device: no memory of its own, no queue, and a profiler that sees operators rather than kernels."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Optional
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.device import Capability, Event, MemoryCount
+
+KIND = "cpu"
+_GIB = 1 << 30
+# How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp: "DefaultCPUAllocator: ... memory").
+_OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
+
+
+def open_device(index: int = 0) -> CpuDevice:
+    """Return the CPU. Raises MeasuringError for an index other than 0, and where torch is not installed."""
+    if index != 0:
+        raise MeasuringError(f'device cpu:{index} does not exist, the CPU is one device; write device = "cpu"')
+    if importlib.util.find_spec("torch") is None:
+        raise MeasuringError(
+            "torch is not installed in the interpreter that measures; install it there, e.g. pip install torch"
+        )
+    return CpuDevice()
+
+
+class CpuDevice:
+    """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
+
+    kind = KIND
+    capabilities: frozenset[Capability] = frozenset({"allocation_count"})
+
+    def __init__(self) -> None:
+        self.name = cpu_model(_read(Path("/proc/cpuinfo")))
+
+    def handle(self) -> Any:
+        """Return ``torch.device("cpu")``."""
+        import torch
+
+        return torch.device("cpu")
+
+    def properties(self) -> dict[str, str]:
+        """Return model, cores, architecture, memory in whole GiB and the vector instructions torch's kernels use."""
+        import torch
+
+        return {
+            "model": self.name,
+            "cores": str(os.cpu_count() or 1),
+            "architecture": platform.machine(),
+            "memory": f"{_memory_gib()} GiB",
+            "instructions": str(torch.backends.cpu.get_cpu_capability()),
+        }
+
+    def clock_ns(self) -> int:
+        """Return the host clock."""
+        return time.perf_counter_ns()
+
+    def cpu_clock_ns(self) -> int:
+        """Return the CPU time of the calling thread."""
+        return time.thread_time_ns()
+
+    def process_cpu_ns(self) -> int:
+        """Return the CPU time of the process, all threads."""
+        return time.process_time_ns()
+
+    def synchronize(self) -> None:
+        """Do nothing: a call on the CPU returns when it is done."""
+
+    def event(self) -> Event:
+        """Return a mark that reads the host clock."""
+        return HostEvent()
+
+    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:  # noqa: ARG002
+        """Return the batch unchanged."""
+        return batch
+
+    def pin(self, batch: Any) -> Any:
+        """Return the batch unchanged."""
+        return batch
+
+    def to_host(self, output: Any) -> Any:
+        """Return the output unchanged."""
+        return output
+
+    def copy_stream(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def bytes_of(self, batch: Any) -> int:
+        """Return the bytes of all tensors in a batch."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(batch))
+
+    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
+        """Profile ``calls`` calls with shapes and Python stacks; the file appears under its name only when complete.
+
+        Raises MeasuringError when the trace cannot be written.
+        """
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as profiler:
+            for _ in range(calls):
+                with torch.profiler.record_function("perfgate.call"):
+                    call()
+        with _written_aside(path) as (plain, packed):
+            profiler.export_chrome_trace(str(plain))
+            if not plain.is_file() or not plain.stat().st_size:
+                raise MeasuringError(
+                    f"{path}: the profiler wrote no trace; check that the disk has space and is writable"
+                )
+            if path.suffix == ".gz":
+                with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+            (packed if path.suffix == ".gz" else plain).replace(path)
+
+    def count_memory(self, call: Callable[[], Any]) -> Optional[MemoryCount]:
+        """Return the allocations of one call, counted at torch's CPU allocator.
+
+        Only blocks allocated within the call count, and only freeing those lowers what is held: what the profiler
+        reports about older blocks depends on whether it ran before (c10 ProfiledCPUMemoryReporter knows no block that
+        was allocated while no profiler ran), so counting it would not be repeatable.
+        """
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            output = call()
+        del output
+        results = profiler.profiler.kineto_results if profiler.profiler is not None else None
+        if results is None:
+            raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
+        return held(_allocations(results.experimental_event_tree()))
+
+    def empty_cache(self) -> None:
+        """Do nothing: torch caches no host memory."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether an exception means that the host's memory is full."""
+        return isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        """Return ``torch.inference_mode()``."""
+        import torch
+
+        return torch.inference_mode()
+
+
+class HostEvent:
+    """A mark on a device without a queue: the host clock when it was recorded."""
+
+    def __init__(self) -> None:
+        self._time_ns = 0
+
+    def record(self) -> None:
+        """Read the host clock."""
+        self._time_ns = time.perf_counter_ns()
+
+    def wait(self) -> None:
+        """Do nothing: the mark is passed when it is recorded."""
+
+    def time_ns(self) -> int:
+        """Return the time of the mark in nanoseconds."""
+        return self._time_ns
+
+
+def held(events: Iterable[tuple[int, int]]) -> MemoryCount:
+    """Return allocations and peak of ``(address, bytes)`` events in time order; bytes below zero free the address."""
+    live: dict[int, int] = {}
+    now = peak = allocations = 0
+    for address, size in events:
+        if size > 0:
+            allocations += 1
+            live[address] = size
+            now += size
+            peak = max(peak, now)
+        else:
+            now -= live.pop(address, 0)
+    return MemoryCount(allocations=allocations, peak_bytes=peak)
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """Return the CPU's name from the text of /proc/cpuinfo.
+
+    x86 says ``model name``; aarch64 (Kunpeng, Graviton) only has the numbers of implementer and part.
+    """
+    fields: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), value.strip())
+    if "model name" in fields:
+        return fields["model name"]
+    if "CPU part" in fields:
+        return f"implementer {fields.get('CPU implementer', '?')} part {fields['CPU part']}"
+    return platform.processor() or platform.machine()
+
+
+def _allocations(roots: Iterable[Any]) -> list[tuple[int, int]]:
+    from torch._C._profiler import _EventType
+
+    found = []
+    pending = list(roots)
+    while pending:
+        event = pending.pop()
+        pending.extend(event.children)
+        if event.tag == _EventType.Allocation:
+            fields = event.extra_fields
+            found.append((event.start_time_ns, fields.id, fields.ptr, fields.alloc_size))
+    found.sort(key=lambda entry: entry[0])
+    return [(address, size) for _, _, address, size in found]
+
+
+@contextmanager
+def _written_aside(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Give two temporary names beside ``path`` and leave neither behind."""
+    plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
+    try:
+        yield plain, packed
+    except OSError as error:
+        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+    finally:
+        for left in (plain, packed):
+            left.unlink(missing_ok=True)
+
+
+def _tensors(batch: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, dict):
+        for member in batch.values():
+            yield from _tensors(member)
+    elif isinstance(batch, (list, tuple)):
+        for member in batch:
+            yield from _tensors(member)
+
+
+def _memory_gib() -> int:
+    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

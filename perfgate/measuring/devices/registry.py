@@ -1,0 +1,50 @@
+"""Open a device by its kind; the backends are found in the folder ``backends``."""
+
+from __future__ import annotations
+
+import re
+
+from perfgate.discovery import load_member, member_names
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices import backends
+from perfgate.measuring.devices.device import Device
+
+_KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
+
+
+def device_kinds() -> list[str]:
+    """Return the kinds that have a backend, sorted; whether one can be opened here is another question."""
+    return member_names(backends)
+
+
+def open_device(kind: str) -> Device:
+    """Open a device: ``cpu``, or a kind and an index such as ``npu:1``.
+
+    Raises MeasuringError for a kind without a backend, and for one that cannot be opened here; both say what is there.
+    """
+    match = _KIND.fullmatch(kind)
+    if match is None or match[1] not in device_kinds():
+        raise MeasuringError(
+            f"device {kind!r} is not known; known kinds: {', '.join(device_kinds())} "
+            '(set device in perfgate.toml, or PERFGATE_DEVICE, e.g. device = "cpu")'
+        )
+    try:
+        return _open(match[1], int(match[2] or 0))
+    except MeasuringError as error:
+        there = [other for other in device_kinds() if other != match[1] and _opens(other)]
+        found = f"what can be opened here: {', '.join(there)}" if there else "no other device can be opened here"
+        raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {found}") from error
+
+
+def _open(kind: str, index: int) -> Device:
+    # The folder is the register: a backend's module has the name of its kind, and says so in KIND.
+    opened: Device = load_member(backends, kind).open_device(index)
+    return opened
+
+
+def _opens(kind: str) -> bool:
+    try:
+        _open(kind, 0)
+    except MeasuringError:
+        return False
+    return True
