@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, Union
+from typing import Any, TypeVar, Union
 
-import jsonschema
 import msgspec
-import referencing
-from jsonschema.exceptions import ValidationError, best_match
 
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
 from perfgate.document.run import RUN_SCHEMA, RunDocument
-from perfgate.document.schema import load_schema
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
 from perfgate.document.upgrade import CURRENT, UPGRADES, upgrade
+from perfgate.document.valid import convert_checked
 from perfgate.errors import DocumentError, PerfgateError
 
 Document = Union[RunDocument, DecisionDocument]
@@ -78,10 +74,14 @@ def canonical_bytes(document: Document, *, name: str) -> bytes:
 
     Records do not check their fields, so 0 may stand where 0.0 is meant; the conversion makes them one.
     """
-    value = msgspec.to_builtins(document)
-    check_values(value, name, remedy=_BUG)
+    try:
+        check_values(msgspec.to_builtins(document), name, remedy=_BUG)
+        value = json.loads(msgspec.json.encode(document))
+    except TypeError as error:  # e.g. a number of numpy's
+        refuse(name, "$", str(error), _BUG)
     record: type[Any] = type(document)
-    return msgspec.json.encode(_convert(value, record, name, remedy=_BUG), order="deterministic")
+    checked = convert_checked(value, record, _SCHEMAS[record][1], name=name, remedy=_BUG)
+    return msgspec.json.encode(checked, order="deterministic")
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -112,66 +112,35 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _parse(data: bytes, record: type[_Record], name: str) -> _Record:
-    schema, _ = _SCHEMAS[record]
+    schema, file = _SCHEMAS[record]
     value = parse_json(data, name=name)
     value = upgrade(value, schema, name=name, current=CURRENT[schema], upgrades=UPGRADES[schema])
-    return _convert(value, record, name, remedy=DAMAGED)
-
-
-def _convert(value: Any, record: type[_Record], name: str, *, remedy: str) -> _Record:
-    error = next(_validator(_SCHEMAS[record][1]).iter_errors(value), None)
-    if error is not None:
-        _refuse_invalid(error, name, remedy)
-    try:
-        return msgspec.convert(value, record)
-    except msgspec.ValidationError as error:
-        refuse(name, "$", str(error), remedy)
-
-
-def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
-    innermost = best_match([error]) or error
-    message = innermost.message
-    if len(message) > 300:  # jsonschema quotes the whole value, which may be the whole file
-        message = f"{message[:150]} … {message[-150:]}"
-    refuse(name, ascii(innermost.json_path)[1:-1][:200], message.encode("utf-8", "replace").decode(), remedy)
-
-
-@cache
-def _validator(name: str) -> Any:
-    # An empty registry: jsonschema on its own fetches what a $ref points to over the network.
-    return _FastValidator(load_schema(name), registry=referencing.Registry())
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check an array of integers at once (jsonschema takes 6 us for each); leave all else, errors too, to jsonschema."""
-    if not (isinstance(items, dict) and items.keys() == {"type", "minimum", "maximum"} and _integers(instance, items)):
-        yield from _PLAIN_ITEMS(validator, items, instance, schema)
-
-
-def _integers(instance: Any, items: dict[str, Any]) -> bool:
-    if items["type"] != "integer" or not isinstance(instance, list) or set(map(type, instance)) - {int}:
-        return False
-    return not instance or bool(items["minimum"] <= min(instance) and max(instance) <= items["maximum"])
-
-
-_PLAIN_ITEMS = jsonschema.Draft202012Validator.VALIDATORS["items"]
-_FastValidator: Any = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"items": _items})
+    return convert_checked(value, record, file, name=name, remedy=DAMAGED)
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
     try:
         # Non-blocking, so that a pipe with no writer is refused instead of waited for.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise DocumentError(f"{path}: not a regular file; give the path of the document itself")
-            if status.st_size > max_bytes:
-                refuse(str(path), "$", f"{status.st_size} bytes, where at most {max_bytes} are read", DAMAGED)
-            return file.read(max_bytes + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return _read_open(descriptor, str(path), max_bytes)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
-        raise DocumentError(
-            f"{path}: cannot be read ({error}); give the path of a document that perfgate wrote"
-        ) from error
+        raise DocumentError(f"{path}: cannot be read ({error}); give the path of a document of perfgate") from error
+
+
+def _read_open(descriptor: int, name: str, max_bytes: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DocumentError(f"{name}: not a regular file; give the path of the document itself")
+    if status.st_size > max_bytes:
+        refuse(name, "$", f"{status.st_size} bytes, where at most {max_bytes} are read", DAMAGED)
+    with open(descriptor, "rb", closefd=False) as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        refuse(name, "$", f"more than {max_bytes} bytes, and growing", "wait for its writer, then try again")
+    return data
 
 
 def _refuse_special(target: Path) -> None:

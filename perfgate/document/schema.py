@@ -95,6 +95,19 @@ def _bound(schema: dict[str, Any], length: int) -> None:
         schema.update(maxProperties=MAX_KEYS, propertyNames={"maxLength": MAX_KEY})
     for inner in _inner(schema):
         _bound(inner, length)
+    _merge_null(schema)
+
+
+def _merge_null(schema: dict[str, Any]) -> None:
+    """Write "a text or null" as one schema: in an error, alternatives hide which of them was meant."""
+    first, *rest = schema.get("anyOf", [{}])
+    if rest != [{"type": "null"}] or not {"enum", "type"} & first.keys():
+        return
+    del schema["anyOf"]
+    if "enum" in first:
+        schema["enum"] = [*first["enum"], None]
+    else:
+        schema.update({**first, "type": [first["type"], "null"]})
 
 
 def _inner(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def _scan(data: bytes, name: str) -> None:
     if not data.strip():
         refuse(name, "$", "the file is empty", TRUNCATED)
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
-        _refuse_depth(data[: 4 * MAX_DEPTH], name)
+        _refuse_depth(data[: 64 * MAX_DEPTH], name)
         refuse(name, "$", f"more than {MAX_VALUES} values", DAMAGED)
     if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:
         refuse(name, "$", f"more than {MAX_MARKS} quotation marks or backslashes", DAMAGED)

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from perfgate.document.schema import load_schema, schema_path
+from perfgate.errors import PerfgateError
+from perfgate.flows.schemas import write_schemas
+
+
+@pytest.mark.parametrize("name", ["run", "decision", "config"])
+def test_schemas__committed_file__is_what_the_records_generate(tmp_path: Path, name: str) -> None:
+    write_schemas(tmp_path)
+    fresh = (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
+    stored = schema_path(name).read_text(encoding="utf-8")
+    assert stored == fresh, "run `python -m perfgate.flows.schemas` and commit schemas/"
+
+
+@pytest.mark.parametrize("name", ["run", "decision", "config"])
+def test_load_schema__each__is_a_valid_schema_of_the_draft(name: str) -> None:
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"urn:perfgate:schema:{name}"
+
+
+def test_load_schema__unknown_name__says_to_install_again() -> None:
+    with pytest.raises(PerfgateError, match="install perfgate again"):
+        load_schema("nothing")
+
+
+@pytest.mark.parametrize("name", ["run", "decision", "config"])
+def test_schemas__every_record__closed_and_described(name: str) -> None:
+    for title, record in load_schema(name)["$defs"].items():
+        assert record["additionalProperties"] is False, title
+        assert record["description"], title
+
+
+def test_schemas__every_text_array_and_number__bounded() -> None:
+    unbounded = []
+
+    def look(place: str, schema: object) -> None:
+        if isinstance(schema, dict):
+            needed = {"string": "maxLength", "array": "maxItems", "number": "maximum", "integer": "maximum"}
+            kinds = schema.get("type", [])
+            kinds = [kinds] if isinstance(kinds, str) else kinds
+            unbounded.extend(place for kind in kinds if kind in needed and needed[kind] not in schema)
+            for key, inner in schema.items():
+                look(f"{place}.{key}", inner)
+        elif isinstance(schema, list):
+            for index, inner in enumerate(schema):
+                look(f"{place}[{index}]", inner)
+
+    for name in ("run", "decision", "config"):
+        look(name, load_schema(name))
+    assert unbounded == []
+
+
+def test_run_schema__first_lines__pinned_to_the_version() -> None:
+    run = load_schema("run")["$defs"]["RunDocument"]
+    assert run["properties"]["schema"] == {"const": "perfgate/run"}
+    assert run["properties"]["schema_version"] == {"const": 1}
+    assert run["required"][:2] == ["schema", "schema_version"]
