@@ -1,0 +1,277 @@
+"""What every forge must do, run over every member of the folder against a fake that the official API descriptions judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+import pytest
+
+from perfgate.discovery import member_names
+from perfgate.errors import ForgeError
+from perfgate.judging.forge import hosts
+from perfgate.judging.forge.comment import CommentState, Post, compose, marker, post
+from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect
+from tests.fakes.forge import BOT, BOT_TOKEN, OTHER_BOT, PERSON, PERSON_TOKEN, FakeForge, Reply, StoredChange
+from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
+
+DIALECTS: dict[str, Callable[[], Any]] = {"github": GitHubDialect, "gitlab": GitLabDialect}
+HEAD, OTHER_SHA = "a" * 40, "b" * 40
+MARKER = marker("default")
+START = 1_800_000_000.0
+
+
+class Time:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now
+
+
+@dataclass
+class Stage:
+    fake: FakeForge
+    time: Time
+    event: CiEvent
+
+    def forge(self, token: str = BOT_TOKEN, **changes: Any) -> Forge:
+        return connect(replace(self.event, **changes), token, sleep=self.time.sleep, clock=self.time.clock)
+
+    def bodies(self) -> list[str]:
+        return [comment.body for comment in self.fake.comments.get(7, [])]
+
+    def post(self, text: str, *, run: int = 1, attempt: int = 1, verdict: Any = "PASS", token: str = BOT_TOKEN) -> Post:
+        decided = verdict if verdict in ("PASS", "FAIL") else None
+        state = CommentState(run=run, attempt=attempt, head=HEAD, verdict=verdict, decided=decided)
+        return post(self.forge(token), 7, text, state, MARKER)
+
+
+@pytest.fixture(params=member_names(hosts))
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    dialect = DIALECTS[request.param]()
+    with FakeForge(dialect) as fake:
+        fake.changes.append(StoredChange(7, "team", "feature", HEAD))
+        event = CiEvent(
+            forge=dialect.name,
+            api_url=fake.api_url,
+            server_url=fake.url,
+            repository=dialect.repository,
+            project=dialect.project,
+            run_id="1",
+            run_attempt=1,
+            head_sha=HEAD,
+            change_request=7,
+        )
+        yield Stage(fake, Time(), event)
+        assert fake.violations == []
+
+
+@pytest.fixture
+def judged(stage: Stage) -> Stage:
+    if stage.fake.slice is None:
+        pytest.skip("the API descriptions are not beside this checkout (../shared/forge-samples)")
+    return stage
+
+
+def test_forge__judged_by_the_official_description__every_call_is_legal(judged: Stage) -> None:
+    forge = judged.forge()
+    judged.post("one", verdict="PASS")
+    judged.post("two", run=2, verdict="FAIL")
+    forge.set_status(CommitStatus(HEAD, "failure", "perfgate", "slower", "https://forge.example/run"))
+    assert forge.find_change_request() is not None
+    assert len(judged.fake.calls) >= 8
+    assert judged.fake.violations == []
+
+
+def test_post__no_comment_yet__creates_one_with_marker_first(stage: Stage) -> None:
+    assert stage.post("text") == Post("created")
+    (body,) = stage.bodies()
+    assert body.splitlines()[0] == MARKER
+    assert body.splitlines()[2] == "text"
+
+
+def test_post__comment_there__edits_it_in_place(stage: Stage) -> None:
+    stage.post("one")
+    assert stage.post("two", run=2) == Post("updated")
+    (body,) = stage.bodies()
+    assert "two" in body
+    assert "one" not in body
+
+
+def test_post__comment_of_a_person_account__found_again(stage: Stage) -> None:
+    stage.post("one", token=PERSON_TOKEN)
+    stage.post("two", run=2, token=PERSON_TOKEN)
+    assert len(stage.bodies()) == 1
+
+
+def test_post__marker_planted_by_another__is_left_alone(stage: Stage) -> None:
+    planted = stage.fake.write(7, f"{MARKER}\nPASS, really", PERSON)
+    assert stage.post("text") == Post("created")
+    assert planted.body == f"{MARKER}\nPASS, really"
+    assert len(stage.bodies()) == 2
+
+
+def test_post__marker_not_on_the_first_line__is_not_ours(stage: Stage) -> None:
+    stage.fake.write(7, f"> quoted\n{MARKER}", BOT)
+    assert stage.post("text") == Post("created")
+
+
+def test_post__comment_on_a_later_page__is_found(stage: Stage) -> None:
+    for number in range(120):
+        stage.fake.write(7, f"chatter {number}", PERSON)
+    stage.post("one")
+    for number in range(120):
+        stage.fake.write(7, f"more {number}", OTHER_BOT)
+    assert stage.post("two", run=2) == Post("updated")
+    assert len(stage.bodies()) == 241
+
+
+def test_post__two_of_ours__the_newest_is_edited(stage: Stage) -> None:
+    old = stage.fake.write(7, f"{MARKER}\nold", BOT)
+    new = stage.fake.write(7, f"{MARKER}\nnew", BOT)
+    stage.post("text")
+    assert old.body == f"{MARKER}\nold"
+    assert "text" in new.body
+
+
+@pytest.mark.parametrize(("run", "attempt"), [(4, 9), (5, 1)])
+def test_post__older_run_or_attempt__never_overwrites(stage: Stage, run: int, attempt: int) -> None:
+    stage.post("newest", run=5, attempt=2)
+    assert stage.post("stale", run=run, attempt=attempt, verdict="FAIL") == Post("kept")
+    (body,) = stage.bodies()
+    assert "newest" in body
+
+
+def test_post__verdict_turns__replies_once(stage: Stage) -> None:
+    stage.post("one", verdict="PASS")
+    assert stage.post("two", run=2, verdict="INCONCLUSIVE") == Post("updated")
+    assert stage.post("three", run=3, verdict="FAIL") == Post("updated", replied=True)
+    assert stage.post("four", run=4, verdict="FAIL") == Post("updated")
+    assert stage.post("five", run=5, verdict="PASS") == Post("updated", replied=True)
+    comment, to_fail, to_pass = stage.bodies()
+    assert "five" in comment
+    assert "PASS → FAIL" in to_fail
+    assert "FAIL → PASS" in to_pass
+
+
+def test_comments__written_by_the_forge_itself__left_out(stage: Stage) -> None:
+    stage.fake.write(7, f"{MARKER}\nadded 1 commit", BOT, system=True)
+    found = [comment for comment in stage.forge().comments(7) if comment.body.startswith(MARKER)]
+    assert len(found) == (0 if stage.event.forge == "gitlab" else 1)
+
+
+@pytest.mark.parametrize("state", ["success", "failure", "error", "pending"])
+def test_set_status__every_state__stands_in_the_forges_own_word(stage: Stage, state: Any) -> None:
+    stage.forge().set_status(CommitStatus(HEAD, state, "perfgate", "x" * 400, "https://forge.example/run"))
+    (status,) = stage.fake.statuses
+    assert status.state == stage.fake.dialect.states[state]  # type: ignore[attr-defined]
+    assert (status.sha, status.name, status.url) == (HEAD, "perfgate", "https://forge.example/run")
+    assert len(status.description) in (140, 255)
+
+
+def test_set_status__same_again__is_no_error(stage: Stage) -> None:
+    for _ in range(2):
+        stage.forge().set_status(CommitStatus(HEAD, "success", "perfgate", "fine"))
+    assert stage.fake.statuses[0].state == "success"
+
+
+@pytest.mark.parametrize("status", [429, 403])
+def test_add_comment__forge_asks_to_wait__waits_as_long_and_posts_once(stage: Stage, status: int) -> None:
+    stage.fake.script("POST", Reply(status, {"message": "slow down"}, {"Retry-After": "17"}))
+    stage.post("text")
+    assert stage.time.slept == [17.0]
+    assert len(stage.bodies()) == 1
+
+
+def test_comments__limit_used_up__waits_for_the_reset(stage: Stage) -> None:
+    prefix = "X-RateLimit" if stage.event.forge == "github" else "RateLimit"
+    limit = {f"{prefix}-Remaining": "0", f"{prefix}-Reset": str(int(START) + 40)}
+    stage.fake.script("GET", Reply(429, {"message": "slow down"}, limit))
+    stage.forge().comments(7)
+    assert stage.time.slept == [41.0]
+
+
+def test_add_comment__always_limited__gives_up(stage: Stage) -> None:
+    stage.fake.script("POST", *[Reply(429, {"message": "slow down"})] * 9)
+    with pytest.raises(ForgeError, match="slow down"):
+        stage.post("text")
+    # One minute, doubled each time, until fifteen minutes would be exceeded.
+    assert stage.time.slept == [60.0, 120.0, 240.0, 480.0]
+
+
+def test_add_comment__server_error__is_not_sent_twice(stage: Stage) -> None:
+    stage.fake.script("POST", Reply(502, {"message": "bad gateway"}))
+    with pytest.raises(ForgeError, match="502"):
+        stage.post("text")
+    assert [call.method for call in stage.fake.calls].count("POST") == 1
+
+
+def test_comments__server_error__is_asked_again(stage: Stage) -> None:
+    stage.fake.script("GET", Reply(503, {"message": "later"}), Reply(500, {"message": "later"}))
+    assert stage.forge().comments(7) == []
+    assert stage.time.slept == [1.0, 2.0]
+
+
+def test_add_comment__not_permitted__says_so_without_waiting(stage: Stage) -> None:
+    stage.fake.script("POST", Reply(403, {"message": "Resource not accessible by integration"}))
+    with pytest.raises(ForgeError, match="write permission.*Resource not accessible"):
+        stage.post("text")
+    assert stage.time.slept == []
+
+
+def test_add_comment__redirected__is_not_followed(stage: Stage) -> None:
+    stage.fake.script("POST", Reply(302, {}, {"Location": "https://elsewhere.example/steal?x=1"}))
+    with pytest.raises(ForgeError, match=r"redirect to https://elsewhere\.example/steal, is not followed"):
+        stage.post("text")
+
+
+def test_any_call__wrong_token__names_the_cause_and_not_the_token(stage: Stage) -> None:
+    with pytest.raises(ForgeError, match="401: the token is not valid") as caught:
+        stage.forge("wrong-token-99887766").comments(7)
+    assert "wrong-token-99887766" not in str(caught.value)
+
+
+def test_post__far_too_long__keeps_marker_and_title(stage: Stage) -> None:
+    stage.post("## perfgate: FAIL\n" + "x" * 200_000)
+    (body,) = stage.bodies()
+    assert len(body) < 1000
+    assert body.splitlines()[0] == MARKER
+    assert "## perfgate: FAIL" in body
+
+
+def test_post__line_with_a_slash__is_no_command(stage: Stage) -> None:
+    stage.post("fine\n/approve\n  /merge")
+    (body,) = stage.bodies()
+    assert not any(line.lstrip(" ").startswith("/") for line in body.splitlines())
+
+
+def test_post__text_already_has_the_marker__stands_once(stage: Stage) -> None:
+    stage.post(f"{MARKER}\ntext")
+    (body,) = stage.bodies()
+    assert body.count(MARKER) == 1
+
+
+def test_find_change_request__named_by_the_event__found(stage: Stage) -> None:
+    found = stage.forge().find_change_request()
+    assert found is not None
+    assert (found.number, found.head_sha) == (7, HEAD)
+
+
+def test_find_change_request__none_named__none(stage: Stage) -> None:
+    assert stage.forge(change_request=None).find_change_request() is None
+
+
+def test_compose__state_line__reads_back() -> None:
+    from perfgate.judging.forge.comment import read_state
+
+    state = CommentState(run=3, attempt=2, head=HEAD, verdict="WARN", decided="PASS")
+    assert read_state(compose("text", state, MARKER)) == state

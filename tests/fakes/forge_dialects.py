@@ -1,0 +1,184 @@
+"""The two dialects of the fake forge: which paths, which names, which refusals.
+
+Modelled on docs.github.com (REST API) and docs.gitlab.com (Notes, Commits and Merge requests API); the API descriptions beside
+the repository judge every answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Optional
+from urllib.parse import unquote
+
+from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
+
+SAME = 'Cannot transition status via :{verb} from :{state} (Reason(s): Status cannot transition via "{verb}")'
+
+
+class GitHubDialect:
+    """Repository team/model."""
+
+    name, repository, project = "github", "team/model", "team/model"
+    root, slice_file, default_page = "", "github/openapi.github-rest.slice.json", 30
+    longest_comment = 65_536
+    states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
+
+    def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
+        if path == "/user":
+            return _refuse(403) if account.bot else Reply(200, self._me(forge, account))
+        if match := re.fullmatch(r"/repos/team/model/issues/(\d+)/comments", path):
+            return self._comments(forge, call, int(match[1]), account)
+        if match := re.fullmatch(r"/repos/team/model/issues/comments/(\d+)", path):
+            return self._comment(forge, call, int(match[1]))
+        if match := re.fullmatch(r"/repos/team/model/pulls/?(\d*)", path):
+            return self._pulls(forge, call, match[1])
+        if (match := re.fullmatch(r"/repos/team/model/statuses/([0-9a-f]+)", path)) and call.method == "POST":
+            return self._status(forge, call.json(), match[1])
+        return _refuse(404)
+
+    def _me(self, forge: FakeForge, account: Account) -> dict[str, Any]:
+        return self._complete(forge, "public-user", {**_user(account), "user_view_type": "public"})
+
+    def _comments(self, forge: FakeForge, call: Call, number: int, account: Account) -> Reply:
+        if call.method == "GET":
+            return Reply(200, items=[self._show(forge, comment) for comment in forge.comments.get(number, [])])
+        body = call.json()["body"]
+        return self._too_long(body) or Reply(201, self._show(forge, forge.write(number, body, account)))
+
+    def _comment(self, forge: FakeForge, call: Call, comment_id: int) -> Reply:
+        comment = _find(forge, comment_id)
+        if comment is None or call.method != "PATCH":
+            return _refuse(404)
+        refusal = self._too_long(call.json()["body"])
+        if refusal is None:
+            comment.body = call.json()["body"]
+        return refusal or Reply(200, self._show(forge, comment))
+
+    def _too_long(self, body: str) -> Optional[Reply]:
+        if len(body) <= self.longest_comment:
+            return None
+        error = {"resource": "IssueComment", "code": "unprocessable", "field": "data", "message": "Body is too long"}
+        return Reply(422, {"message": "Validation Failed", "errors": [error], "documentation_url": "https://x.example"})
+
+    def _pulls(self, forge: FakeForge, call: Call, number: str) -> Reply:
+        if number:
+            found = [change for change in forge.changes if change.number == int(number)]
+            return Reply(200, self._pull(forge, "pull-request", found[0])) if found else _refuse(404)
+        head = call.query.get("head", "")
+        found = [change for change in forge.changes if head in ("", f"{change.owner}:{change.branch}")]
+        return Reply(200, items=[self._pull(forge, "pull-request-simple", change) for change in found])
+
+    def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
+        head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
+        pull = {"number": change.number, "state": "open", "head": head, "merge_commit_sha": change.merge_sha}
+        return self._complete(forge, schema, pull)
+
+    def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
+        if len(body.get("description") or "") > 140:
+            return _refuse(422)
+        status = StoredStatus(sha, body["state"], body["context"], body["description"], body.get("target_url"))
+        forge.statuses.append(status)
+        shown = {"state": status.state, "context": status.name, "description": status.description}
+        return Reply(201, self._complete(forge, "status", shown))
+
+    def _show(self, forge: FakeForge, comment: StoredComment) -> dict[str, Any]:
+        return self._complete(
+            forge, "issue-comment", {"id": comment.id, "body": comment.body, "user": _user(comment.author)}
+        )
+
+    def _complete(self, forge: FakeForge, schema: str, value: dict[str, Any]) -> dict[str, Any]:
+        return forge.slice.complete(schema, value) if forge.slice else value
+
+
+class GitLabDialect:
+    """Project 5, team/model."""
+
+    name, repository, project = "gitlab", "team/model", "5"
+    root, slice_file, default_page = "/api/v4", "gitlab/openapi.gitlab-rest.slice.json", 20
+    longest_comment = 1_000_000
+    states = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}  # noqa: RUF012
+    _verbs = {"success": "succeed", "failed": "drop", "pending": "enqueue"}  # noqa: RUF012
+
+    def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
+        if path == "/user":
+            return Reply(200, _author(account))
+        match = re.fullmatch(r"/projects/([^/]+)(/.*)", path)
+        if match is None or unquote(match[1]) not in ("5", "team/model"):
+            return _refuse(404)
+        if note := re.fullmatch(r"/merge_requests/(\d+)/notes/?(\d*)", match[2]):
+            return self._notes(forge, call, int(note[1]), note[2], account)
+        if request := re.fullmatch(r"/merge_requests/(\d+)", match[2]):
+            found = [change for change in forge.changes if change.number == int(request[1])]
+            return Reply(200, _merge_request(found[0])) if found else _refuse(404)
+        if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
+            return self._status(forge, call.json(), sha[1])
+        return _refuse(404)
+
+    def _notes(self, forge: FakeForge, call: Call, number: int, note: str, account: Account) -> Reply:
+        if call.method == "GET":
+            return Reply(200, items=[_note(comment, number) for comment in forge.comments.get(number, [])])
+        body = call.json()["body"]
+        if call.method == "POST" and not note:
+            return Reply(201, _note(forge.write(number, body, account), number))
+        comment = _find(forge, int(note)) if note else None
+        if comment is None or call.method != "PUT":
+            return _refuse(404)
+        if comment.author != account:
+            return _refuse(403)
+        comment.body = body
+        return Reply(200, _note(comment, number))
+
+    def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
+        before = [status for status in forge.statuses if (status.sha, status.name) == (sha, body["name"])]
+        if before and before[-1].state == body["state"]:
+            state = body["state"]
+            return Reply(400, {"message": SAME.format(verb=self._verbs[state], state=state)})
+        status = StoredStatus(sha, body["state"], body["name"], body["description"], body.get("target_url"))
+        forge.statuses.append(status)
+        return Reply(201, {"id": 1, "sha": sha, "status": status.state, "name": status.name})
+
+
+def _refuse(status: int) -> Reply:
+    return Reply(status, {"message": f"{status} refused"})
+
+
+def _find(forge: FakeForge, comment_id: int) -> Optional[StoredComment]:
+    return next((c for comments in forge.comments.values() for c in comments if c.id == comment_id), None)
+
+
+def _user(account: Account) -> dict[str, Any]:
+    return {"login": account.login, "id": account.id, "type": "Bot" if account.bot else "User"}
+
+
+def _author(account: Account) -> dict[str, Any]:
+    url = f"https://gitlab.example.com/{account.id}"
+    name = {"name": account.login, "username": account.login}
+    return {"id": account.id, **name, "state": "active", "avatar_url": url, "web_url": url}
+
+
+def _note(comment: StoredComment, number: int) -> dict[str, Any]:
+    times = {"created_at": "2026-11-02T09:22:45.000Z", "updated_at": "2026-11-02T10:22:45.000Z"}
+    place = {"noteable_id": 377, "noteable_type": "MergeRequest", "noteable_iid": number}
+    return {
+        "id": comment.id,
+        "type": None,
+        "body": comment.body,
+        "attachment": None,
+        "author": _author(comment.author),
+        "system": comment.system,
+        **times,
+        **place,
+    }
+
+
+def _merge_request(change: StoredChange) -> dict[str, Any]:
+    branches = {"source_branch": change.branch, "target_branch": "main"}
+    return {
+        "id": 377,
+        "iid": change.number,
+        "project_id": 5,
+        "title": "a change",
+        "state": "opened",
+        "sha": change.head_sha,
+        **branches,
+    }
