@@ -1,0 +1,1 @@
+"""The members: one device kind a file, named like the kind."""

@@ -1,0 +1,127 @@
+"""Arithmetic on trace events: exact integer nanoseconds in and out, whole columns at a time.
+
+An interval is half open, ``[start, end)``; one of length zero covers nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntColumn = npt.NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """Starts and ends in nanoseconds, two arrays of one length."""
+
+    start: IntColumn
+    end: IntColumn
+
+    @property
+    def length(self) -> int:
+        """Return the sum of the lengths in nanoseconds."""
+        return int((self.end - self.start).sum())
+
+
+def union(intervals: Intervals) -> Intervals:
+    """Return the time covered by any of the intervals: sorted, disjoint, not even touching.
+
+    Sorted by start, a new piece begins where a start lies beyond the largest end so far.
+    """
+    start, end = _sorted(intervals)
+    if not start.size:
+        return Intervals(start, end)
+    reach = np.maximum.accumulate(end)
+    opens = np.concatenate(([True], start[1:] > reach[:-1]))
+    closes = np.concatenate((opens[1:], [True]))
+    return Intervals(start[opens], reach[closes])
+
+
+def union_length(intervals: Intervals) -> int:
+    """Return the nanoseconds covered by any of the intervals."""
+    return union(intervals).length
+
+
+def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
+    """Return the parts of a window that none of the intervals covers."""
+    first, last = window
+    covered = union(intervals)
+    start = np.concatenate(([first], np.clip(covered.end, first, last))).astype(np.int64)
+    end = np.concatenate((np.clip(covered.start, first, last), [last])).astype(np.int64)
+    open_parts = end > start
+    return Intervals(start[open_parts], end[open_parts])
+
+
+def overlap_length(one: Intervals, other: Intervals) -> int:
+    """Return the nanoseconds covered by both: |A| + |B| - |A or B|."""
+    return union_length(one) + union_length(other) - union_length(_joined(one, other))
+
+
+def exposed_length(one: Intervals, other: Intervals) -> int:
+    """Return the nanoseconds covered by the first and not by the second: |A or B| - |B|."""
+    return union_length(_joined(one, other)) - union_length(other)
+
+
+def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:
+    """Return the sum of the values of each name id below ``names``.
+
+    Integers throughout: numpy's bincount would sum in float64.
+    """
+    totals = np.zeros(names, dtype=np.int64)
+    np.add.at(totals, name, value)
+    return totals
+
+
+def counts_by_name(name: IntColumn, names: int) -> IntColumn:
+    """Return how many events have each name id below ``names``."""
+    return np.bincount(name, minlength=names).astype(np.int64)
+
+
+def self_times(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntColumn:
+    """Return the nanoseconds of each event without those of the events directly inside it on the same track.
+
+    Events of a track are expected to nest, as calls on a thread do. Where one outlasts the one it began in, only the
+    part inside is taken off, so that no self time is negative.
+    """
+    own = duration.copy()
+    # A span of no length neither contains nor takes anything.
+    real = np.flatnonzero(duration > 0)
+    order = real[np.lexsort((-duration[real], start[real], track[real]))]
+    if not order.size:
+        return own
+    borders = np.flatnonzero(np.diff(track[order])) + 1
+    for group in np.split(order, borders):
+        begin, end = start[group], start[group] + duration[group]
+        parent = _parents(begin, end)
+        inner = np.flatnonzero(parent >= 0)
+        inside = np.minimum(end[inner], end[parent[inner]]) - begin[inner]
+        np.subtract.at(own, group[parent[inner]], np.maximum(inside, 0))
+    return np.maximum(own, 0)
+
+
+def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
+    """Return the position of the span each span lies directly in, -1 for the outermost.
+
+    The spans are sorted by start, longer ones first, and none is empty. The depth of span i is how many of those before
+    it have not ended when it starts; its parent is the last one before it that is one level up.
+    """
+    count = start.size
+    position = np.arange(count, dtype=np.int64)
+    depth = position - np.searchsorted(np.sort(end), start, side="right")
+    keys = depth * count + position
+    by_depth = np.argsort(keys, kind="stable")
+    above = np.searchsorted(keys[by_depth], (depth - 1) * count + position) - 1
+    return np.where(depth > 0, by_depth[np.maximum(above, 0)], -1)
+
+
+def _sorted(intervals: Intervals) -> Intervals:
+    real = intervals.end > intervals.start
+    start, end = intervals.start[real], intervals.end[real]
+    order = np.argsort(start, kind="stable")
+    return Intervals(start[order], end[order])
+
+
+def _joined(one: Intervals, other: Intervals) -> Intervals:
+    return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))

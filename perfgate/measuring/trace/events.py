@@ -1,0 +1,119 @@
+"""One table for every trace, whatever profiler wrote it: integer nanoseconds and interned names, column by column."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+EventKind = Literal[
+    "host_op",  # a framework operator on a host thread
+    "compute",  # a kernel on the device
+    "copy",  # a copy or fill by the device's copy engine
+    "comm",  # a kernel of a collective
+    "annotation",  # a span the user named, on the host
+    "device_annotation",  # such a span as it lies on the device's timeline
+    "runtime",  # a call into the driver: launch, synchronisation
+    "python",  # a Python function
+    "memory",  # an allocation or release
+    "other",
+]
+KINDS: tuple[EventKind, ...] = (
+    "host_op", "compute", "copy", "comm", "annotation", "device_annotation", "runtime", "python", "memory", "other",
+)  # fmt: skip
+KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
+NO_CORRELATION = -1
+# Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
+MAX_NS = 1 << 62
+
+IntColumn = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """Spans of a trace. All columns have one entry per event and are int64, in the order of the file.
+
+    ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
+    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the host
+    with what it started on the device, NO_CORRELATION where there is none.
+    """
+
+    start: IntColumn
+    duration: IntColumn
+    track: IntColumn
+    name: IntColumn
+    kind: IntColumn
+    correlation: IntColumn
+    names: tuple[str, ...]
+    tracks: tuple[tuple[str, str], ...]
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    @property
+    def end(self) -> IntColumn:
+        """Return the ends in nanoseconds."""
+        return self.start + self.duration
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> EventTable:
+        """Return the events chosen by a mask; names and tracks keep their numbers."""
+        return EventTable(
+            start=self.start[chosen],
+            duration=self.duration[chosen],
+            track=self.track[chosen],
+            name=self.name[chosen],
+            kind=self.kind[chosen],
+            correlation=self.correlation[chosen],
+            names=self.names,
+            tracks=self.tracks,
+        )
+
+    def of_kind(self, *kinds: EventKind) -> EventTable:
+        """Return the events of these kinds."""
+        return self.select(np.isin(self.kind, [KIND_CODES[kind] for kind in kinds]))
+
+    def named(self, name: str) -> EventTable:
+        """Return the events of one name."""
+        codes = [code for code, known in enumerate(self.names) if known == name]
+        return self.select(np.isin(self.name, codes))
+
+
+class EventTableBuilder:
+    """Collects events one by one in 48 bytes each."""
+
+    def __init__(self) -> None:
+        self._columns = tuple(array("q") for _ in range(6))
+        self._names: dict[str, int] = {}
+        self._tracks: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(
+        self, start: int, duration: int, *, track: tuple[str, str], name: str, kind: EventKind, correlation: int
+    ) -> None:
+        """Add one event; times in nanoseconds, both below MAX_NS in magnitude."""
+        starts, durations, tracks, names, kinds, correlations = self._columns
+        starts.append(start)
+        durations.append(duration)
+        tracks.append(self._tracks.setdefault(track, len(self._tracks)))
+        names.append(self._names.setdefault(name, len(self._names)))
+        kinds.append(KIND_CODES[kind])
+        correlations.append(correlation)
+
+    def table(self) -> EventTable:
+        """Return what was collected; the columns are views, so add nothing afterwards."""
+        start, duration, track, name, kind, correlation = (np.frombuffer(column, np.int64) for column in self._columns)
+        return EventTable(
+            start=start,
+            duration=duration,
+            track=track,
+            name=name,
+            kind=kind,
+            correlation=correlation,
+            names=tuple(self._names),
+            tracks=tuple(self._tracks),
+        )

@@ -1,0 +1,150 @@
+"""Read what torch.profiler (Kineto) writes: Chrome trace events as JSON, times in microseconds with decimals."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Optional, Union
+
+import msgspec
+
+from perfgate.errors import DocumentError
+from perfgate.measuring.trace.events import MAX_NS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.measuring.trace.readers._json_events import event_batches
+
+FORMAT = "kineto"
+MAX_EVENTS = 50_000_000
+_MAX_NUMBER_TEXT = 64
+
+# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
+# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
+_KIND_OF_CATEGORY: dict[str, EventKind] = {
+    "cpu_op": "host_op",
+    "operator": "host_op",
+    "kernel": "compute",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "copy",
+    "memset": "copy",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "device_annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "cuda_sync": "runtime",
+    "privateuse1_runtime": "runtime",
+    "runtime": "runtime",
+    "python_function": "python",
+    "cpu_instant_event": "memory",
+}
+# Kernels of collectives by how their names begin: NCCL and RCCL (sample cuda-hta/nccl_data), HCCL (hcom_allReduce_).
+_COLLECTIVES = ("nccl", "rccl", "hccl", "hcom_")
+
+
+class _Arguments(msgspec.Struct):
+    correlation: Union[int, float, str, None] = None
+
+
+class _Event(msgspec.Struct):
+    # Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns.
+    ph: str = ""
+    cat: Optional[str] = None
+    name: Optional[str] = None
+    pid: msgspec.Raw = msgspec.Raw()
+    tid: msgspec.Raw = msgspec.Raw()
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    args: Optional[_Arguments] = None
+
+
+def read_kineto(path: Path) -> EventTable:
+    """Return the spans of a Kineto trace, and its allocations as events without duration.
+
+    Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
+    and what to do, for a file that is missing, cut off, too large or not such a trace.
+    """
+    builder = EventTableBuilder()
+    decoder = msgspec.json.Decoder(list[_Event])
+    seen = 0
+    for batch in event_batches(path):
+        try:
+            events = decoder.decode(batch)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise DocumentError(
+                f"{path}: events after number {seen} are not trace events: {error}; record it again"
+            ) from error
+        _add_all(builder, events, seen, path)
+        seen += len(events)
+        if seen > MAX_EVENTS:
+            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
+    return builder.table()
+
+
+def nanoseconds(text: bytes) -> int:
+    """Return the nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
+
+    Raises ValueError for what is no number, and outside of 146 years.
+    """
+    whole, _, fraction = text.partition(b".")
+    if whole.isdigit() and len(whole) <= 15 and len(fraction) <= 3 and (not fraction or fraction.isdigit()):
+        return int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    return _nanoseconds_of_any(text)
+
+
+def _nanoseconds_of_any(text: bytes) -> int:
+    """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
+    plain = text.strip(b'" ').decode("ascii", errors="replace")
+    if len(plain) > _MAX_NUMBER_TEXT:
+        raise ValueError(f"time {plain[:20]!r}... is no number of microseconds")
+    try:
+        exact = Decimal(plain)
+    except InvalidOperation:
+        raise ValueError(f"time {plain!r} is no number of microseconds") from None
+    # The bound comes first: an exponent of a billion must not become digits.
+    if not exact.is_finite() or abs(exact) > MAX_NS // 1000:
+        raise ValueError(f"time {plain!r} lies outside of 146 years")
+    return int((exact * 1000).to_integral_value())
+
+
+def _add_all(builder: EventTableBuilder, events: list[_Event], first: int, path: Path) -> None:
+    number, event = first, _Event()
+    try:
+        for number, event in enumerate(events, start=first):
+            _add(builder, event)
+    except ValueError as error:
+        raise DocumentError(f"{path}: event {number} ({event.name!r}): {error}; record it again") from error
+
+
+def _add(builder: EventTableBuilder, event: _Event) -> None:
+    kind = _kind(event)
+    if event.ph == "X":
+        duration = nanoseconds(bytes(event.dur)) if event.dur else 0
+    elif event.ph == "i" and kind == "memory":
+        duration = 0
+    else:
+        return
+    if duration < 0:
+        raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+    builder.add(
+        nanoseconds(bytes(event.ts)),
+        duration,
+        track=(_word(event.pid), _word(event.tid)),
+        name=event.name or "",
+        kind=kind,
+        correlation=_correlation(event.args),
+    )
+
+
+def _kind(event: _Event) -> EventKind:
+    kind = _KIND_OF_CATEGORY.get((event.cat or "").lower(), "other")
+    if kind == "compute" and (event.name or "").lower().startswith(_COLLECTIVES):
+        return "comm"
+    return kind
+
+
+def _word(raw: msgspec.Raw) -> str:
+    return bytes(raw).strip(b'" ').decode("utf-8", errors="replace")
+
+
+def _correlation(arguments: Optional[_Arguments]) -> int:
+    number = arguments.correlation if arguments else None
+    return number if isinstance(number, int) and 0 <= number < MAX_NS else NO_CORRELATION
