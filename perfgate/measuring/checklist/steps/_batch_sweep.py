@@ -1,0 +1,135 @@
+"""The sweep over batch sizes: which sizes work, and what each visit measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.timing.calls import DEPTH, CallBudget, measure_throughput, time_calls, timed_call
+
+_LARGEST = 64
+
+# What a model may raise for a batch size it was not built for: torch words shape errors as RuntimeError, asserts and
+# reshapes in Python as the others.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError, WorkloadError)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """``call_seconds``: a size whose single call takes longer is the last of the sweep."""
+
+    visits: int
+    visit_seconds: float
+    call_seconds: float
+
+
+QUICK = Effort(visits=3, visit_seconds=0.05, call_seconds=0.15)
+FULL = Effort(visits=6, visit_seconds=0.5, call_seconds=2.0)
+
+
+@dataclass
+class Sweep:
+    """Sizes that work, in rising order, with the items per second of each visit and the latencies in seconds."""
+
+    sizes: list[int] = field(default_factory=list)
+    rates: dict[int, list[float]] = field(default_factory=dict)
+    latencies: dict[int, list[float]] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    out_of_memory: Optional[int] = None
+    too_slow: Optional[int] = None
+
+    def drop_from(self, size: int) -> list[int]:
+        """Forget a size and all above it, and return them."""
+        dropped = [larger for larger in self.sizes if larger >= size]
+        self.sizes = [smaller for smaller in self.sizes if smaller < size]
+        return dropped
+
+    def throughput(self) -> dict[int, float]:
+        """Return the median items per second of every size, in rising order of sizes."""
+        return {size: float(np.median(self.rates[size])) for size in self.sizes if self.rates.get(size)}
+
+
+def _sizes(context: StepContext) -> list[int]:
+    """Return the sizes to try in rising order, the configured one first: it must work, and it must be in the sweep."""
+    workload = context.workload.workload
+    powers = [1 << exponent for exponent in range(_LARGEST.bit_length())]
+    others = sorted(set(workload.batch_sizes or powers) - {workload.batch})
+    return [workload.batch, *others]
+
+
+def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> None:
+    """Try every size once; memory or time ends the sweep, a refusal leaves one size out."""
+    configured = context.workload.batch
+    for size in _sizes(context):
+        context.progress(f"trying batch size {size}")
+        try:
+            seconds = _seconds_of_a_call(context, shape, size)
+        except (*_REFUSALS, MemoryError) as error:
+            if size == configured:
+                raise
+            if not context.device.is_out_of_memory(error):
+                sweep.refused[size] = str(error).partition("\n")[0]
+                continue
+            sweep.out_of_memory = size
+        else:
+            sweep.sizes = sorted([*sweep.sizes, size])
+            if size == configured or seconds <= effort.call_seconds:
+                continue
+            sweep.too_slow = size
+        break
+    forget(context, shape, [*sweep.refused, *([sweep.out_of_memory] if sweep.out_of_memory else [])])
+
+
+def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
+    call = context.workload.caller(shape, batch=size)
+    call()
+    context.device.synchronize()
+    return timed_call(call, context.device) / 1e9
+
+
+def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
+    """Drop the inputs of these sizes, except those of the configured one, and give cached memory back."""
+    for size in sizes:
+        if size != context.workload.batch:
+            context.workload.drop_pool(shape, batch=size)
+    context.device.empty_cache()
+
+
+def visit_all(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> None:
+    """Measure every size ``effort.visits`` times, in a new random order each time."""
+    chance = random.Random(context.seed)
+    for number in range(effort.visits):
+        context.progress(f"batch sizes {sweep.sizes}, visit {number + 1} of {effort.visits}")
+        for size in chance.sample(sweep.sizes, len(sweep.sizes)):
+            if size in sweep.sizes:
+                _visit(context, shape, size, effort, sweep)
+
+
+def _visit(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
+    """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
+    try:
+        _measure_visit(context, context.workload.caller(shape, batch=size), size, effort, sweep)
+    except (RuntimeError, MemoryError) as error:
+        if not context.device.is_out_of_memory(error):
+            raise
+        sweep.out_of_memory = size
+        forget(context, shape, sweep.drop_from(size))
+
+
+def _measure_visit(context: StepContext, call: Callable[[], Any], size: int, effort: Effort, sweep: Sweep) -> None:
+    device = context.device
+    call()
+    device.synchronize()
+    depth = DEPTH if "queue" in device.capabilities else 1
+    window = effort.visit_seconds
+    measured = measure_throughput(call, device, items=size, window_seconds=window, windows=1, depth=depth)
+    sweep.rates.setdefault(size, []).append(float(measured.rates[0]))
+    if context.workload.workload.sla.p99 is not None:
+        times = time_calls(call, device, CallBudget(calls=3, seconds=window))
+        sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())

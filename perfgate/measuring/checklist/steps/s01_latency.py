@@ -1,0 +1,175 @@
+"""Step 1: how long one call takes, its tail, and how many items a second go through, in the steady state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+
+from perfgate.document.checklist import step_title
+from perfgate.document.run import Evidence, Finding, SampleSet, Value
+from perfgate.document.samples import pack
+from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, measure_throughput, time_calls
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.steady import SteadyState, find_steady_state
+from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, low_location, quantile
+
+# There is no limit of its own: the SLA is the workload's.
+DEFAULT_LIMITS: dict[str, float] = {}
+
+# Six windows, because of five no two order statistics hold the median with 95 % confidence.
+_WINDOWS = 6
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """What the step may spend, in seconds and calls: the quick one on the workload, the full one on each shape."""
+
+    warm_up_seconds: float
+    calls: int
+    seconds: float
+    most_seconds: float
+    window_seconds: float
+
+    def shared(self, shapes: int) -> _Effort:
+        """Return the part of one of several shapes."""
+        return _Effort(
+            warm_up_seconds=self.warm_up_seconds / shapes,
+            calls=self.calls,
+            seconds=self.seconds / shapes,
+            most_seconds=self.most_seconds / shapes,
+            window_seconds=self.window_seconds / shapes,
+        )
+
+
+_QUICK = _Effort(warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2)
+# 700 calls are enough for a P99 (662); the windows of throughput are one second long.
+_FULL = _Effort(warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0)
+
+
+@dataclass
+class _Gathered:
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    samples: list[SampleSet] = field(default_factory=list)
+
+
+class LatencyStep:
+    """Latency with every call waited for, throughput with several in flight; inputs rotate, no call is dropped."""
+
+    number = 1
+    slug = step_title(1).slug
+    title = step_title(1).title
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Measure every shape of the workload."""
+        shapes = context.workload.shapes
+        effort = _QUICK.shared(len(shapes)) if context.quick else _FULL
+        gathered = _Gathered()
+        with quiet():
+            for shape in shapes:
+                context.progress(f"timing calls of shape {shape}")
+                _measure_shape(context, shape, effort, gathered)
+        return StepOutcome(
+            status=status_of(gathered.findings),
+            values=gathered.values,
+            findings=gathered.findings,
+            samples=gathered.samples,
+        )
+
+
+def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: _Gathered) -> None:
+    call: Callable[[], Any] = context.workload.caller(shape)
+    device, batch = context.device, context.workload.batch
+    steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
+    times = time_calls(call, device, CallBudget(effort.calls, effort.seconds, effort.most_seconds))
+    rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
+    latencies = _latencies(times, {"shape": shape})
+    gathered.values += [*_warm_up(steady, shape), *latencies, *_throughput(rates, shape)]
+    gathered.findings += [*_unsteady(steady, shape), *_sla(latencies, context.workload.workload.sla.p99, shape)]
+    gathered.samples += [
+        SampleSet(metric="latency", samples=pack(times.wall), labels={"shape": shape, "clock": "wall"}),
+        SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
+    ]
+
+
+def _warm_up(steady: SteadyState, shape: str) -> list[Value]:
+    labels = {"shape": shape}
+    return [
+        Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
+        Value(metric="latency.warm_up_calls", value=float(steady.calls), labels=labels),
+    ]
+
+
+def _latencies(times: CallTimes, labels: dict[str, str]) -> list[Value]:
+    seconds = times.wall / 1e9
+    count = int(seconds.size)
+    return [
+        Value(metric="latency.low", value=low_location(seconds), count=count, labels=labels),
+        *(_quantile(name, times, labels) for name in ("latency.p50", "latency.p90", "latency.p99")),
+        Value(metric="latency.max", value=float(seconds.max()), count=count, labels=labels),
+    ]
+
+
+def _quantile(metric: str, times: CallTimes, labels: dict[str, str]) -> Value:
+    """Return a percentile with its interval; a P99 of too few calls has no value, and the reason says so."""
+    found = quantile(times.wall / 1e9, int(metric[-2:]) / 100, confidence=CONFIDENCE)
+    estimable = metric != "latency.p99" or found.size >= P99_FLOOR
+    return Value(
+        metric=metric,
+        value=found.value if estimable else None,
+        interval=found.interval if estimable else (found.low, None),
+        confidence=CONFIDENCE,
+        count=found.size,
+        labels=labels,
+        reason=None if estimable else f"not estimable: a P99 needs {P99_FLOOR} calls, there are {found.size}; see P90",
+    )
+
+
+def _throughput(rates: Throughput, shape: str) -> list[Value]:
+    median = quantile(rates.rates, 0.5)
+    return [
+        Value(
+            metric="throughput.median",
+            value=float(np.median(rates.rates)),
+            interval=median.interval,
+            confidence=CONFIDENCE,
+            count=median.size,
+            labels={"shape": shape},
+        ),
+        Value(metric="throughput.min", value=float(rates.rates.min()), count=median.size, labels={"shape": shape}),
+    ]
+
+
+def _unsteady(steady: SteadyState, shape: str) -> list[Finding]:
+    if steady.steady:
+        return []
+    message = f"shape {shape} reached no steady state; its numbers are a best effort and may still drift"
+    return [
+        Finding(rule="latency.steady_state", severity="warning", message=message, evidence={"calls": steady.calls}),
+    ]
+
+
+def _sla(latencies: list[Value], promised: Optional[float], shape: str) -> list[Finding]:
+    """Compare the P99 with the SLA: broken when even its lower end lies above, kept when its upper end lies below."""
+    if promised is None:
+        return []
+    p99 = next(value for value in latencies if value.metric == "latency.p99")
+    low, high = p99.interval or (None, None)
+    evidence: dict[str, Evidence] = {"sla.p99": promised, "calls": p99.count or 0}
+    if low is not None and low > promised:
+        message = f"the P99 latency of shape {shape} is above the SLA"
+        return [Finding(rule="sla.p99", severity="severe", message=message, evidence={**evidence, "p99.low": low})]
+    if p99.value is not None and p99.value > promised:
+        message = f"the P99 latency of shape {shape} is above the SLA, but its interval still reaches below it"
+        return [Finding(rule="sla.p99", severity="warning", message=message, evidence={**evidence, "p99": p99.value})]
+    if high is None or high > promised:
+        message = f"these calls are too few to show that shape {shape} keeps the SLA"
+        return [Finding(rule="sla.p99", severity="info", message=message, evidence=evidence)]
+    return []
+
+
+STEP = LatencyStep()

@@ -1,0 +1,137 @@
+"""Step 5: throughput against batch size: where doubling stops to pay, the best size, what the configured one loses."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import numpy as np
+
+from perfgate.document.checklist import step_title
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import above, limit
+from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.steps._batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.stats.summary import CONFIDENCE, quantile
+
+# Shares of the best throughput that the configured batch size may lose, and the gain below which doubling does not pay.
+DEFAULT_LIMITS = {"batch.loss.warning": 0.05, "batch.loss.severe": 0.20, "batch.knee.gain": 1.10}
+
+
+class BatchStep:
+    """Sizes 1, 2, 4 … in random order, several visits each, so that no drift of the machine looks like an effect."""
+
+    number = 5
+    slug = step_title(5).slug
+    title = step_title(5).title
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Sweep the first shape; not applicable where the model takes no other batch size than the configured one."""
+        shape, configured = context.workload.shapes[0], context.workload.batch
+        effort = QUICK if context.quick else FULL
+        sweep = Sweep()
+        with quiet():
+            probe(context, shape, effort, sweep)
+            if set(sweep.sizes) <= {configured}:
+                return StepOutcome(status="not_applicable", reason=_why_fixed(sweep, configured))
+            visit_all(context, shape, effort, sweep)
+            forget(context, shape, sweep.sizes)
+        return _outcome(context, sweep, shape)
+
+
+def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
+    labels = {"shape": shape}
+    throughput = sweep.throughput()
+    knee = find_knee(throughput, limit("batch.knee.gain", context.limits, DEFAULT_LIMITS))
+    best = _best(throughput, sweep, context.workload.workload.sla.p99)
+    loss = None if best is None else _loss(throughput, context.workload.batch, best)
+    values = [_throughput_value(sweep, size, shape) for size in throughput]
+    values += [
+        _value("batch.knee", knee, "not reached: doubling the batch still pays at every size measured", labels),
+        _value("batch.best", best, "no batch size keeps the SLA", labels),
+        _value("batch.loss", loss, "it needs the throughput of the configured and of the best batch size", labels),
+    ]
+    findings = [*_notes(sweep, knee), *_judge(context, loss, best)]
+    return StepOutcome(status=status_of(findings), values=values, findings=findings)
+
+
+def find_knee(throughput: dict[int, float], gain: float) -> Optional[int]:
+    """Return the smallest size b with throughput(2 b) / throughput(b) below ``gain``; None where all doubling pays."""
+    pairs = sorted(size for size in throughput if 2 * size in throughput)
+    return next((size for size in pairs if throughput[2 * size] / throughput[size] < gain), None)
+
+
+def _best(throughput: dict[int, float], sweep: Sweep, promised: Optional[float]) -> Optional[int]:
+    """Return the size of the highest throughput whose P99 keeps the SLA, None where none does."""
+    kept = [size for size in throughput if promised is None or _p99(sweep.latencies[size]) <= promised]
+    return max(kept, key=throughput.__getitem__, default=None)
+
+
+def _p99(latencies: list[float]) -> float:
+    # Of less than 100 calls this is the slowest one: a size is rather refused than promised too much.
+    return quantile(np.asarray(latencies), 0.99).value
+
+
+def _loss(throughput: dict[int, float], configured: int, best: int) -> Optional[float]:
+    if configured not in throughput:
+        return None
+    return 1.0 - throughput[configured] / throughput[best]
+
+
+def _throughput_value(sweep: Sweep, size: int, shape: str) -> Value:
+    found = quantile(np.asarray(sweep.rates[size]), 0.5)
+    return Value(
+        metric="batch.throughput",
+        value=float(np.median(sweep.rates[size])),
+        interval=found.interval,
+        confidence=CONFIDENCE,
+        count=found.size,
+        labels={"shape": shape, "batch": str(size)},
+    )
+
+
+def _value(metric: str, value: Optional[float], missing: str, labels: dict[str, str]) -> Value:
+    if value is None:
+        return Value(metric=metric, value=None, reason=missing, labels=labels)
+    return Value(metric=metric, value=float(value), labels=labels)
+
+
+def _notes(sweep: Sweep, knee: Optional[int]) -> list[Finding]:
+    """Say what ended the sweep, what was left out, and that the knee was not reached."""
+    largest = sweep.sizes[-1] if sweep.sizes else 0
+    noted = [
+        (sweep.out_of_memory, "batch.out_of_memory", "the device's memory is full from this batch size on"),
+        (sweep.too_slow, "batch.too_slow", "a call of this batch size is too long for the sweep to go on"),
+        (None if knee else largest, "batch.knee", "not reached: throughput still rises at the largest batch size"),
+    ]
+    found = [
+        Finding(rule=rule, severity="info", message=message, evidence={"batch": size})
+        for size, rule, message in noted
+        if size
+    ]
+    for size, error in sweep.refused.items():
+        message = "the workload takes no such batch size"
+        found.append(
+            Finding(rule="batch.refused", severity="info", message=message, evidence={"batch": size, "error": error})
+        )
+    return found
+
+
+def _judge(context: StepContext, loss: Optional[float], best: Optional[int]) -> list[Finding]:
+    if loss is None or best is None:
+        return []
+    message = "the configured batch size leaves throughput on the table; a better size is in the evidence"
+    evidence = {"batch": context.workload.batch, "batch.best": best}
+    return above("batch.loss", loss, message, given=context.limits, defaults=DEFAULT_LIMITS, evidence=evidence)
+
+
+def _why_fixed(sweep: Sweep, configured: int) -> str:
+    if sweep.refused:
+        size, error = next(iter(sweep.refused.items()))
+        return f"the batch size is fixed at {configured}: a batch of {size} is refused ({error})"
+    if sweep.out_of_memory:
+        return f"no batch size but the configured {configured} fits into the device's memory"
+    return f"the workload names no batch size but the configured {configured}"
+
+
+STEP = BatchStep()
