@@ -1,0 +1,1 @@
+"""Documents worded for people: the comment, the terminal, the page."""

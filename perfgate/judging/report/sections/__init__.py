@@ -1,0 +1,1 @@
+"""The parts of the comment, one module each, found by scanning this folder."""

@@ -1,0 +1,1 @@
+"""Every sentence people read, as Jinja templates."""

@@ -1,0 +1,90 @@
+"""The comment on a change request: one text for every forge, from the decision alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from perfgate.document.decision import DecisionDocument
+from perfgate.judging.report.section import KEEP, Section, all_sections
+from perfgate.judging.report.summary import CommentContext, Summary
+from perfgate.judging.report.text import render
+from perfgate.judging.report.words import Words
+
+__all__ = ["CommentContext", "render_comment"]
+
+# How many rows a list may have: the first that fits the budget is taken.
+_DETAILS = (400, 120, 40, 12, 4)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A rendered section, and when it goes if the comment is too long."""
+
+    text: str
+    drop: int
+    title: str
+
+
+def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
+    """Return the Markdown of the comment, at most ``budget`` characters.
+
+    Over the budget whole folds go first, from the bottom; then rows at the end of long lists, with their number. The
+    title, the first rows of the table and the line that says where the rest is always stay. Raises ValueError for a
+    marker that is not one line of HTML comment, or a budget that not even those fit.
+    """
+    if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
+        raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
+    for detail in _DETAILS:
+        text = _fitted(_parts(Summary(decision, context, detail)), context, budget)
+        if text is not None:
+            return text
+    raise ValueError(f"a budget of {budget} characters is too small for any comment")
+
+
+def _parts(summary: Summary) -> list[_Part]:
+    filled = [(section, section.fill(summary)) for section in all_sections()]
+    numbers = _numbers([section for section, values in filled if values is not None and section.numbered])
+    parts: list[_Part] = []
+    for section, values in filled:
+        if values is not None:
+            shown = {**values, "number": numbers.get(section.order, Words(""))}
+            text = render(f"comment/{section.template}", "markdown", shown)
+            parts.append(_Part(_tidy(text), section.drop, section.title))
+    return parts
+
+
+def _numbers(sections: list[Section]) -> dict[int, Words]:
+    """Return the number before the heading of each part of the walk-through; a single part needs none."""
+    if len(sections) < 2:
+        return {}
+    return {section.order: Words(f"{number}. ") for number, section in enumerate(sections, start=1)}
+
+
+def _fitted(parts: list[_Part], context: CommentContext, budget: int) -> Optional[str]:
+    """Return the comment without as many droppable parts as it takes, None where even that is too long."""
+    dropped: list[_Part] = []
+    waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
+    while True:
+        kept = [part for part in parts if part not in dropped]
+        text = _joined(kept, [part.title for part in parts if part in dropped], context)
+        if len(text) <= budget:
+            return text
+        if not waiting:
+            return None
+        dropped.append(waiting.pop())
+
+
+def _joined(parts: list[_Part], left_out: list[str], context: CommentContext) -> str:
+    values = {"left_out": left_out, "artifact_url": context.artifact_url, "job_url": context.job_url}
+    end = render("comment/end.md.j2", "markdown", values)
+    return "\n\n".join([context.marker, *(part.text for part in parts), _tidy(end)]) + "\n"
+
+
+def _tidy(text: str) -> str:
+    """Return the text without blank lines at its ends or two in a row, which templates leave behind."""
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,82 @@
+"""The one place where text from outside is made harmless: for Markdown, for the terminal, for HTML.
+
+Outside is everything a document or a change request says: names, messages, tracebacks. In Markdown a code span is the
+safe form: entities and backslashes are undone by mention and issue filters that run after parsing (GitHub), or shown as
+they are (GitLab).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_LENGTH = 120
+MAX_PROSE = 400
+# U+2223 DIVIDES looks like a pipe and splits no table cell; "\|" is shown with its backslash by comrak (GitLab).
+_DIVIDES = "\u2223"
+_REPLACEMENT = "\ufffd"
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+_BACKTICKS = re.compile("`+")
+# A word of plain prose: letters with inner hyphens or apostrophes, or a number, or a dash. Everything else may mean
+# something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
+_PLAIN = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]")
+_TOKEN = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)")
+
+
+def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
+    """Return one line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
+    shown = "".join(_visible(character) for character in text[: 8 * limit])
+    shown = shown if len(text) <= 8 * limit else shown + " …"
+    return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
+
+
+def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
+    """Return a Markdown code span that shows the text: its fence is longer than any run of backticks inside."""
+    shown = clean(text, limit=limit).strip().replace("|", _DIVIDES)
+    if not shown:
+        return "`(empty)`"
+    fence = "`" * (_longest_run(shown) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def prose(text: str, *, limit: int = MAX_PROSE) -> str:
+    """Return a sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
+
+    For sentences that perfgate itself wrote into a document around outside names.
+    """
+    words = clean(text, limit=limit).split()
+    return " ".join(_prose_word(word, first=index == 0) for index, word in enumerate(words))
+
+
+def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
+    """Return the last lines of a text as a fenced block that nothing inside can close."""
+    kept = text.rstrip().splitlines()[-lines:]
+    shown = [_indent_slash(clean(line, limit=width).rstrip()) for line in kept] or ["(empty)"]
+    fence = "`" * max(3, _longest_run("\n".join(shown)) + 1)
+    return "\n".join([fence, *shown, fence])
+
+
+def _visible(character: str) -> str:
+    if character in "\n\r\t\v\f" or unicodedata.category(character) == "Zs":
+        return " "
+    return _REPLACEMENT if unicodedata.category(character) in _INVISIBLE else character
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+
+
+def _prose_word(word: str, *, first: bool) -> str:
+    match = _TOKEN.fullmatch(word)
+    core = match["core"] if match else word
+    if match is None or not core:
+        return code_span(word)
+    if _PLAIN.fullmatch(core) and not (first and not core[0].isalpha()):
+        return word
+    return match["open"] + code_span(core.strip("`") or core) + match["close"]
+
+
+def _indent_slash(line: str) -> str:
+    # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
+    return f" {line}" if line.startswith("/") else line

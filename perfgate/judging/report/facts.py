@@ -1,0 +1,56 @@
+"""The two lines of facts under every title: what moved and how it was measured; base, head and testbed."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.words import Words
+
+_COMMIT_LENGTH = 9
+
+
+def counts_line(summary: Summary, medium: Medium) -> Words:
+    """Return what moved, the noise floor, and what the measuring took, in one line."""
+    return line("shared/counts.j2", medium, {"counts": counts(summary)})
+
+
+def base_line(summary: Summary, medium: Medium) -> Words:
+    """Return which commits were compared, why that base, and whether the testbeds agree, in one line."""
+    decision = summary.decision
+    values = {
+        "base": {"commit": short(decision.base.commit), "chosen_because": decision.base.chosen_because},
+        "head": {"commit": short(decision.head.commit), "dirty": decision.head.dirty},
+        "differences": decision.testbed_differences,
+    }
+    return line("shared/base.j2", medium, values)
+
+
+def counts(summary: Summary) -> dict[str, object]:
+    """Return how many metrics ended how, and what the measuring took."""
+    decision = summary.decision
+    lists = {
+        "regressed": [c for c in summary.metrics if c.outcome == "regressed"],
+        "improved": summary.improved,
+        "unchanged": summary.unchanged,
+        "inconclusive": summary.inconclusive,
+        "not_comparable": summary.not_comparable,
+    }
+    numbers: dict[str, object] = {name: len(found) for name, found in lists.items()}
+    return {
+        **numbers,
+        "moved": len(lists["regressed"]) + len(lists["improved"]),
+        "total": len(summary.metrics),
+        "floor": None if summary.floor is None else formats.percent(summary.floor.floor),
+        "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
+        "pairs": decision.pairs,
+        "duration": formats.duration(decision.duration),
+        "device": decision.device,
+    }
+
+
+def short(commit: Optional[str]) -> Optional[str]:
+    """Return the first characters of a commit, as git shows it."""
+    return None if commit is None else commit[:_COMMIT_LENGTH]

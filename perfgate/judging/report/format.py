@@ -1,0 +1,183 @@
+"""The only place where base units become ms, %, MiB, and where numbers are rounded.
+
+Changes are said in words (slower/faster, more/fewer), never by a sign whose meaning depends on the metric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+from perfgate.document.decision import Comparison
+from perfgate.judging.report.words import Words
+
+DASH = Words("–")
+# Metrics of unit "1" that are a share of a whole and read as a percentage; the others of unit "1" are counts.
+_SHARES = {
+    "utilization.busy",
+    "utilization.host",
+    "transfer.share",
+    "transfer.exposed_share",
+    "ops.coverage",
+    "ops.share",
+    "batch.loss",
+}
+_SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
+_BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
+_RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
+_SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
+_PLAIN_UNITS = {"items/s": " items/s", "1": "", "%": " %", "Cel": " °C", "W": " W"}
+# What a larger and a smaller value of a unit are called.
+_DIRECTIONS = {"s": ("slower", "faster"), "B": ("more", "less"), "1": ("more", "fewer")}
+
+
+def is_share(metric: str) -> bool:
+    """Tell whether a metric of unit 1 is a share of a whole rather than a count."""
+    return metric in _SHARES
+
+
+def quantity(value: Optional[float], unit: str, *, metric: str = "") -> Words:
+    """Return one value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
+    return quantities([value], unit, metric=metric)[0]
+
+
+def quantities(values: Sequence[Optional[float]], unit: str, *, metric: str = "") -> list[Words]:
+    """Return values that are read side by side in one common unit, with the digits it takes to tell them apart."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    factor, name = _scale(known, unit, share=is_share(metric))
+    countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in known)
+    digits = 0 if countable else _digits(known)
+    return [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
+
+
+def change(comparison: Comparison) -> Words:
+    """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
+    if comparison.method == "check":
+        return Words("check failed") if comparison.outcome == "regressed" else Words("check passed")
+    if comparison.method == "exact":
+        return _exact_change(comparison)
+    if comparison.delta is None:
+        return DASH
+    words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
+    span = interval(comparison)
+    return Words(f"{words} ({span})") if span else words
+
+
+def interval(comparison: Comparison) -> Words:
+    """Return the confidence interval of a change in words; empty where there is none."""
+    if comparison.interval is None:
+        return Words("")
+    low, high = sorted(comparison.interval, key=abs) if _same_side(comparison.interval) else comparison.interval
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return Words("no bound")
+    if _same_side(comparison.interval):
+        return Words(f"{_percent_number(low)} to {percent(high)}")
+    unit, metric = comparison.unit, comparison.metric
+    return Words(f"{directed_percent(low, unit, metric=metric)} to {directed_percent(high, unit, metric=metric)}")
+
+
+def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
+    """Return a relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
+    if not math.isfinite(share):
+        return Words("no bound")
+    if abs(share) < 0.00005:
+        return Words("no change")
+    more, less = ("higher", "lower") if is_share(metric) else _DIRECTIONS.get(unit, ("higher", "lower"))
+    return Words(f"{percent(share)} {more if share > 0 else less}")
+
+
+def difference(base: float, head: float, unit: str, *, metric: str = "") -> Words:
+    """Return an absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
+    if base == head:
+        return Words("the same")
+    more, less = _DIRECTIONS.get(unit, ("higher", "lower"))
+    return Words(f"{quantity(abs(head - base), unit, metric=metric)} {more if head > base else less}")
+
+
+def percent(share: float) -> Words:
+    """Return the size of a share as a percentage, without its sign: ``6.8 %``."""
+    return Words(f"{_percent_number(share)} %")
+
+
+def limit(comparison: Comparison) -> Words:
+    """Return the allowed worsening of a metric; a dash where none applies."""
+    if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
+        return DASH
+    return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
+
+
+def setting(share: float) -> Words:
+    """Return a share that someone chose, as they would write it: ``1 %``, ``2.5 %``."""
+    return Words(f"{share * 100:.4g} %")
+
+
+def span(base: Words, head: Words) -> Words:
+    """Return two values side by side, their unit said once where it is the same: ``36.1 → 38.6 ms``."""
+    number, _, unit = base.partition(" ")
+    return Words(f"{number if unit and head.endswith(f' {unit}') else base} → {head}")
+
+
+def duration(seconds: float) -> Words:
+    """Return a span of wall time: ``7 m 40 s``."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    if hours:
+        return Words(f"{hours} h {minutes} m")
+    return Words(f"{minutes} m {left} s") if minutes else Words(f"{left} s")
+
+
+def counted(count: int, singular: str, plural: str = "") -> Words:
+    """Return a number with its noun: ``1 regression``, ``2 regressions``."""
+    return Words(f"{count:,} {singular if count == 1 else plural or singular + 's'}")
+
+
+def whole(value: float) -> Words:
+    """Return a count; what is no whole number keeps one decimal."""
+    return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
+
+
+def _exact_change(comparison: Comparison) -> Words:
+    if comparison.base is None or comparison.head is None:
+        return DASH
+    words = difference(comparison.base, comparison.head, comparison.unit, metric=comparison.metric)
+    return Words(f"{words} (exact)")
+
+
+def _same_side(ends: tuple[float, float]) -> bool:
+    return ends[0] >= 0 or ends[1] <= 0
+
+
+def _percent_number(share: float) -> str:
+    size = abs(share) * 100
+    if 0 < size < 0.1:
+        return f"{size:.2g}" if size >= 0.01 else "0.01"
+    return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"
+
+
+def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, str]:
+    if share:
+        return 0.01, " %"
+    scales = _SCALES.get(unit)
+    if scales is None:
+        return 1.0, _PLAIN_UNITS.get(unit, "")
+    largest = max((abs(value) for value in values), default=0.0)
+    for factor, name in scales:
+        if largest >= factor:
+            return factor, f" {name}"
+    smallest = scales[-1] if largest > 0 else next(scale for scale in scales if scale[0] == 1.0)
+    return smallest[0], f" {smallest[1]}"
+
+
+def _digits(values: Sequence[float]) -> int:
+    close = len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values))
+    return 4 if close else 3
+
+
+def _number(value: float, digits: int) -> str:
+    """Write ``digits`` significant digits, or a whole number where ``digits`` is 0."""
+    if digits == 0 or value == 0:
+        return f"{value:,.0f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, digits)}f}"

@@ -1,0 +1,97 @@
+"""What the title says: which sentence of ``templates/shared/headline.j2`` fits, and the numbers in it."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from perfgate.document.decision import Comparison
+from perfgate.document.metric import METRICS
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.summary import Summary, is_operator, place
+from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.words import Words
+
+
+def headline(summary: Summary, medium: Medium) -> Words:
+    """Return the title's sentence for a medium: verdict, worst number, confirmed or suspected."""
+    return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
+
+
+def headline_values(summary: Summary) -> dict[str, object]:
+    """Return the values of the headline template; ``kind`` picks the sentence."""
+    kind = _kind(summary)
+    worst = summary.inconclusive[0] if kind == "undecided" else summary.worst
+    return {
+        "verdict": Words(summary.verdict),
+        "kind": kind,
+        "worst": None if worst is None else named_change(worst),
+        "confirmed": worst is not None and worst.method != "screen",
+        "best": named_change(summary.improved[0]) if summary.improved else None,
+        "failure": next(iter(summary.failures), None),
+        "differing": [difference.field for difference in summary.decision.testbed_differences],
+        "unfit": [metric_name(floor.metric) for floor in summary.unfit],
+        "reason": next(iter(summary.decision.reasons), None),
+        "unchanged": len(summary.unchanged),
+        "undecided": len(summary.inconclusive),
+    }
+
+
+def named_change(comparison: Comparison) -> dict[str, object]:
+    """Return a comparison in words: name, place, both values and the change, each ready for a template."""
+    unit, metric = comparison.unit, comparison.metric
+    base, head = formats.quantities([comparison.base, comparison.head], unit, metric=metric)
+    delta = comparison.delta
+    return {
+        "metric": metric_name(metric),
+        "operator": is_operator(comparison),
+        "place": place(comparison.workload, comparison.shape),
+        "base": base,
+        "head": head,
+        "span": formats.span(base, head),
+        "change": formats.change(comparison),
+        "percent": None if delta is None else formats.directed_percent(delta, unit, metric=metric),
+        "interval": formats.interval(comparison) or None,
+        "limit": formats.limit(comparison),
+        "method": comparison.method,
+        "pairs": comparison.pairs,
+        "pairs_needed": comparison.pairs_needed,
+        "reason": comparison.reason,
+        "confidence": None if comparison.confidence is None else formats.setting(comparison.confidence),
+    }
+
+
+def metric_name(name: str) -> str:
+    """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside."""
+    if name.startswith("ops.") and ":" in name:
+        return name.partition(":")[2]
+    return Words(METRICS[name].title) if name in METRICS else name
+
+
+def _kind(summary: Summary) -> str:
+    if summary.verdict == "PASS":
+        return _pass_kind(summary)
+    if summary.verdict in {"FAIL", "WARN"} and summary.worst is not None:
+        return {"check": "correctness", "exact": "counter"}.get(summary.worst.method, "time")
+    if summary.failures:
+        return "failure"
+    return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
+
+
+def _pass_kind(summary: Summary) -> str:
+    if summary.improved:
+        return "improved"
+    return "unchanged" if summary.unchanged else "reason"
+
+
+def _undecided_kind(summary: Summary) -> str:
+    checks: list[tuple[object, str]] = [
+        (summary.decision.testbed_differences, "testbed"),
+        (summary.unfit, "unfit"),
+        (summary.inconclusive, "undecided"),
+    ]
+    return next((kind for found, kind in checks if found), "reason")
+
+
+def first_line(text: Optional[str]) -> str:
+    """Return the first line of a message that has any text; empty where there is none."""
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

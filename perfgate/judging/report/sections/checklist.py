@@ -1,0 +1,57 @@
+"""The head's checklist, folded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.document.decision import StepSummary
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.words import Words
+
+_ORDER = ["error", "invalid", "attention", "unavailable", "not_applicable", "ok"]
+_NAMES = {"not_applicable": "not applicable", "attention": "to look at"}
+
+
+class Checklist:
+    """Every step with its status, and what it noticed."""
+
+    order = 100
+    drop = 70
+    title = "checklist"
+    template = "checklist.md.j2"
+    numbered = False
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return the steps in number order."""
+        steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
+        if not steps:
+            return None
+        kept = steps[: summary.detail]
+        return {"tally": tally(steps), "steps": [worded_step(step) for step in kept], "more": len(steps) - len(kept)}
+
+
+def tally(steps: list[StepSummary]) -> list[Words]:
+    """Return how many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
+    counts = Counter(step.status for step in steps)
+    known = [status for status in reversed(_ORDER) if counts[status]]
+    return [Words(f"{counts[status]:,} {_NAMES.get(status, status)}") for status in known]
+
+
+def worded_step(step: StepSummary) -> dict[str, object]:
+    """Return a step for a template: its findings worth a look, or its reason."""
+    return {
+        "number": step.number,
+        "slug": step.slug,
+        "workload": step.workload,
+        "status": Words(_NAMES.get(step.status, step.status)) if step.status in _ORDER else step.status,
+        "key": Words(step.status) if step.status in _ORDER else Words("unknown"),
+        "notes": [finding.message for finding in step.findings][:3],
+        "more": formats.counted(len(step.findings) - 3, "more") if len(step.findings) > 3 else None,
+        "reason": step.reason,
+    }
+
+
+SECTION = Checklist()

@@ -1,0 +1,52 @@
+"""How it was decided, what was thrown away, and the documents behind it, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.headline import first_line, metric_name
+from perfgate.judging.report.summary import Summary, place
+
+_SHOWN = 20
+
+
+class Environment:
+    """Procedure, noise floors, testbed differences, failed pairs and document hashes."""
+
+    order = 130
+    drop = 90
+    title = "environment and samples"
+    template = "environment.md.j2"
+    numbered = False
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return everything it takes to make the decision again."""
+        decision = summary.decision
+        return {
+            "device": decision.device,
+            "version": decision.perfgate_version,
+            "procedure": decision.procedure,
+            "seed": str(decision.procedure.seed),
+            "alpha": formats.setting(decision.policy.alpha),
+            "margin": formats.setting(decision.policy.ok_margin),
+            "differences": decision.testbed_differences[:_SHOWN],
+            "floors": [
+                {
+                    "metric": metric_name(f.metric),
+                    "place": place(f.workload, f.shape),
+                    "floor": formats.percent(f.floor),
+                }
+                for f in decision.noise_floors[:_SHOWN]
+            ],
+            "sides": {"base": decision.base.sha256, "head": decision.head.sha256},
+            "failed": [
+                {"what": f.what, "workload": f.workload, "message": first_line(f.error.message)}
+                for f in summary.failed_pairs[:_SHOWN]
+            ],
+            "failed_count": len(summary.failed_pairs),
+        }
+
+
+SECTION = Environment()

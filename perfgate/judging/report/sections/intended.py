@@ -1,0 +1,56 @@
+"""What to do when the regression is meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.document.decision import Comparison
+from perfgate.judging.report.section import KEEP
+from perfgate.judging.report.summary import Summary
+
+_SHOWN = 3
+
+
+class Intended:
+    """The tolerances that would let this change pass, to be written where a reviewer sees them."""
+
+    order = 90
+    drop = KEEP
+    title = "if intended"
+    template = "intended.md.j2"
+    numbered = True
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return the settings; a wrong output cannot be tolerated."""
+        failing = [c for c in summary.regressed if c.gating]
+        if summary.verdict != "FAIL" or not failing:
+            return None
+        largest: dict[str, float] = {}
+        for comparison in failing:
+            share = _needed(comparison)
+            if share is not None:
+                largest[comparison.metric] = max(share, largest.get(comparison.metric, 0.0))
+        return {
+            "settings": [f'"{name}" = {_written(share)}' for name, share in largest.items()][:_SHOWN],
+            "more": max(0, len(largest) - _SHOWN),
+            "wrong_output": any(c.method == "check" for c in failing),
+            "from_zero": any(c.method == "exact" and c.delta is None for c in failing),
+        }
+
+
+def _needed(comparison: Comparison) -> Optional[float]:
+    """Return the tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
+    if comparison.delta is None or comparison.method == "check" or comparison.metric.startswith("sla."):
+        return None
+    worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
+    return math.ceil(max(worst, abs(comparison.delta)) * 100 - 1e-9) / 100 if math.isfinite(worst) else None
+
+
+def _written(share: float) -> str:
+    # TOML, not prose: the number as perfgate.toml takes it.
+    return f"{share:.2f}"
+
+
+SECTION = Intended()

@@ -1,0 +1,41 @@
+"""Where the traces lie, and the command that repeats the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.section import KEEP
+from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.words import Words
+
+_SHOWN = 4
+
+
+class Trace:
+    """Kept traces of both sides and the reproduce command."""
+
+    order = 80
+    drop = KEEP
+    title = "trace"
+    template = "trace.md.j2"
+    numbered = True
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return links and command; a PASS and a SKIPPED need neither."""
+        traces = [link for link in summary.decision.links if link.kind == "trace"]
+        command = summary.context.reproduce
+        if summary.verdict in {"PASS", "SKIPPED"} or not (traces or command):
+            return None
+        return {
+            "traces": [
+                {"side": Words(link.side), "path": link.path, "size": formats.quantity(link.bytes, "B")}
+                for link in traces[:_SHOWN]
+            ],
+            "artifact_url": summary.context.artifact_url,
+            "reproduce": command,
+        }
+
+
+SECTION = Trace()

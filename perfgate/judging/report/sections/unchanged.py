@@ -1,0 +1,38 @@
+"""The metrics that did not change, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.rows import common_confidence, row
+from perfgate.judging.report.summary import Summary
+
+
+class Unchanged:
+    """Unchanged metrics with both values, and what slowdown is excluded."""
+
+    order = 110
+    drop = 60
+    title = "unchanged metrics"
+    template = "unchanged.md.j2"
+    numbered = False
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return the rows."""
+        found = summary.unchanged
+        if not found:
+            return None
+        kept = found[: summary.detail]
+        return {
+            "rows": [row(comparison, summary) for comparison in kept],
+            "total": len(found),
+            "more": len(found) - len(kept),
+            "margin": formats.setting(summary.decision.policy.ok_margin),
+            "confidence": common_confidence(kept),
+            "timed": any(comparison.method == "paired" for comparison in found),
+        }
+
+
+SECTION = Unchanged()

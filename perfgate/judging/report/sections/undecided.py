@@ -1,0 +1,35 @@
+"""The metrics that could not be decided or compared, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.judging.report.rows import row
+from perfgate.judging.report.summary import Summary
+
+
+class Undecided:
+    """Inconclusive and not comparable metrics, and what would decide them."""
+
+    order = 120
+    drop = 80
+    title = "undecided metrics"
+    template = "undecided.md.j2"
+    numbered = False
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return the rows, undecided ones first."""
+        found = [*summary.inconclusive, *summary.not_comparable]
+        if not found:
+            return None
+        kept = found[: summary.detail]
+        return {
+            "rows": [row(comparison, summary) for comparison in kept],
+            "undecided": len(summary.inconclusive),
+            "not_compared": len(summary.not_comparable),
+            "more": len(found) - len(kept),
+        }
+
+
+SECTION = Undecided()

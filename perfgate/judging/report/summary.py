@@ -1,0 +1,127 @@
+"""A decision sorted for reading: what moved, what is worst, what failed. It judges nothing and words nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from perfgate.document.decision import Comparison, DecisionDocument, Failure, NoiseFloor, Verdict
+
+OPERATOR_PREFIX = "ops."
+_METHOD_RANK = {"check": 0, "paired": 1, "screen": 2, "exact": 3}
+
+
+@dataclass(frozen=True)
+class CommentContext:
+    """What the comment takes from the CI job and not from documents.
+
+    ``marker`` is the HTML comment of the first line by which we find our own comment; ``artifact_url`` and ``job_url``
+    are built from the job's environment and are the only links; ``reproduce`` is the command that repeats it locally.
+    """
+
+    marker: str
+    artifact_url: Optional[str] = None
+    job_url: Optional[str] = None
+    reproduce: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A decision and its context, with the lists that parts of a report read; ``detail`` is how long lists may be."""
+
+    decision: DecisionDocument
+    context: CommentContext
+    detail: int = 400
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the gate's verdict."""
+        return self.decision.verdict
+
+    @cached_property
+    def metrics(self) -> list[Comparison]:
+        """Return the comparisons that count as metrics: those of single operators only explain."""
+        return [comparison for comparison in self.decision.comparisons if not is_operator(comparison)]
+
+    @cached_property
+    def regressed(self) -> list[Comparison]:
+        """Return the regressed metrics, worst first; where no metric regressed, the regressed operators."""
+        metrics = _worst_first(self._with_outcome("regressed"))
+        return metrics or self.regressed_operators
+
+    @cached_property
+    def regressed_operators(self) -> list[Comparison]:
+        """Return the regressed comparisons of single operators, worst first."""
+        operators = (c for c in self.decision.comparisons if is_operator(c) and c.outcome == "regressed")
+        return _worst_first(operators)
+
+    @cached_property
+    def improved(self) -> list[Comparison]:
+        """Return the improved metrics, the largest improvement first."""
+        return _worst_first(self._with_outcome("improved"))
+
+    @cached_property
+    def unchanged(self) -> list[Comparison]:
+        """Return the metrics that did not change, in document order."""
+        return self._with_outcome("unchanged")
+
+    @cached_property
+    def inconclusive(self) -> list[Comparison]:
+        """Return the undecided metrics, gating ones first."""
+        return sorted(self._with_outcome("inconclusive"), key=lambda comparison: not comparison.gating)
+
+    @cached_property
+    def not_comparable(self) -> list[Comparison]:
+        """Return the metrics that could not be compared."""
+        return self._with_outcome("not_comparable")
+
+    @cached_property
+    def worst(self) -> Optional[Comparison]:
+        """Return the comparison the title names: the worst of those that can fail the gate."""
+        gating = [comparison for comparison in self.regressed if comparison.gating]
+        return next(iter(gating or self.regressed), None)
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """Return what failed on a whole side, head first: the change's author looks for their own first."""
+        sides = [failure for failure in self.decision.failures if failure.side != "pair"]
+        return sorted(sides, key=lambda failure: failure.side != "head")
+
+    @cached_property
+    def failed_pairs(self) -> list[Failure]:
+        """Return the pairs that gave no samples."""
+        return [failure for failure in self.decision.failures if failure.side == "pair"]
+
+    @cached_property
+    def floor(self) -> Optional[NoiseFloor]:
+        """Return the largest noise floor of the job, None where there was no A/A arm."""
+        return max(self.decision.noise_floors, key=lambda floor: floor.floor, default=None)
+
+    @cached_property
+    def unfit(self) -> list[NoiseFloor]:
+        """Return the noise floors where base against base came out different."""
+        return [floor for floor in self.decision.noise_floors if floor.differs]
+
+    def _with_outcome(self, outcome: str) -> list[Comparison]:
+        return [comparison for comparison in self.metrics if comparison.outcome == outcome]
+
+
+def is_operator(comparison: Comparison) -> bool:
+    """Tell whether a comparison is of one operator (``ops.count:aten::clone``)."""
+    return comparison.metric.startswith(OPERATOR_PREFIX) and ":" in comparison.metric
+
+
+def place(workload: str, shape: str) -> str:
+    """Return where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
+    return workload if shape in {"", "default"} else f"{workload}/{shape}"
+
+
+def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    return sorted(comparisons, key=lambda c: (not c.gating, _METHOD_RANK[c.method], -_size(c)))
+
+
+def _size(comparison: Comparison) -> float:
+    """Return how large a change is; one from nothing to something is the largest."""
+    return float("inf") if comparison.delta is None else abs(comparison.delta)

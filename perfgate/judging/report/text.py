@@ -1,0 +1,152 @@
+"""Templates and the three media they are rendered for, each with its escaping as the default ``finalize``.
+
+Whatever a template shows is escaped as outside text unless it is ``Words`` (ours) or went through one of the filters
+here; forgetting a filter therefore makes text ugly, never dangerous. An undefined name is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Literal, Optional
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.escape import MAX_PROSE, clean, code_span, fenced, prose
+from perfgate.judging.report.words import Words
+
+Medium = Literal["markdown", "plain", "html"]
+# An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
+_URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
+
+
+class ReadyHtml(Markup, Words):
+    """HTML that a template of ours rendered."""
+
+    __slots__ = ()
+
+
+class _Ready(str):
+    """Text that a filter has made safe for its medium."""
+
+    __slots__ = ()
+
+
+def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+    """Render a template of ``templates/`` for a medium; the result counts as our own words in that medium."""
+    return Words(environment(medium).get_template(template).render(values))
+
+
+def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+    """Render a template to one line, so that it can be laid out over several lines itself."""
+    one = " ".join(environment(medium).get_template(template).render(values).split())
+    return ReadyHtml(one) if medium == "html" else Words(one)
+
+
+@cache
+def environment(medium: Medium) -> Environment:
+    """Return the Jinja environment of a medium."""
+    made = Environment(
+        loader=PackageLoader("perfgate.judging.report", "templates"),
+        undefined=StrictUndefined,
+        autoescape=medium == "html",
+        finalize=_FINALIZE[medium],
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    made.filters.update(_FILTERS[medium])
+    made.filters.update(_NUMBER_FILTERS)
+    return made
+
+
+def is_linkable(url: Optional[str]) -> bool:
+    """Tell whether an address may become a link."""
+    return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
+
+
+def _ours(value: object) -> Optional[str]:
+    """Return what needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
+    if isinstance(value, (Words, _Ready)) or value == "":
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, str):
+        return None
+    raise TypeError(
+        f"a template shows {value!r}; numbers are worded in report/format.py, absent values by the template"
+    )
+
+
+def _finalize_markdown(value: object) -> str:
+    ours = _ours(value)
+    return code_span(str(value)) if ours is None else ours
+
+
+def _finalize_plain(value: object) -> str:
+    ours = _ours(value)
+    return clean(str(value)) if ours is None else ours
+
+
+def _finalize_html(value: object) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    ours = _ours(value)
+    return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
+
+
+def _markdown_link(url: str, text: str) -> _Ready:
+    return _Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
+
+
+def _plain_link(url: str, text: str) -> _Ready:
+    return _Ready(f"{text} ({url})" if is_linkable(url) else text)
+
+
+def _html_link(url: str, text: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
+
+
+_FINALIZE: dict[str, Callable[[object], str]] = {
+    "markdown": _finalize_markdown,
+    "plain": _finalize_plain,
+    "html": _finalize_html,
+}
+_FILTERS: dict[str, dict[str, Callable[..., object]]] = {
+    "markdown": {
+        "prose": lambda text: _Ready(prose(text)),
+        "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
+        "link": _markdown_link,
+        "strong": lambda text: _Ready(f"**{Words(text)}**"),
+        "literal": lambda text: _Ready(code_span(text)),
+    },
+    "plain": {
+        "prose": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
+        "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
+        "link": _plain_link,
+        "strong": lambda text: _Ready(text),
+        "literal": lambda text: _Ready(clean(text)),
+    },
+    "html": {
+        "prose": lambda text: escape(clean(text, limit=MAX_PROSE)),
+        "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
+            "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
+        ),
+        "link": _html_link,
+        "strong": lambda text: Markup("<strong>{}</strong>").format(text),
+        "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
+    },
+}
+_NUMBER_FILTERS: dict[str, Callable[..., object]] = {
+    "counted": formats.counted,
+    "quantity": lambda value, unit, metric="": formats.quantity(value, unit, metric=metric),
+    "percent": formats.percent,
+    "duration": formats.duration,
+    "whole": formats.whole,
+    "words": Words,
+}

@@ -1,0 +1,356 @@
+"""Small builders of decision and run documents: what a test does not name has a plausible value."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from perfgate.document.decision import (
+    Comparison,
+    DecisionDocument,
+    Failure,
+    Link,
+    NoiseFloor,
+    OperatorChange,
+    Part,
+    Policy,
+    Procedure,
+    SideSummary,
+    StepSummary,
+    Suggestion,
+    TestbedDifference,
+    Verdict,
+)
+from perfgate.document.run import (
+    BlockColumns,
+    CounterSet,
+    ErrorDetail,
+    Finding,
+    OpCount,
+    OperatorRow,
+    Replicate,
+    RunDocument,
+    Session,
+    Side,
+    Source,
+    StepResult,
+    Testbed,
+    Value,
+    WorkloadRecord,
+)
+from perfgate.document.samples import pack
+
+BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
+HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
+TESTBED = {
+    "cpu.model": "AMD EPYC 7B13",
+    "os.kernel": "6.1.0",
+    "python": "3.11.7",
+    "settings.threads": "2",
+    "torch": "2.13.0+cpu",
+}
+
+
+def make_comparison(metric: str = "latency.low", **fields: Any) -> Comparison:
+    """Return a comparison of ``encoder``/``long``; a paired, unchanged, gating time metric unless said otherwise."""
+    values: dict[str, Any] = {
+        "workload": "encoder",
+        "shape": "long",
+        "unit": "s",
+        "better": "lower",
+        "method": "paired",
+        "outcome": "unchanged",
+        "gating": True,
+        "base": 0.0361,
+        "head": 0.0362,
+        "delta": 0.002,
+        "interval": (-0.004, 0.009),
+        "confidence": 0.99,
+        "tolerance": 0.01,
+        "pairs": 14,
+    }
+    return Comparison(metric=metric, **{**values, **fields})
+
+
+def make_counter(metric: str, base: float, head: float, **fields: Any) -> Comparison:
+    """Return an exact comparison; its outcome follows from the counts unless said otherwise."""
+    values: dict[str, Any] = {
+        "unit": "B" if metric in {"counters.copy_bytes", "memory.peak"} else "1",
+        "method": "exact",
+        "outcome": "regressed" if head > base else "improved" if head < base else "unchanged",
+        "base": base,
+        "head": head,
+        "delta": None if base == 0 else head / base - 1,
+        "interval": None,
+        "confidence": None,
+        "tolerance": 0.0,
+        "pairs": None,
+    }
+    return make_comparison(metric, **{**values, **fields})
+
+
+def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
+    """Return a decision about one change to ``encoder``."""
+    values: dict[str, Any] = {
+        "perfgate_version": "0.1.0",
+        "project": "demo",
+        "reasons": [],
+        "base": SideSummary(commit=BASE_COMMIT, branch="main", chosen_because="merge-base with main", sha256="ab" * 32),
+        "head": SideSummary(commit=HEAD_COMMIT, branch="faster-pooling", subject="Pool in a loop", sha256="cd" * 32),
+        "device": "AMD EPYC 7B13, 2 CPUs",
+        "policy": Policy(),
+        "procedure": Procedure(name="signed-rank", version=1, seed=20201120, quantiles=[0.02, 0.04, 0.06, 0.08, 0.10]),
+        "comparisons": unchanged_comparisons(),
+        "noise_floors": [
+            NoiseFloor(workload="encoder", shape="long", metric="latency.low", floor=0.009, pairs=7, differs=False)
+        ],
+        "steps": checklist(),
+        "pairs": 14,
+        "duration": 190.0,
+    }
+    return DecisionDocument(verdict=verdict, **{**values, **fields})
+
+
+def unchanged_comparisons() -> list[Comparison]:
+    """Return six metrics that did not move."""
+    return [
+        make_comparison("latency.low"),
+        make_comparison("latency.p50", base=0.0371, head=0.0370, delta=-0.003, interval=(-0.008, 0.006)),
+        make_counter("counters.framework_ops", 40, 40),
+        make_counter("counters.copies", 2, 2),
+        make_counter("counters.copy_bytes", 1_572_864, 1_572_864),
+        make_counter("memory.peak", 3_145_728, 3_145_728),
+    ]
+
+
+def checklist() -> list[StepSummary]:
+    """Return the five steps of a CPU run, one of them with a finding."""
+    small = Finding(
+        rule="ops.share", severity="warning", message="Softmax takes 18 % of the busy time, the limit is 15 %"
+    )
+    return [
+        StepSummary(number=1, slug="latency", workload="encoder", status="ok"),
+        StepSummary(number=2, slug="utilization", workload="encoder", status="ok"),
+        StepSummary(
+            number=3,
+            slug="transfer",
+            workload="encoder",
+            status="not_applicable",
+            reason="the device shares the host's memory",
+        ),
+        StepSummary(number=4, slug="operators", workload="encoder", status="attention", findings=[small]),
+        StepSummary(number=5, slug="batch", workload="encoder", status="ok"),
+    ]
+
+
+def regressed_counters() -> list[Comparison]:
+    """Return the exact counters of a change that adds a loop of small ops and a layout copy."""
+    added = [Part(name="aten::add", base=12, head=36, line="model.py:88"), Part(name="aten::clone", base=0, head=1)]
+    copied = [Part(name="aten::clone", base=0, head=1, line="model.py:91")]
+    moved = [Part(name="aten::clone", base=0, head=393_216, line="model.py:91")]
+    return [
+        make_counter("counters.framework_ops", 40, 65, parts=added),
+        make_counter("counters.copies", 2, 3, parts=copied),
+        make_counter("counters.copy_bytes", 1_572_864, 1_966_080, parts=moved),
+        make_counter("ops.count:aten::add", 12, 36, gating=False),
+        make_counter("ops.count:aten::clone", 0, 1, gating=False),
+    ]
+
+
+def regressed_time() -> list[Comparison]:
+    """Return the time metrics of the same change: slower beyond the tolerance."""
+    return [
+        make_comparison(
+            "latency.low",
+            outcome="regressed",
+            base=0.0361,
+            head=0.0386,
+            delta=0.068,
+            interval=(0.059, 0.077),
+            p=0.00006,
+            p_adjusted=0.0002,
+        ),
+        make_comparison(
+            "latency.p50",
+            outcome="regressed",
+            base=0.0371,
+            head=0.0391,
+            delta=0.054,
+            interval=(0.041, 0.066),
+            p=0.0001,
+            p_adjusted=0.0003,
+        ),
+    ]
+
+
+def operator_changes() -> list[OperatorChange]:
+    """Return what the traces show of the same change."""
+    return [
+        OperatorChange(
+            workload="encoder", shape="long", op="aten::add", base_time=0.0009, head_time=0.0028, base_count=12,
+            head_count=36, line="model.py:88",
+        ),
+        OperatorChange(
+            workload="encoder", shape="long", op="aten::clone", base_time=0.0, head_time=0.0004, base_count=0,
+            head_count=1, line="model.py:91",
+        ),
+    ]  # fmt: skip
+
+
+def suggestions() -> list[Suggestion]:
+    """Return advice on the same change."""
+    return [
+        Suggestion(
+            rule="small-ops",
+            workload="encoder",
+            message="Replace the loop of 24 aten::add by one batched call: each op costs a launch.",
+            line="model.py:88",
+        )
+    ]
+
+
+def traces() -> list[Link]:
+    """Return the kept traces of both sides."""
+    return [
+        Link(side="base", kind="trace", path="base/encoder-long.trace.json.gz", bytes=1_258_291),
+        Link(side="head", kind="trace", path="head/encoder-long.trace.json.gz", bytes=1_363_148),
+    ]
+
+
+def make_failure(side: str = "head", **fields: Any) -> Failure:
+    """Return an exception of the workload with its traceback."""
+    error = ErrorDetail(
+        kind="exception",
+        message="RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x384 and 512x384)",
+        traceback=(
+            "Traceback (most recent call last):\n"
+            '  File "model.py", line 88, in forward\n'
+            "    return self.out(pooled)\n"
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x384 and 512x384)\n"
+        ),
+    )
+    values: dict[str, Any] = {"side": side, "workload": "encoder", "what": "loading", "error": error}
+    return Failure(**{**values, **fields})
+
+
+def make_difference(
+    field: str = "torch", base: Optional[str] = "2.12.0", head: Optional[str] = "2.13.0"
+) -> TestbedDifference:
+    """Return a differing field of the testbed."""
+    return TestbedDifference(field=field, base=base, head=head)
+
+
+def make_run(side: Optional[Side] = "head", *, slowdown: float = 0.0, pairs: int = 14, **fields: Any) -> RunDocument:
+    """Return a run of ``encoder`` with synthetic samples; ``slowdown`` 0.07 makes every call of it 7 % slower."""
+    loop = slowdown > 0
+    values: dict[str, Any] = {
+        "perfgate_version": "0.1.0",
+        "side": side,
+        "project": "demo",
+        "session": Session(
+            id="5e551011",
+            started_at="2026-08-01T10:00:00Z",
+            finished_at="2026-08-01T10:03:10Z",
+            seed=20201120,
+            command="perfgate check",
+        ),
+        "source": Source(commit=BASE_COMMIT if side == "base" else HEAD_COMMIT, branch="main"),
+        "testbed": Testbed(
+            fingerprint="f" * 64, device_kind="cpu", comparable=dict(TESTBED), observed={"load.1m": "0.41"}
+        ),
+        "workloads": [
+            WorkloadRecord(
+                name="encoder", reference="perf/workload.py:encoder", sha256="e" * 64, batch=8, shapes=["short", "long"]
+            )
+        ],
+        "steps": run_steps(),
+        "counters": [
+            CounterSet(
+                workload="encoder",
+                shape="long",
+                repeats=3,
+                values={"counters.framework_ops": 65 if loop else 40, "counters.copies": 3 if loop else 2},
+                ops=[OpCount(op="aten::add", count=36 if loop else 12, line="model.py:88")],
+            )
+        ],
+        "operators": operator_rows(loop=loop),
+        "replicates": replicates(side or "head", slowdown=slowdown, pairs=pairs),
+    }
+    return RunDocument(**{**values, **fields})
+
+
+def run_steps() -> list[StepResult]:
+    """Return steps 1 to 5 of a CPU run, with values and one finding."""
+    p50 = Value(metric="latency.p50", value=0.0371, interval=(0.0368, 0.0375), confidence=0.95, count=800)
+    p99 = Value(metric="latency.p99", value=None, reason="needs 662 calls, 400 were measured", count=400)
+    return [
+        StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[p50, p99], duration=6.2),
+        StepResult(
+            number=2, slug="utilization", workload="encoder", status="ok",
+            values=[Value(metric="utilization.host", value=0.91)], duration=2.0,
+        ),
+        StepResult(
+            number=3, slug="transfer", workload="encoder", status="not_applicable",
+            reason="the device shares the host's memory",
+        ),
+        StepResult(
+            number=4, slug="operators", workload="encoder", status="attention",
+            findings=checklist()[3].findings, values=[Value(metric="ops.coverage", value=0.994)], duration=4.1,
+        ),
+        StepResult(
+            number=5, slug="batch", workload="encoder", status="ok",
+            values=[Value(metric="batch.knee", value=16.0)], duration=9.7,
+        ),
+    ]  # fmt: skip
+
+
+def operator_rows(*, loop: bool = False) -> list[OperatorRow]:
+    """Return the operator table of one side."""
+    times = [("aten::addmm", 0.0148, 24), ("aten::softmax", 0.0065, 6), ("aten::native_layer_norm", 0.0041, 13)]
+    times += [("aten::add", 0.0028 if loop else 0.0009, 36 if loop else 12)]
+    times += [("aten::clone", 0.0004, 1)] if loop else []
+    busy = sum(time for _, time, _ in times)
+    return [
+        OperatorRow(
+            workload="encoder", shape="long", op=op, kind="copy" if op == "aten::clone" else "compute",
+            self_time=time, count=count, share=time / busy,
+        )
+        for op, time, count in times
+    ]  # fmt: skip
+
+
+def replicates(side: Side, *, slowdown: float = 0.0, pairs: int = 14, calls: int = 60) -> list[Replicate]:
+    """Return one worker process per pair, and for the base both members of seven A/A pairs."""
+    made = [_replicate(pair, "ab", "first" if side == "base" else "second", slowdown, calls) for pair in range(pairs)]
+    if side == "base":
+        members = [(pair, member) for pair in range(pairs // 2) for member in ("first", "second")]
+        made += [_replicate(pair, "aa", member, 0.0, calls) for pair, member in members]
+    return made
+
+
+def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> Replicate:
+    seed = 1000 * pair + 100 * (arm == "aa") + 10 * (member == "second")
+    random = np.random.default_rng(seed)
+    # Both members of a pair share the process-to-process spread of their memory layout.
+    layout = np.random.default_rng(7000 + pair).normal(0, 0.02)
+    wall = 0.036e9 * np.exp(layout + random.normal(0, 0.003)) * (1 + slowdown) * (1 + random.gamma(1.5, 0.008, calls))
+    samples = pack(wall.astype(np.int64))
+    block = calls // 6
+    return Replicate(
+        pair=pair,
+        arm=arm,
+        member=member,
+        workload="encoder",
+        layout_seed=pair,
+        cpus=[1],
+        start_up=1.1,
+        warm_up_calls=12,
+        steady=True,
+        shapes={
+            "long": BlockColumns(
+                quad=list(range(6)), sequence=[0] * 6, calls=[block] * 6, start_ns=[0] * 6, end_ns=[1] * 6,
+                involuntary_switches=[0] * 6, minor_faults=[0] * 6, wall=samples, cpu=samples,
+            )
+        },
+    )  # fmt: skip
