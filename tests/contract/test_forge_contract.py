@@ -1,4 +1,4 @@
-"""What every forge must do, run over every member of the folder against a fake that the official API descriptions judge."""
+"""What every forge must do, over every member of the folder, against a fake judged by the official API descriptions."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_comments__server_error__is_asked_again(stage: Stage) -> None:
 
 def test_add_comment__not_permitted__says_so_without_waiting(stage: Stage) -> None:
     stage.fake.script("POST", Reply(403, {"message": "Resource not accessible by integration"}))
-    with pytest.raises(ForgeError, match="write permission.*Resource not accessible"):
+    with pytest.raises(ForgeError, match=r"write permission.*Resource not accessible"):
         stage.post("text")
     assert stage.time.slept == []
 

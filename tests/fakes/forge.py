@@ -1,4 +1,4 @@
-"""A forge on 127.0.0.1 that remembers: comments, authors, statuses, pages, limits. GitHub and GitLab are its dialects."""
+"""A forge on 127.0.0.1 that remembers comments, authors, statuses, pages and limits, in two dialects."""
 
 from __future__ import annotations
 

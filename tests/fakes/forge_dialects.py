@@ -1,7 +1,7 @@
 """The two dialects of the fake forge: which paths, which names, which refusals.
 
-Modelled on docs.github.com (REST API) and docs.gitlab.com (Notes, Commits and Merge requests API); the API descriptions beside
-the repository judge every answer.
+Modelled on docs.github.com (REST API) and docs.gitlab.com (Notes, Commits and Merge requests API); the API descriptions
+beside the repository judge every answer.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from perfgate.judging.forge.forge import CiEvent, Comment, Forge
 
 # GitHub takes 65,536 characters (error "Body is too long"), GitLab 1,000,000.
 MAX_CHARACTERS = 60_000
+# What a renderer may use of it: the hidden lines are added here.
+TEXT_BUDGET = MAX_CHARACTERS - 1_000
 
 _STATE_START, _STATE_END = "<!-- perfgate:state ", " -->"
 

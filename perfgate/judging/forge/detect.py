@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +27,22 @@ def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     return None
 
 
-class _Repository(msgspec.Struct):
-    full_name: str
+def summary_path(environ: Mapping[str, str]) -> Optional[Path]:
+    """Return the file whose Markdown GitHub shows on the job's page; None elsewhere."""
+    path = environ.get("GITHUB_STEP_SUMMARY", "")
+    return Path(path) if path else None
+
+
+def log_lines(text: str, environ: Mapping[str, str]) -> str:
+    """Return a text that may hold outside words, so that printing it commands nothing.
+
+    GitHub's runner executes lines that begin with ``::``, until it is told to stop (docs.github.com, "Workflow commands
+    for GitHub Actions", stop-commands); the word that starts it again must not be known to who wrote the text.
+    """
+    if environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    word = secrets.token_hex(16)
+    return f"::stop-commands::{word}\n{text.rstrip()}\n::{word}::\n"
 
 
 class _Owner(msgspec.Struct):
@@ -64,7 +79,6 @@ class _MergeGroup(msgspec.Struct):
 
 
 class _Payload(msgspec.Struct):
-    repository: Optional[_Repository] = None
     pull_request: Optional[_PullRequest] = None
     workflow_run: Optional[_WorkflowRun] = None
     merge_group: Optional[_MergeGroup] = None
