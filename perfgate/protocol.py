@@ -90,8 +90,9 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
-    """Ask for the testbed as the worker sees it, with this many threads."""
+    """Ask for the testbed as the worker sees it; no workload needs to be loaded."""
 
+    device: str
     threads: int
 
 

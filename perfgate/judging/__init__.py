@@ -1,0 +1,1 @@
+"""What works on documents, anywhere, without torch."""

@@ -1,0 +1,1 @@
+"""The gate: run documents and a policy in, a decision document out."""

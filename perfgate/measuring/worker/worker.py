@@ -15,7 +15,7 @@ import msgspec
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
@@ -83,14 +83,14 @@ class Worker:
     def _load(self, request: LoadRequest) -> Loaded:
         started = time.perf_counter()
         self.root = Path(request.root)
-        self.device = open_device(request.device)
+        device = self._open(request.device)
         _prepare_libraries(threads=request.threads, seed=request.seed)
         self._say(f"importing {request.file}")
         workload = load_workload(
             Path(request.file), request.attribute, root=self.root, python_path=request.python_path
         )
         self._say(f"building {request.name}")
-        self.workload = BoundWorkload(request.name, workload, self.device, seed=request.seed)
+        self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
         if self.workload.model is None:
             raise WorkloadError(f"workload {request.name!r}: build(device) returned None; return the model")
         return Loaded(
@@ -101,15 +101,17 @@ class Worker:
         )
 
     def _describe(self, request: TestbedRequest) -> TestbedReply:
-        return TestbedReply(testbed=describe_testbed(self._device, threads=request.threads, cpus=self.cpus))
+        device = self._open(request.device)
+        _prepare_libraries(threads=request.threads, seed=0)
+        return TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
     def _check(self, _: CheckRequest) -> CheckReply:
-        return CheckReply(results=check_outputs(self._workload, self._device))
+        return CheckReply(results=check_outputs(self._loaded, self._opened))
 
     def _step(self, request: StepRequest) -> StepReply:
         context = StepContext(
-            workload=self._workload,
-            device=self._device,
+            workload=self._loaded,
+            device=self._opened,
             quick=request.quick,
             threads=request.threads,
             limits=request.limits,
@@ -118,50 +120,52 @@ class Worker:
             artifacts=Path(request.artifacts),
             progress=self._say,
         )
-        started = time.perf_counter()
-        result, outcome = run_step(find_steps()[request.number], context)
-        result = msgspec.structs.replace(result, duration=time.perf_counter() - started)
-        return _step_reply(result, outcome)
+        return _step_reply(*run_step(find_steps()[request.number], context))
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
-        self.recorder = BlockRecorder(self._workload, self._device)
+        self.recorder = BlockRecorder(self._loaded, self._opened)
         warm = warm_up(
-            self._workload, self._device, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds
+            self._loaded, self._opened, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds
         )
         return WarmedUp(calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls)
 
     def _block(self, request: BlockRequest) -> BlockDone:
-        self._recorder.record(
+        self._warmed.record(
             request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence
         )
         return BlockDone()
 
     def _collect(self, _: CollectRequest) -> Collected:
-        return Collected(shapes=self._recorder.columns())
+        return Collected(shapes=self._warmed.columns())
+
+    def _open(self, kind: str) -> Device:
+        if self.device is None:
+            self.device = open_device(kind)
+        return self.device
 
     def _say(self, text: str) -> None:
         send(self.connection, Progress(text=text))
 
     @property
-    def _device(self) -> Device:
+    def _opened(self) -> Device:
         if self.device is None:
-            raise MeasuringError("no workload is loaded yet")
+            raise MeasuringError("no device is open yet")
         return self.device
 
     @property
-    def _workload(self) -> BoundWorkload:
+    def _loaded(self) -> BoundWorkload:
         if self.workload is None:
             raise MeasuringError("no workload is loaded yet")
         return self.workload
 
     @property
-    def _recorder(self) -> BlockRecorder:
+    def _warmed(self) -> BlockRecorder:
         if self.recorder is None:
             raise MeasuringError("the worker is not warmed up yet")
         return self.recorder
 
 
-def _step_reply(result: StepResult, outcome: Any) -> StepReply:
+def _step_reply(result: StepResult, outcome: Optional[StepOutcome]) -> StepReply:
     if outcome is None:
         return StepReply(result=result)
     return StepReply(

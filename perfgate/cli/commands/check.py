@@ -1,0 +1,51 @@
+"""``perfgate check``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+
+@click.command("check")
+@click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
+              help="Folder for decision.json, comment.md, report.html, run documents, traces and logs.")  # fmt: skip
+@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
+@click.option("--steps", metavar="LIST", help="Steps of the checklist for the head, e.g. 1,3-5; default 1-4.")
+@click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder.")  # fmt: skip
+def COMMAND(  # noqa: N802
+    base: Optional[str],
+    out: Path,
+    workloads: tuple[str, ...],
+    steps: Optional[str],
+    device: Optional[str],
+    allow_dirty: bool,
+    directory: Path,
+) -> None:
+    """Judge the checked-out commit against its base: what a CI job runs, without any token."""
+    from rich.console import Console
+
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.check import DEFAULT_HEAD_STEPS, CheckOptions, check_change
+    from perfgate.flows.run import parse_steps
+    from perfgate.judging.gate.decide import exit_code
+    from perfgate.judging.report.terminal import render_terminal
+
+    options = CheckOptions(
+        out=out,
+        base=base,
+        workloads=workloads,
+        steps=parse_steps(steps) if steps else DEFAULT_HEAD_STEPS,
+        allow_dirty=allow_dirty,
+        device=device,
+    )
+    with TerminalProgress() as progress:
+        decision = check_change(directory, options, progress)
+    render_terminal(decision, Console())
+    click.echo(f"written to {out}: decision.json, comment.md, report.html, base/run.json, head/run.json")
+    raise SystemExit(exit_code(decision))

@@ -1,0 +1,71 @@
+"""Progress in the terminal: one line that replaces itself, or plain lines where nobody watches."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Optional
+
+SECONDS_BETWEEN_LINES = 10.0
+_WAITED = re.compile(r" \(\d+ s\)$")
+
+
+class TerminalProgress(AbstractContextManager["TerminalProgress"]):
+    """Shows what is going on, on standard error.
+
+    In a terminal a spinner with one line; else (CI logs) a line when the activity changes, and every ten seconds while it
+    goes on.
+    """
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._last = ""
+        self._last_time = 0.0
+        if self._live:
+            from rich.console import Console  # noqa: PLC0415
+
+            self._console = Console(stderr=True)
+            self._spinner = self._console.status("")
+
+    def __enter__(self) -> TerminalProgress:
+        if self._live:
+            self._spinner.start()
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._live:
+            self._spinner.stop()
+
+    def status(self, text: str) -> None:
+        """Show what is being waited for."""
+        if self._live:
+            self._spinner.update(_escape(text))
+            return
+        activity = _WAITED.sub("", text)
+        changed = _stem(activity) != _stem(self._last)
+        if changed or time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            self._last, self._last_time = activity, time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+        if self._live:
+            self._console.print(_escape(text), highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _stem(activity: str) -> str:
+    """Return the activity without its counters, so that 'pair 3 of 21' and 'pair 4 of 21' are one activity."""
+    return re.sub(r"\d+", "#", activity.split(", base against")[0])
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape  # noqa: PLC0415
+
+    return escape(text)

@@ -1,0 +1,119 @@
+"""The bench: a fork server, a scratch folder and the limits, from which loaded workers are taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.conductor.environment import worker_environment
+from perfgate.conductor.granted import granted_cpus, granted_memory
+from perfgate.conductor.workers import ForkServer, Say, Worker
+from perfgate.config import Config, WorkloadReference
+from perfgate.document.run import Testbed
+from perfgate.protocol import Loaded, LoadRequest, TestbedReply, TestbedRequest
+
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Code to measure: ``root`` is what its imports come from, ``harness`` the folder the workload files stand in.
+
+    The harness is that of the head on both sides, so that a change of the workload file itself cannot look like a change of
+    speed.
+    """
+
+    root: Path
+    harness: Path
+
+
+class Bench:
+    """Where workers come from. All of them share the fork server, so base and head share their memory layout."""
+
+    def __init__(self, server: ForkServer, config: Config, *, scratch: Path, logs: Path, say: Say) -> None:
+        self.config = config
+        self.say = say
+        self.cpus = granted_cpus()
+        self.threads = config.measure.threads or len(self.cpus)
+        self._server = server
+        self._scratch = scratch
+        self._logs = logs
+
+    def testbed(self) -> Testbed:
+        """Return the testbed as a fresh worker sees it. Raises MeasuringError when the device cannot be opened."""
+        worker = self._fork(self.cpus, layout_seed=0, log_name="testbed")
+        try:
+            request = TestbedRequest(device=self.config.device, threads=self.threads)
+            return worker.ask(request, TestbedReply, timeout=120, doing=f"opening device {self.config.device}").testbed
+        finally:
+            worker.close()
+
+    def log(self, name: str) -> Path:
+        """Return the log that keeps what user code prints."""
+        return self._logs / f"{name}.log"
+
+    @contextmanager
+    def worker(
+        self, checkout: Checkout, reference: WorkloadReference, *, cpus: list[int], layout_seed: int, log_name: str
+    ) -> Iterator[tuple[Worker, Loaded]]:
+        """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context."""
+        worker = self._fork(cpus, layout_seed=layout_seed, log_name=log_name)
+        try:
+            yield worker, self._load(worker, checkout, reference, threads=min(self.threads, len(cpus)))
+        finally:
+            worker.close()
+
+    def _fork(self, cpus: list[int], *, layout_seed: int, log_name: str) -> Worker:
+        return self._server.fork(
+            cpus=cpus, layout_seed=layout_seed, log=self.log(log_name), memory_limit=self._memory_limit()
+        )
+
+    def _memory_limit(self) -> int:
+        return self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE)
+
+    def _load(self, worker: Worker, checkout: Checkout, reference: WorkloadReference, *, threads: int) -> Loaded:
+        measure = self.config.measure
+        request = LoadRequest(
+            name=reference.name,
+            file=str(checkout.harness / reference.file),
+            attribute=reference.attribute,
+            root=str(checkout.root),
+            python_path=measure.python_path,
+            device=self.config.device,
+            seed=measure.seed,
+            threads=threads,
+        )
+        doing = f"loading workload {reference.name}"
+        return worker.ask(request, Loaded, timeout=measure.load_timeout, doing=doing)
+
+
+@contextmanager
+def open_bench(config: Config, *, logs: Path, say: Say) -> Iterator[Bench]:
+    """Start the fork server in a scratch home; at the end nothing of it is left.
+
+    Raises MeasuringError when a preloaded module cannot be imported.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    # Logs are appended to by many workers; those of an earlier run in the same folder are not ours.
+    for old in logs.glob("*.log"):
+        old.unlink()
+    scratch = Path(tempfile.mkdtemp(prefix="perfgate-"))
+    try:
+        measure = config.measure
+        environment = worker_environment(
+            os.environ,
+            scratch=scratch,
+            threads=measure.threads or len(granted_cpus()),
+            hash_seed=measure.seed,
+            pass_env=measure.pass_env,
+        )
+        with ForkServer(environment=environment, preload=measure.preload, scratch=scratch, say=say) as server:
+            server.wait_ready(timeout=measure.load_timeout)
+            yield Bench(server, config, scratch=scratch, logs=logs.resolve(), say=say)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,154 @@
+"""The checklist on one workload: a worker answers step by step; one that dies is replaced, and the rest goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+import msgspec
+
+from perfgate.conductor.bench import Bench, Checkout
+from perfgate.conductor.workers import Worker, WorkerError
+from perfgate.config import WorkloadReference
+from perfgate.document.checklist import step_title
+from perfgate.document.run import (
+    Artifact,
+    CorrectnessResult,
+    CounterSet,
+    ErrorDetail,
+    OperatorRow,
+    StepResult,
+    WorkloadRecord,
+)
+from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
+
+
+@dataclass
+class Findings:
+    """Everything one pass of the checklist found on one workload."""
+
+    workload: WorkloadRecord
+    steps: list[StepResult] = field(default_factory=list)
+    correctness: list[CorrectnessResult] = field(default_factory=list)
+    counters: list[CounterSet] = field(default_factory=list)
+    operators: list[OperatorRow] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
+
+
+def run_checklist(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference, *, steps: tuple[int, ...], quick: bool, folder: Path
+) -> Findings:
+    """Run the correctness check and the steps on one workload; files go into ``folder``.
+
+    What fails is kept as an error with its traceback; everything else is still measured.
+    """
+    findings = Findings(_record(checkout, reference, loaded=None, error=None))
+    remaining = list(steps)
+    check_pending = True
+    while True:
+        try:
+            with bench.worker(
+                checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name
+            ) as (worker, loaded):
+                findings.workload = _record(checkout, reference, loaded=loaded, error=None)
+                if check_pending:
+                    check_pending = False
+                    findings.correctness = _check(bench, worker, reference, loaded)
+                while remaining:
+                    alive = _run_step(bench, worker, reference, remaining.pop(0), quick, folder, findings)
+                    if not alive:
+                        break
+                else:
+                    return findings
+        except WorkerError as error:
+            return _nothing_loaded(findings, checkout, reference, remaining, error.detail)
+
+
+def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded) -> list[CorrectnessResult]:
+    doing = f"checking the output of {reference.name}"
+    try:
+        return worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing).results
+    except WorkerError as error:
+        if not error.alive:
+            # The steps will meet the same end and keep the details; a new worker serves them.
+            bench.say(f"{doing}: {error}")
+        return [
+            CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message[:500])
+            for shape in loaded.shapes
+        ]
+
+
+def _run_step(
+    bench: Bench,
+    worker: Worker,
+    reference: WorkloadReference,
+    number: int,
+    quick: bool,
+    folder: Path,
+    findings: Findings,
+) -> bool:
+    """Run one step and return whether the worker can be asked again."""
+    config = bench.config
+    request = StepRequest(
+        number=number,
+        quick=quick,
+        threads=bench.threads,
+        limits=dict(config.limits),
+        seed=config.measure.seed,
+        artifacts=str(folder),
+    )
+    title = step_title(number)
+    doing = f"{reference.name}: step {number} {title.slug}"
+    bench.say(doing)
+    try:
+        reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
+    except WorkerError as error:
+        findings.steps.append(_failed_step(number, reference, error.detail))
+        return error.alive
+    findings.steps.append(reply.result)
+    findings.counters += reply.counters
+    findings.operators += reply.operators
+    findings.artifacts += [msgspec.structs.replace(artifact, workload=reference.name) for artifact in reply.artifacts]
+    return True
+
+
+def _nothing_loaded(
+    findings: Findings, checkout: Checkout, reference: WorkloadReference, remaining: list[int], error: ErrorDetail
+) -> Findings:
+    findings.workload = _record(checkout, reference, loaded=None, error=error)
+    findings.steps += [_failed_step(number, reference, error) for number in remaining]
+    return findings
+
+
+def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) -> StepResult:
+    return StepResult(
+        number=number,
+        slug=step_title(number).slug,
+        workload=reference.name,
+        status="error",
+        reason=error.message,
+        error=error,
+    )
+
+
+def _record(
+    checkout: Checkout, reference: WorkloadReference, *, loaded: Optional[Loaded], error: Optional[ErrorDetail]
+) -> WorkloadRecord:
+    return WorkloadRecord(
+        name=reference.name,
+        reference=reference.text,
+        sha256=_hash(checkout.harness / reference.file),
+        batch=loaded.batch if loaded else 0,
+        shapes=loaded.shapes if loaded else [],
+        sla_p99=loaded.sla_p99 if loaded else None,
+        error=error,
+    )
+
+
+def _hash(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""

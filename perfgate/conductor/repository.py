@@ -1,0 +1,215 @@
+"""The one module that speaks git: which commits to compare, and worktrees to measure them in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import git
+
+from perfgate.document.run import Source
+from perfgate.errors import RepositoryError
+
+WORKTREE_FOLDER = "perfgate-worktrees"
+
+
+@dataclass(frozen=True)
+class BaseChoice:
+    """The commit to compare with, and why this one."""
+
+    commit: str
+    because: str
+
+
+class Repository:
+    """A git clone, found from a folder inside it. Raises RepositoryError when there is none."""
+
+    def __init__(self, start: Path) -> None:
+        try:
+            self._repo = git.Repo(start, search_parent_directories=True)
+        except git.exc.NoSuchPathError as error:
+            raise RepositoryError(f"{start} does not exist") from error
+        except git.exc.InvalidGitRepositoryError as error:
+            raise RepositoryError(f"{start} is not in a git repository; run `git init` and commit, or go to a clone") from error
+        if self._repo.working_tree_dir is None:
+            raise RepositoryError(f"{start} is a bare repository; perfgate needs a work tree")
+        self.root = Path(self._repo.working_tree_dir)
+        self._run("rev-parse", "--git-dir")  # an early, clear word on `safe.directory`
+
+    def head(self) -> str:
+        """Return the commit that is checked out."""
+        return self.resolve("HEAD", "the repository has no commit yet; commit something first")
+
+    def resolve(self, revision: str, remedy: str = "") -> str:
+        """Return the commit of a revision. Raises RepositoryError with a remedy."""
+        try:
+            return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except RepositoryError:
+            shallow = "; this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)"
+            raise RepositoryError(
+                f"git knows no commit {revision!r} in {self.root}"
+                + (f"; {remedy}" if remedy else shallow if self.is_shallow() else "; check `git log --all`")
+            ) from None
+
+    def main_branch(self, configured: str = "") -> str:
+        """Return the name of the main branch: configured, the remote's default, or main or master."""
+        if configured:
+            return configured
+        try:
+            return self._run("rev-parse", "--abbrev-ref", "origin/HEAD")
+        except RepositoryError:
+            pass
+        for name in ("main", "master", "origin/main", "origin/master"):
+            if self._exists(name):
+                return name
+        raise RepositoryError(
+            f"{self.root} has no branch main or master to compare with; name one with --base, "
+            'or set main_branch = "…" under [store] in perfgate.toml'
+        )
+
+    def choose_base(self, revision: str, head: str) -> BaseChoice:
+        """Return the merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
+
+        Where ``head`` is itself an ancestor of ``revision``, the revision is taken as it is.
+        """
+        commit = self.resolve(revision)
+        if commit == head:
+            return BaseChoice(commit, f"{revision} as given, the same commit as head")
+        merge_base = self._merge_base(commit, head, revision)
+        if merge_base == commit:
+            return BaseChoice(commit, f"{revision}, an ancestor of head")
+        if merge_base == head:
+            return BaseChoice(commit, f"{revision} as given, it is ahead of head")
+        return BaseChoice(merge_base, f"merge base of {revision} and head")
+
+    def dirty_files(self) -> list[str]:
+        """Return tracked files that differ from HEAD."""
+        return self._run("diff", "--name-only", "HEAD").splitlines()
+
+    def snapshot(self) -> tuple[str, bool]:
+        """Return a commit that holds the work tree as it is now, and whether it differs from HEAD.
+
+        Untracked files are included, ignored ones are not. Neither the index, nor a branch, nor a file is touched.
+        """
+        head = self.head()
+        with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self._run("read-tree", head, env=index)
+            self._run("add", "--all", env=index)
+            tree = self._run("write-tree", env=index)
+        if tree == self._run("rev-parse", f"{head}^{{tree}}"):
+            return head, False
+        author = {f"GIT_{who}_{what}": "perfgate" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
+
+    def source(self, commit: str, *, dirty: bool = False, branch: Optional[str] = None) -> Source:
+        """Return what a run document says of the code it measured."""
+        described = self._repo.commit(commit)
+        subject = described.message.splitlines()[0] if described.message else ""
+        return Source(
+            commit=commit,
+            branch=branch if branch is not None else self._branch(),
+            dirty=dirty,
+            committed_at=described.committed_datetime.isoformat(),
+            subject=str(subject)[:200],
+        )
+
+    def show(self, commit: str, path: str) -> Optional[str]:
+        """Return a file's text at a commit, None when it is not there."""
+        try:
+            return self._run("show", "--end-of-options", f"{commit}:{path}")
+        except RepositoryError:
+            return None
+
+    def prefix(self, folder: Path) -> str:
+        """Return where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
+        relative = folder.resolve().relative_to(self.root.resolve())
+        return "" if str(relative) == "." else str(relative)
+
+    @contextmanager
+    def worktrees(self, commits: dict[str, str], *, link: list[str]) -> Iterator[dict[str, Path]]:
+        """Check out each commit in a folder of its own and remove the folders at the end, whatever happens.
+
+        ``link`` are paths git ignores (weights, data) that the worktrees share with the clone. Folders that a killed
+        perfgate left behind are swept away first: their lock is free.
+        """
+        parent = Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir")) / WORKTREE_FOLDER
+        self._sweep(parent)
+        parent.mkdir(exist_ok=True)
+        session = Path(tempfile.mkdtemp(prefix="", dir=parent))
+        lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield {name: self._add_worktree(session / name, commit, link) for name, commit in commits.items()}
+        finally:
+            self._remove_session(session)
+            os.close(lock)
+
+    def is_shallow(self) -> bool:
+        """Return whether history is cut off."""
+        return self._run("rev-parse", "--is-shallow-repository") == "true"
+
+    def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
+        # Hooks of the repository must not run: they are the change's own code, in our process, with our environment.
+        self._run("-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--quiet", "--detach", str(path), commit)
+        for entry in link:
+            origin, target = self.root / entry, path / entry
+            if origin.exists() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(origin)
+        return path
+
+    def _sweep(self, parent: Path) -> None:
+        for session in sorted(parent.glob("*")) if parent.is_dir() else []:
+            lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            else:
+                self._remove_session(session)
+            finally:
+                os.close(lock)
+
+    def _remove_session(self, session: Path) -> None:
+        shutil.rmtree(session, ignore_errors=True)
+        self._run("worktree", "prune")
+
+    def _merge_base(self, commit: str, head: str, revision: str) -> str:
+        try:
+            return self._run("merge-base", commit, head)
+        except RepositoryError:
+            remedy = (
+                "this is a shallow clone, so the common ancestor is cut off; fetch more history "
+                "(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: \"0\"`)"
+                if self.is_shallow()
+                else "they share no history; give --base a commit that head descends from"
+            )
+            raise RepositoryError(f"no merge base of {revision} and head ({head[:10]}): {remedy}") from None
+
+    def _exists(self, revision: str) -> bool:
+        try:
+            self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        except RepositoryError:
+            return False
+        return True
+
+    def _branch(self) -> Optional[str]:
+        name = self._run("rev-parse", "--abbrev-ref", "HEAD")
+        return None if name == "HEAD" else name
+
+    def _run(self, *arguments: str, env: Optional[dict[str, str]] = None) -> str:
+        try:
+            return str(self._repo.git.execute(["git", *arguments], env=env)).strip()
+        except git.exc.GitCommandError as error:
+            words = str(error.stderr).strip().removeprefix("stderr:").strip().strip("'").strip()
+            raise RepositoryError(f"git {arguments[0]} failed in {self._repo.working_tree_dir}: {words}") from error
+        except git.exc.GitCommandNotFound as error:
+            raise RepositoryError("git is not installed or not on PATH") from error

@@ -1,0 +1,48 @@
+"""The stored values of main that a check screened against, kept beside its documents so that it can be judged again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.files import write_atomically
+from perfgate.document.strict_json import parse_json
+from perfgate.errors import DocumentError
+
+MAX_HISTORY_BYTES = 4 * 1024 * 1024
+
+
+class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
+    """One value a session, oldest first, of one metric on comparable testbeds."""
+
+    workload: str
+    shape: str
+    metric: str
+    values: list[float]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """All series a check screened against."""
+
+    schema: Literal["perfgate/history"] = "perfgate/history"
+    schema_version: Literal[1] = 1
+    series: list[HistorySeries] = []
+
+
+def read_history(path: Path) -> History:
+    """Read a history kept by a check. Raises DocumentError for anything else."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_HISTORY_BYTES + 1)
+        return msgspec.convert(parse_json(data, name=str(path), max_bytes=MAX_HISTORY_BYTES), History)
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"{path}: {error}; the file is damaged, run the check again") from error
+
+
+def write_history(path: Path, history: History) -> None:
+    """Write a history beside the documents of a check, whole or not at all."""
+    write_atomically(path, msgspec.json.encode(history))

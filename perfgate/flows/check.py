@@ -1,0 +1,191 @@
+"""``perfgate check`` and ``perfgate local``: measure base and head side by side, decide, write it up."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import msgspec
+
+from perfgate.conductor.bench import Bench, Checkout, open_bench
+from perfgate.conductor.checklist import Findings, run_checklist
+from perfgate.conductor.lock import lock_path, machine_lock
+from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.repository import BaseChoice, Repository
+from perfgate.config import CONFIG_NAME, Config, WorkloadReference, load_config, parse_config
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.files import write_run
+from perfgate.document.history import write_history
+from perfgate.document.run import RunDocument, Session, Source, Testbed
+from perfgate.errors import ConfigError, RepositoryError
+from perfgate.flows.judge import write_decision_folder
+from perfgate.flows.progress import Progress
+from perfgate.flows.screen import stored_history
+from perfgate.flows.session import ci_context, now, prepare_out, put_together, start_session
+from perfgate.judging.gate.decide import decide
+
+BASE_STEPS = (4,)
+DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What the command line asks for. ``work_tree`` measures uncommitted changes too (``perfgate local``)."""
+
+    out: Path
+    base: Optional[str] = None
+    workloads: tuple[str, ...] = ()
+    steps: tuple[int, ...] = DEFAULT_HEAD_STEPS
+    quick: bool = False
+    work_tree: bool = False
+    allow_dirty: bool = False
+    device: Optional[str] = None
+
+
+class _Sides(NamedTuple):
+    base: BaseChoice
+    base_source: Source
+    head: str
+    head_source: Source
+
+
+class _Measured(NamedTuple):
+    testbed: Testbed
+    base: list[Findings]
+    head: list[Findings]
+    pairs: list[PairedMeasurement]
+
+
+def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
+    """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
+
+    Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
+    """
+    repository = Repository(directory)
+    # The project's configuration as it stands: a wrong one is reported before a worktree is made.
+    config = load_config(directory, device=options.device)
+    config.selected(options.workloads)
+    sides = _choose_sides(repository, config, options)
+    out = prepare_out(options.out)
+    prefix = repository.prefix(directory)
+    with machine_lock(lock_path(), purpose=f"perfgate check in {directory.resolve()}", say=progress.note):
+        # The session starts when the machine is ours: waiting for it is not measuring.
+        command = "local" if options.work_tree else "check"
+        session = start_session(command, config.measure.seed, ci_context(os.environ))
+        progress.status("checking out base and head")
+        commits = {"base": sides.base.commit, "head": sides.head}
+        with repository.worktrees(commits, link=config.measure.link) as trees:
+            head_root = trees["head"] / prefix
+            config = replace(load_config(head_root, device=options.device), project=config.project)
+            measured = _measure(
+                config,
+                base=Checkout(root=trees["base"] / prefix, harness=head_root),
+                head=Checkout(root=head_root, harness=head_root),
+                options=options,
+                out=out,
+                progress=progress,
+            )
+        session = msgspec.structs.replace(session, finished_at=now())
+    base, head = _documents(config, session, sides, measured, out)
+    write_run(out / "base" / "run.json", base)
+    write_run(out / "head" / "run.json", head)
+    history = stored_history(config, head, os.environ, warn=progress.note)
+    if history.series:
+        write_history(out / "history.json", history)
+    policy = _policy_of_base(repository, sides.base.commit, prefix, config)
+    decision = decide(base, head, policy=policy, history=history, chosen_because=sides.base.because)
+    write_decision_folder(out, decision, base, head)
+    return decision
+
+
+def _choose_sides(repository: Repository, config: Config, options: CheckOptions) -> _Sides:
+    head, dirty = repository.head(), False
+    if options.work_tree:
+        head, dirty = repository.snapshot()
+    elif not options.allow_dirty and (changed := repository.dirty_files()):
+        raise RepositoryError(
+            f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; commit them, "
+            "or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
+        )
+    revision = options.base or repository.main_branch(config.store.main_branch)
+    base = repository.choose_base(revision, head)
+    return _Sides(
+        base=base,
+        base_source=repository.source(base.commit, branch=revision),
+        head=head,
+        head_source=repository.source(head, dirty=dirty),
+    )
+
+
+def _measure(
+    config: Config, *, base: Checkout, head: Checkout, options: CheckOptions, out: Path, progress: Progress
+) -> _Measured:
+    folders = {side: out / side for side in ("base", "head")}
+    for folder in folders.values():
+        folder.mkdir(exist_ok=True)
+    with open_bench(config, logs=out / "head" / "logs", say=progress.status) as bench:
+        testbed = bench.testbed()
+        found = _Measured(testbed, [], [], [])
+        for reference in config.selected(options.workloads):
+            progress.status(f"{reference.name}: measuring base")
+            found.base.append(
+                run_checklist(bench, base, reference, steps=BASE_STEPS, quick=True, folder=folders["base"])
+            )
+            progress.status(f"{reference.name}: measuring head")
+            found.head.append(
+                run_checklist(bench, head, reference, steps=options.steps, quick=True, folder=folders["head"])
+            )
+            found.pairs.append(_measure_pairs(bench, reference, base, head, found))
+        return found
+
+
+def _measure_pairs(
+    bench: Bench, reference: WorkloadReference, base: Checkout, head: Checkout, found: _Measured
+) -> PairedMeasurement:
+    """Measure the pairs of a workload that loads on both sides."""
+    if found.base[-1].workload.error or found.head[-1].workload.error:
+        return PairedMeasurement()
+    return measure_pairs(bench, reference, base=base, head=head)
+
+
+def _documents(
+    config: Config, session: Session, sides: _Sides, measured: _Measured, out: Path
+) -> tuple[RunDocument, RunDocument]:
+    base = put_together(
+        config,
+        session=session,
+        source=sides.base_source,
+        testbed=measured.testbed,
+        findings=measured.base,
+        folder=out / "base",
+        side="base",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
+    )
+    head = put_together(
+        config,
+        session=session,
+        source=sides.head_source,
+        testbed=measured.testbed,
+        findings=measured.head,
+        folder=out / "head",
+        side="head",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
+        failed_pairs=[failed for pairs in measured.pairs for failed in pairs.failed],
+    )
+    return base, head
+
+
+def _policy_of_base(repository: Repository, commit: str, prefix: str, config: Config) -> Policy:
+    """Return the policy of the base: a change cannot loosen the gate it has to pass."""
+    path = f"{prefix}/{CONFIG_NAME}" if prefix else CONFIG_NAME
+    text = repository.show(commit, path)
+    if text is None:
+        return config.policy()
+    try:
+        return parse_config(text, config.root / CONFIG_NAME).policy()
+    except ConfigError:
+        # The base's file is one that this version cannot read; the head's was checked above.
+        return config.policy()
+

@@ -1,0 +1,124 @@
+"""``perfgate demo``: the whole journey on this machine, in a scratch repository, through the commands a user types."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional
+
+import git
+
+import perfgate
+from perfgate.document.files import read_decision
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
+
+PROJECT = Path(perfgate.__file__).parent / "demo"
+BASELINE_RUNS = 2
+_AUTHOR = git.Actor("perfgate demo", "demo@perfgate.invalid")
+
+
+@dataclass(frozen=True)
+class ChangeRequest:
+    """A change of the demo and what the gate must say of it."""
+
+    name: str
+    title: str
+    exit_code: int
+
+
+CHANGES = (
+    ChangeRequest("refactor", "Split the layers into smaller modules", EXIT_PASS),
+    ChangeRequest("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
+)
+
+Echo = Callable[[str], None]
+
+
+def run_demo(folder: Optional[Path], echo: Echo) -> int:
+    """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
+    place = _place(folder)
+    project, results = place / "project", place / "results"
+    echo(f"The demo plays in {place}\n")
+    repository = _commit_main(project, echo)
+    environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
+    for number in range(BASELINE_RUNS):
+        _perfgate(["baseline", "record", "--quick"], project, environment, echo, hide=number > 0)
+    codes = [_judge(repository, change, results / change.name, environment, echo) for change in CHANGES]
+    return _conclude(codes, results, echo)
+
+
+def _place(folder: Optional[Path]) -> Path:
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; give the demo a folder of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def _commit_main(project: Path, echo: Echo) -> git.Repo:
+    shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
+    repository = git.Repo.init(project, initial_branch="main")
+    (project / ".gitignore").write_text("__pycache__/\n.perfgate/\nperfgate-out/\n")
+    _commit(repository, "A ranker for shopping sessions")
+    echo("1. A small model project, committed as main. Its workload is this file:\n")
+    echo((project / "perf" / "workload.py").read_text())
+    echo("2. Two runs of main go into the store:\n")
+    return repository
+
+
+def _judge(
+    repository: git.Repo, change: ChangeRequest, out: Path, environment: dict[str, str], echo: Echo
+) -> tuple[ChangeRequest, int]:
+    project = Path(str(repository.working_tree_dir))
+    repository.git.checkout("main", "--quiet")
+    repository.git.checkout("-b", change.name, "--quiet")
+    shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    _commit(repository, change.title)
+    echo(f"\n{'=' * 78}\n{3 + CHANGES.index(change)}. A change request: {change.title}\n")
+    echo(repository.git.diff("--stat", "main"))
+    code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo)
+    if code == EXIT_MEASURING or not (out / "comment.md").exists():
+        raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
+    echo("\nThe comment the change request would get:\n")
+    echo((out / "comment.md").read_text())
+    return change, code
+
+
+def _commit(repository: git.Repo, message: str) -> None:
+    repository.git.add("--all")
+    repository.index.commit(message, author=_AUTHOR, committer=_AUTHOR)
+
+
+def _perfgate(arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, hide: bool = False) -> int:
+    """Run a command of ours as a user would; what it says goes to the terminal."""
+    if not hide:
+        echo(f"$ perfgate {' '.join(arguments)}")
+    output = subprocess.DEVNULL if hide else None
+    command = [sys.executable, "-m", "perfgate", *arguments]
+    code = subprocess.run(command, cwd=project, env=environment, stdout=output, stderr=output, check=False).returncode
+    if not hide:
+        echo(f"(exit code {code})")
+    return code
+
+
+def _conclude(codes: list[tuple[ChangeRequest, int]], results: Path, echo: Echo) -> int:
+    echo(f"\n{'=' * 78}\nWhat was judged, and where everything lies:\n")
+    for change, code in codes:
+        out = results / change.name
+        verdict = read_decision(out / "decision.json").verdict
+        mark = "as it must" if code == change.exit_code else f"EXPECTED exit code {change.exit_code}"
+        echo(f"  {change.name}: {verdict}, exit code {code} ({mark})")
+        for file in ("head/run.json", "base/run.json", "decision.json", "comment.md", "report.html"):
+            echo(f"    {out / file}")
+        for trace in sorted(out.glob("*/trace*.json.gz")):
+            echo(f"    {trace}")
+    if all(code == change.exit_code for change, code in codes):
+        return EXIT_PASS
+    echo("\nNot every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again.")
+    return EXIT_MEASURING

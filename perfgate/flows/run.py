@@ -1,0 +1,99 @@
+"""``perfgate run``: the checklist on this machine, one run document."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import msgspec
+
+from perfgate.conductor.bench import Checkout, open_bench
+from perfgate.conductor.checklist import run_checklist
+from perfgate.conductor.lock import lock_path, machine_lock
+from perfgate.config import Config
+from perfgate.document.checklist import step_titles
+from perfgate.document.files import write_run
+from perfgate.document.run import RunDocument, Source
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
+from perfgate.flows.progress import Progress
+from perfgate.flows.session import ci_context, now, prepare_out, put_together, start_session
+
+AVAILABLE_STEPS = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line asks for."""
+
+    out: Path
+    workloads: tuple[str, ...] = ()
+    steps: tuple[int, ...] = AVAILABLE_STEPS
+    quick: bool = False
+
+
+def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
+    """Run the checklist on the code in the project's folder and write ``run.json`` with its traces and logs."""
+    references = config.selected(options.workloads)
+    out = prepare_out(options.out)
+    source = _source(config.root)
+    session = start_session("run", config.measure.seed, ci_context(os.environ))
+    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root}", say=progress.note):
+        progress.status("starting")
+        with open_bench(config, logs=out / "logs", say=progress.status) as bench:
+            testbed = bench.testbed()
+            checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
+            findings = [
+                run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
+                for reference in references
+            ]
+    run = put_together(
+        config,
+        session=msgspec.structs.replace(session, finished_at=now()),
+        source=source,
+        testbed=testbed,
+        findings=findings,
+        folder=out,
+    )
+    write_run(out / "run.json", run)
+    return run
+
+
+def exit_code(run: RunDocument) -> int:
+    """Return the documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
+    failed = any(step.status == "error" for step in run.steps) or any(workload.error for workload in run.workloads)
+    if failed or any(check.status == "error" for check in run.correctness):
+        return EXIT_MEASURING
+    return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS
+
+
+def parse_steps(text: Optional[str]) -> tuple[int, ...]:
+    """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
+    if text is None:
+        return AVAILABLE_STEPS
+    slugs = {title.slug: number for number, title in step_titles().items()}
+    chosen: set[int] = set()
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        first, dash, last = word.partition("-")
+        if word in slugs:
+            chosen.add(slugs[word])
+        elif first.isdigit() and (last.isdigit() or not dash):
+            chosen.update(range(int(first), int(last or first) + 1))
+        else:
+            raise UsageError(f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch")
+    missing = sorted(chosen - set(AVAILABLE_STEPS))
+    if missing or not chosen:
+        there = ", ".join(f"{number} {step_titles()[number].slug}" for number in AVAILABLE_STEPS)
+        raise UsageError(f"--steps: no step {', '.join(map(str, missing)) or 'named'}; there are {there}")
+    return tuple(sorted(chosen))
+
+
+def _source(root: Path) -> Source:
+    from perfgate.conductor.repository import Repository  # noqa: PLC0415 - git is needed only where there is a clone
+
+    try:
+        repository = Repository(root)
+        return repository.source(repository.head(), dirty=bool(repository.dirty_files()))
+    except RepositoryError:
+        return Source()

@@ -1,0 +1,112 @@
+"""What every measuring flow writes into its run document: the session, the source, the pieces put together."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Optional
+
+from perfgate import __version__
+from perfgate.conductor.checklist import Findings
+from perfgate.config import Config
+from perfgate.document.run import (
+    Artifact,
+    CiContext,
+    FailedPair,
+    Replicate,
+    RunDocument,
+    Session,
+    Side,
+    Source,
+    Testbed,
+)
+from perfgate.errors import UsageError
+
+
+def now() -> str:
+    """Return the time in UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def start_session(command: str, seed: int, ci: Optional[CiContext]) -> Session:
+    """Return the session that starts now; ``finished_at`` is filled in at the end."""
+    return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
+
+
+def prepare_out(out: Path) -> Path:
+    """Create the output folder before anything is measured, so that a wrong path fails in second 0."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / f".perfgate-{secrets.token_hex(4)}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"the output folder {out} cannot be written ({error.strerror}); choose another with --out") from error
+    return out.resolve()
+
+
+def put_together(
+    config: Config,
+    *,
+    session: Session,
+    source: Source,
+    testbed: Testbed,
+    findings: list[Findings],
+    folder: Path,
+    side: Optional[Side] = None,
+    replicates: Optional[list[Replicate]] = None,
+    failed_pairs: Optional[list[FailedPair]] = None,
+) -> RunDocument:
+    """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
+    return RunDocument(
+        perfgate_version=__version__,
+        side=side,
+        project=config.project,
+        session=session,
+        source=source,
+        testbed=testbed,
+        workloads=[found.workload for found in findings],
+        steps=[step for found in findings for step in found.steps],
+        correctness=[check for found in findings for check in found.correctness],
+        counters=[counters for found in findings for counters in found.counters],
+        operators=[row for found in findings for row in found.operators],
+        replicates=replicates or [],
+        failed_pairs=failed_pairs or [],
+        artifacts=[artifact for found in findings for artifact in found.artifacts] + _logs(folder),
+        warnings=_warnings(findings),
+    )
+
+
+def _logs(folder: Path) -> list[Artifact]:
+    logs = sorted((folder / "logs").glob("*.log"))
+    return [_log(log, folder) for log in logs if log.stat().st_size]
+
+
+def _log(log: Path, folder: Path) -> Artifact:
+    data = log.read_bytes()
+    return Artifact(
+        name=log.name,
+        kind="log",
+        path=str(log.relative_to(folder)),
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _warnings(findings: list[Findings]) -> list[str]:
+    return [
+        f"{found.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
+        for found in findings
+        if any(check.status == "not_checked" for check in found.correctness)
+    ]
+
+
+def ci_context(environ: Mapping[str, str]) -> Optional[CiContext]:
+    """Return the CI job we run in, None outside one."""
+    from perfgate.judging.forge.detect import detect  # noqa: PLC0415 - keeps `requests` out of runs at a desk
+
+    event = detect(environ)
+    return event.context() if event else None

@@ -1,0 +1,284 @@
+"""The decision: two run documents, a policy and the stored history in, one decision document out.
+
+A pure function: the same documents give the same bytes, on any machine, at any time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import msgspec
+
+from perfgate import __version__
+from perfgate.document.decision import (
+    Comparison,
+    DecisionDocument,
+    Failure,
+    Link,
+    NoiseFloor,
+    Policy,
+    Procedure,
+    SideSummary,
+    StepSummary,
+    TestbedDifference,
+    Verdict,
+)
+from perfgate.document.files import content_sha256, read_decision, read_run
+from perfgate.document.history import History, read_history
+from perfgate.document.run import ErrorDetail, RunDocument, Side
+from perfgate.errors import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_MEASURING,
+    EXIT_PASS,
+    DocumentError,
+)
+from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.explain import operator_changes, suggestions
+from perfgate.judging.gate.pairs import LOW_QUANTILES
+from perfgate.judging.gate.policy import FAMILIES
+from perfgate.judging.gate.promises import compare_promises
+from perfgate.judging.gate.screen import screen
+from perfgate.judging.gate.time import compare_time, noise_floors
+
+PROCEDURE = "paired-signed-rank"
+PROCEDURE_VERSION = 1
+_MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
+
+
+def judge_folder(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
+    """Judge the documents of a check folder again.
+
+    Without a policy the one recorded in its decision.json is used. Raises DocumentError when a document is missing or
+    damaged.
+    """
+    recorded = read_decision(folder / "decision.json")
+    history_path = folder / "history.json"
+    return decide(
+        read_run(folder / "base" / "run.json"),
+        read_run(folder / "head" / "run.json"),
+        policy=policy or recorded.policy,
+        history=read_history(history_path) if history_path.exists() else History(),
+        chosen_because=recorded.base.chosen_because,
+    )
+
+
+def decide(
+    base: RunDocument,
+    head: RunDocument,
+    *,
+    policy: Policy,
+    history: History,
+    chosen_because: Optional[str] = None,
+) -> DecisionDocument:
+    """Judge head against base.
+
+    Raises DocumentError when the two were not measured as the two sides of one session.
+    """
+    _check_sides(base, head)
+    differences = _testbed_differences(base, head)
+    comparisons = compare_promises(base, head) + compare_counters(base, head, policy)
+    pairs = _pairs(head)
+    floors = noise_floors(base, policy, pairs=pairs)
+    comparisons += _veto(compare_time(base, head, policy), floors)
+    if differences:
+        comparisons = [_not_comparable(comparison) for comparison in comparisons]
+    comparisons += screen(head, history)
+    failures = _failures(base, head)
+    judged = _verdict(comparisons, differences, floors, failures)
+    return DecisionDocument(
+        perfgate_version=__version__,
+        project=head.project,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        base=_side(base, chosen_because),
+        head=_side(head, None),
+        device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
+        policy=policy,
+        procedure=Procedure(
+            name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=list(LOW_QUANTILES)
+        ),
+        comparisons=comparisons,
+        noise_floors=floors,
+        testbed_differences=differences,
+        operator_changes=operator_changes(base, head),
+        suggestions=suggestions(comparisons),
+        steps=[
+            StepSummary(
+                number=step.number,
+                slug=step.slug,
+                workload=step.workload,
+                status=step.status,
+                reason=step.reason,
+                findings=step.findings,
+            )
+            for step in head.steps
+        ],
+        failures=failures,
+        links=_links(base, "base") + _links(head, "head"),
+        warnings=[f"base: {text}" for text in base.warnings] + [f"head: {text}" for text in head.warnings],
+        pairs=pairs,
+        duration=_duration(head),
+    )
+
+
+def exit_code(decision: DecisionDocument) -> int:
+    """Return the documented exit code: an error is not a verdict, so a failed measurement has its own."""
+    if decision.verdict == "FAIL":
+        return EXIT_FAIL
+    if decision.verdict == "INCONCLUSIVE":
+        return EXIT_MEASURING if decision.failures else EXIT_INCONCLUSIVE
+    return EXIT_PASS
+
+
+class _Judged(NamedTuple):
+    verdict: Verdict
+    reasons: list[str]
+
+
+def _verdict(
+    comparisons: list[Comparison],
+    differences: list[TestbedDifference],
+    floors: list[NoiseFloor],
+    failures: list[Failure],
+) -> _Judged:
+    """The first rule that applies gives the verdict; its reasons are codes and names, the report words them."""
+    gating = [comparison for comparison in comparisons if comparison.gating]
+    regressed = [_name(comparison) for comparison in gating if comparison.outcome == "regressed"]
+    undecided = [_name(c) for c in gating if c.outcome == "inconclusive" and c.metric in _MUST_DECIDE]
+    suspected = [_name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)]
+    promised = [_name(c) for c in comparisons if c.method == "check" and not c.gating and c.outcome == "inconclusive"]
+    rules: list[tuple[Verdict, str, list[str]]] = [
+        ("FAIL", "regressed", regressed),
+        ("INCONCLUSIVE", "failed", sorted({f"{failure.side} {failure.workload} {failure.what}" for failure in failures})),
+        ("INCONCLUSIVE", "testbed", [difference.field for difference in differences]),
+        ("INCONCLUSIVE", "a/a differs", [f"{f.workload}/{f.shape} {f.metric}" for f in floors if f.differs]),
+        ("INCONCLUSIVE", "nothing compared", [] if gating else ["no comparison could be made"]),
+        ("INCONCLUSIVE", "undecided", undecided),
+        ("WARN", "suspected", suspected + promised),
+    ]
+    for verdict, reason, names in rules:
+        if names:
+            return _Judged(verdict, [f"{reason}: {name}" for name in names])
+    return _Judged("PASS", [])
+
+
+def _name(comparison: Comparison) -> str:
+    return f"{comparison.workload}/{comparison.shape} {comparison.metric}"
+
+
+def _measured(screened: Comparison, gating: list[Comparison]) -> bool:
+    """Return whether what the stored runs flag was measured side by side; that answer then counts."""
+    return any(
+        c.method == "paired" and (c.workload, c.shape) == (screened.workload, screened.shape) for c in gating
+    )
+
+
+def _check_sides(base: RunDocument, head: RunDocument) -> None:
+    if base.replicates and base.session.id != head.session.id:
+        raise DocumentError(
+            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they were not "
+            "measured side by side; judge the two run.json of one check folder"
+        )
+
+
+def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
+    if base.testbed.fingerprint == head.testbed.fingerprint:
+        return []
+    before, after = base.testbed.comparable, head.testbed.comparable
+    return [
+        TestbedDifference(field=field, base=before.get(field), head=after.get(field))
+        for field in sorted(before.keys() | after.keys())
+        if before.get(field) != after.get(field)
+    ]
+
+
+def _not_comparable(comparison: Comparison) -> Comparison:
+    if comparison.method == "check":
+        return comparison
+    return msgspec.structs.replace(
+        comparison, outcome="not_comparable", gating=False, reason="the testbeds differ between base and head"
+    )
+
+
+def _veto(comparisons: list[Comparison], floors: list[NoiseFloor]) -> list[Comparison]:
+    """Time comparisons of a shape whose base differs from itself prove nothing."""
+    spoiled = {(floor.workload, floor.shape) for floor in floors if floor.differs}
+    return [
+        msgspec.structs.replace(
+            comparison, outcome="not_comparable", gating=False, reason="base against base differs in this job"
+        )
+        if (comparison.workload, comparison.shape) in spoiled
+        else comparison
+        for comparison in comparisons
+    ]
+
+
+def _pairs(head: RunDocument) -> int:
+    counts = [
+        sum(replicate.arm == "ab" and replicate.workload == workload.name for replicate in head.replicates)
+        for workload in head.workloads
+    ]
+    return max(counts, default=0)
+
+
+def _side(run: RunDocument, chosen_because: Optional[str]) -> SideSummary:
+    source = run.source
+    return SideSummary(
+        commit=source.commit,
+        branch=source.branch,
+        subject=source.subject,
+        committed_at=source.committed_at,
+        dirty=source.dirty,
+        chosen_because=chosen_because,
+        sha256=content_sha256(run),
+    )
+
+
+def _failures(base: RunDocument, head: RunDocument) -> list[Failure]:
+    return [*_side_failures(base, "base"), *_side_failures(head, "head"), *_pair_failures(head)]
+
+
+def _side_failures(run: RunDocument, side: Side) -> list[Failure]:
+    failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
+    failures = [Failure(side=side, workload=name, what="load", error=error) for name, error in failed_to_load.items()]
+    failures += [
+        Failure(side=side, workload=step.workload, what=step.slug, error=step.error)
+        for step in run.steps
+        if step.error and step.workload not in failed_to_load
+    ]
+    failures += [
+        Failure(side=side, workload=check.workload, what="correctness", error=_check_error(check.message))
+        for check in run.correctness
+        if check.status == "error"
+    ]
+    return failures
+
+
+def _check_error(message: Optional[str]) -> ErrorDetail:
+    return ErrorDetail(kind="exception", message=message or "the correctness check could not run")
+
+
+def _pair_failures(head: RunDocument) -> list[Failure]:
+    return [
+        Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
+        for failed in head.failed_pairs
+    ]
+
+
+def _links(run: RunDocument, side: Side) -> list[Link]:
+    return [
+        Link(side=side, kind=artifact.kind, path=f"{side}/{artifact.path}", bytes=artifact.bytes)
+        for artifact in run.artifacts
+    ]
+
+
+def _duration(head: RunDocument) -> float:
+    try:
+        started = datetime.fromisoformat(head.session.started_at)
+        finished = datetime.fromisoformat(head.session.finished_at)
+    except ValueError as error:
+        raise DocumentError(f"the session's times are not ISO 8601: {error}") from error
+    return round((finished - started).total_seconds(), 3)

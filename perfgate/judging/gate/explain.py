@@ -1,0 +1,133 @@
+"""Why it changed: operators of base and head side by side, and what to try about the counters that rose."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from perfgate.document.decision import Comparison, OperatorChange, Suggestion
+from perfgate.document.run import OperatorRow, RunDocument
+from perfgate.judging.gate.rounding import rounded
+
+MAX_CHANGES = 10
+MIN_SHARE = 0.02  # of the base's busy time; smaller time changes of an op are noise of the profiler
+
+
+def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
+    """Return the operators that came, went or changed, the largest change of time first, a few per shape."""
+    before, after = _by_shape(base), _by_shape(head)
+    changes: list[OperatorChange] = []
+    for key in sorted(before.keys() & after.keys()):
+        total = sum(row.self_time for row in before[key].values()) or 1.0
+        lines = _lines(head, *key) | {}
+        found = [
+            change
+            for op in before[key].keys() | after[key].keys()
+            if (change := _change(key, op, before[key].get(op), after[key].get(op), lines.get(op)))
+            and _matters(change, total)
+        ]
+        found.sort(key=lambda change: (-abs(change.head_time - change.base_time), change.op))
+        changes += found[:MAX_CHANGES]
+    return changes
+
+
+def _by_shape(run: RunDocument) -> dict[tuple[str, str], dict[str, OperatorRow]]:
+    shapes: dict[tuple[str, str], dict[str, OperatorRow]] = {}
+    for row in run.operators:
+        shapes.setdefault((row.workload, row.shape), {})[row.op] = row
+    return shapes
+
+
+def _lines(run: RunDocument, workload: str, shape: str) -> dict[str, str]:
+    return {
+        op.op: op.line
+        for counters in run.counters
+        if (counters.workload, counters.shape) == (workload, shape)
+        for op in counters.ops
+        if op.line
+    }
+
+
+def _change(
+    key: tuple[str, str], op: str, before: Optional[OperatorRow], after: Optional[OperatorRow], line: Optional[str]
+) -> OperatorChange:
+    return OperatorChange(
+        workload=key[0],
+        shape=key[1],
+        op=op,
+        base_time=rounded(before.self_time) if before else 0.0,
+        head_time=rounded(after.self_time) if after else 0.0,
+        base_count=rounded(before.count) if before else 0.0,
+        head_count=rounded(after.count) if after else 0.0,
+        line=line,
+    )
+
+
+def _matters(change: OperatorChange, total: float) -> bool:
+    return change.base_count != change.head_count and abs(change.head_time - change.base_time) > MIN_SHARE / 10 * total or (
+        change.base_count != change.head_count and min(change.base_count, change.head_count) == 0
+    )
+
+
+def suggestions(comparisons: list[Comparison]) -> list[Suggestion]:
+    """Return what to try about the counters that regressed, one suggestion a rule and workload."""
+    found: dict[tuple[str, str], Suggestion] = {}
+    for comparison in comparisons:
+        if comparison.outcome != "regressed" or comparison.method != "exact":
+            continue
+        for suggestion in _suggest(comparison):
+            found.setdefault((suggestion.workload, suggestion.rule), suggestion)
+    return list(found.values())
+
+
+def _suggest(comparison: Comparison) -> list[Suggestion]:
+    rules = {
+        "counters.framework_ops": _small_ops,
+        "counters.noncontiguous_copies": _layout,
+        "counters.copies": _conversions,
+        "memory.peak": _memory,
+    }
+    rule = rules.get(comparison.metric)
+    return rule(comparison) if rule else []
+
+
+def _small_ops(comparison: Comparison) -> list[Suggestion]:
+    rises = {part.name: part for part in comparison.parts if part.head > part.base}
+    if "aten::bmm" in rises and any("attention" in part.name for part in comparison.parts if part.head < part.base):
+        return [_suggestion("unfused-attention", comparison, rises["aten::bmm"].line,
+                            "attention runs as separate matmul and softmax now; keep scaled_dot_product_attention "
+                            "(in transformers: attn_implementation=\"sdpa\")")]  # fmt: skip
+    most = max(rises.values(), key=lambda part: part.head - part.base, default=None)
+    if most is None or most.head - most.base < 2:
+        return []
+    return [_suggestion("small-ops", comparison, most.line,
+                        f"{most.name} runs {most.head:g} times a call instead of {most.base:g}; do it once on the whole "
+                        "tensor (stack, a broadcast, or one fused op) instead of in a loop")]  # fmt: skip
+
+
+def _layout(comparison: Comparison) -> list[Suggestion]:
+    line = _line_of_rise(comparison)
+    return [_suggestion("layout-copy", comparison, line,
+                        "a copy changes the memory layout on every call; keep one layout through the block, or convert "
+                        "once outside the call")]  # fmt: skip
+
+
+def _conversions(comparison: Comparison) -> list[Suggestion]:
+    casts = [part for part in comparison.parts if part.name == "aten::_to_copy" and part.head > part.base]
+    if not casts:
+        return []
+    return [_suggestion("dtype-round-trip", comparison, casts[0].line,
+                        "tensors are converted between dtypes or devices on every call; keep one dtype through the model, "
+                        "or convert once when it is built")]  # fmt: skip
+
+
+def _memory(comparison: Comparison) -> list[Suggestion]:
+    return [_suggestion("peak-memory", comparison, _line_of_rise(comparison),
+                        "one call holds more memory at once; free or reuse intermediate tensors (in-place ops, del)")]  # fmt: skip
+
+
+def _line_of_rise(comparison: Comparison) -> Optional[str]:
+    return next((part.line for part in comparison.parts if part.head > part.base and part.line), None)
+
+
+def _suggestion(rule: str, comparison: Comparison, line: Optional[str], message: str) -> Suggestion:
+    return Suggestion(rule=rule, workload=comparison.workload, message=message, line=line)
