@@ -31,7 +31,7 @@ class SentenceEncoder(nn.Module):
     def load(cls, device: torch.device) -> SentenceEncoder:
         """Return the encoder with its published weights, ready to be called."""
         bert = BertModel.from_pretrained(model_folder(), attn_implementation=ATTENTION, local_files_only=True)
-        return cls(bert).eval().to(device)
+        return cls(bert).eval().requires_grad_(False).to(device)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Embed sentences: int64 [sentence, token] and the mask that is 0 where a token is padding."""
