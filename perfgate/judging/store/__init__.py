@@ -1,0 +1,1 @@
+"""Where the runs of main are kept, and what their history says."""

@@ -1,0 +1,188 @@
+"""The store in SQLite, through SQLAlchemy Core: one file, safe under several processes at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import sqlalchemy as sa
+
+from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.run import RunDocument
+from perfgate.document.strict_json import MAX_BYTES
+from perfgate.errors import DocumentError, StoreError
+from perfgate.judging.store.rows import labels_text, run_row, value_rows
+from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
+from perfgate.judging.store.store import HistoryValue, StoredRun, refuse_unfit
+from perfgate.judging.store.tables import MIGRATIONS, RUNS, VALUES, Migration, migrate, store_version
+
+_PREFIX = "sqlite:///"
+
+
+def accepts(location: str) -> bool:
+    """Return whether a location is one of this backend: a file path, or a URL of SQLite."""
+    return location.startswith(_PREFIX) or "://" not in location
+
+
+def open_backend(location: str) -> SqlStore:
+    """Return the store at a location; nothing is opened before its first use."""
+    path = location.removeprefix(_PREFIX)
+    try:
+        return SqlStore(Path(path).expanduser())
+    except RuntimeError as error:  # ~ of a user that is not there
+        raise StoreError(f"the store {path!a} cannot be found: {error}; give a path without ~") from error
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class SqlStore:
+    """The Store in one SQLite file. It holds no connection between calls, so it may be kept over a fork."""
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], datetime] = _now, migrations: tuple[Migration, ...] = MIGRATIONS
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._migrations = migrations
+        self._engine = open_engine(path)
+
+    def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
+        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+        refuse_unfit(run, allow_dirty=allow_dirty)
+        data = canonical_bytes(run, name="the run")
+        run_id = hashlib.sha256(data).hexdigest()
+        row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
+        values = [{"run_id": run_id, **value} for value in value_rows(run)]
+        with self._writing() as connection:
+            same = sa.select(RUNS.c.id).where(RUNS.c.project == run.project, RUNS.c.session == run.session.id)
+            there = connection.execute(same).scalar()
+            if there == run_id:
+                return run_id
+            if there is not None:
+                raise StoreError(
+                    f"session {run.session.id!a} is kept already, as {there[:12]}; one run a session: measure again"
+                )
+            connection.execute(RUNS.insert().values(row))
+            if values:
+                connection.execute(VALUES.insert(), values)
+        return run_id
+
+    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+        """Return the runs of a project, newest session first."""
+        columns = [column for column in RUNS.c if column is not RUNS.c.document]
+        query = sa.select(*columns).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
+        return [_stored_run(row) for row in self._read(query.limit(limit))]
+
+    def show(self, run_id: str) -> RunDocument:
+        """Return the document of a run, by its id or the beginning of it."""
+        query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.startswith(run_id.lower(), autoescape=True))
+        found = self._read(query.limit(2)) if run_id else []
+        if not found:
+            raise StoreError(f"{self._path} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+        if len(found) > 1:
+            raise StoreError(f"{self._path} holds several runs that begin with {run_id!a}; give more of the id")
+        return self._document(found[0]["id"], found[0]["document"])
+
+    def history(
+        self,
+        project: str,
+        workload: str,
+        fingerprint: str,
+        metric: str,
+        shape: str,
+        *,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> list[HistoryValue]:
+        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        query = (
+            sa.select(VALUES.c.run_id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
+            .join_from(VALUES, RUNS)
+            .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
+            .where(VALUES.c.workload == workload, VALUES.c.metric == metric, VALUES.c.shape == shape)
+            .where(VALUES.c.labels == labels_text(labels or {}))
+            .order_by(RUNS.c.started, RUNS.c.id)
+        )
+        return [
+            HistoryValue(
+                run_id=row["run_id"],
+                session=row["session"],
+                commit=row["commit_id"],
+                started_at=row["started_at"],
+                value=row["value"],
+            )
+            for row in self._read(query)
+        ]
+
+    def prune(self, project: str, *, keep: int) -> int:
+        """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
+        if keep < 0:
+            raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
+        if not self._path.exists():
+            return 0
+        newest = sa.func.row_number().over(partition_by=RUNS.c.fingerprint, order_by=[RUNS.c.started.desc(), RUNS.c.id])
+        ranked = sa.select(RUNS.c.id, newest.label("rank")).where(RUNS.c.project == project).subquery()
+        old = sa.select(ranked.c.id).where(ranked.c.rank > keep)
+        with self._writing() as connection:
+            return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
+
+    def _document(self, run_id: str, stored: bytes) -> RunDocument:
+        name = f"{self._path}: run {run_id[:12]}"
+        try:
+            data = zlib.decompressobj().decompress(stored, MAX_BYTES + 1)
+            if hashlib.sha256(data).hexdigest() != run_id:
+                raise StoreError(f"{name} is not what was recorded; {RESTORE}")
+            return parse_run(data, name=name)
+        except (zlib.error, DocumentError) as error:
+            raise StoreError(f"{name} cannot be read ({error}); {RESTORE}") from error
+
+    def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+        """Return all rows of a query; none when there is no store yet."""
+        with clear_errors(self._path):
+            if not self._path.exists() or self._version() == 0:
+                return []
+            if self._version() < len(self._migrations):
+                with self._writing():
+                    pass
+            with self._engine.connect() as connection:
+                return list(connection.execute(query).mappings())
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """Begin a transaction as its only writer, on tables that are up to date."""
+        with clear_errors(self._path):
+            if not self._path.exists():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._version() == 0:
+                write_ahead(self._engine)
+            with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
+                migrate(connection, str(self._path), self._migrations)
+                yield connection
+
+    def _version(self) -> int:
+        with self._engine.connect() as connection:
+            return store_version(connection, str(self._path), newest=len(self._migrations))
+
+
+def _stored_run(row: sa.RowMapping) -> StoredRun:
+    return StoredRun(
+        id=row["id"],
+        project=row["project"],
+        session=row["session"],
+        started_at=row["started_at"],
+        recorded_at=row["recorded_at"],
+        fingerprint=row["fingerprint"],
+        device_kind=row["device_kind"],
+        commit=row["commit_id"],
+        branch=row["branch"],
+        subject=row["subject"],
+        dirty=row["dirty"],
+        workloads=json.loads(row["workloads"]),
+    )

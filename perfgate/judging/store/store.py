@@ -1,0 +1,123 @@
+"""Where the runs of main are kept: the Protocol, what may be kept, and how the store of a project is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional, Protocol
+
+import msgspec
+
+from perfgate.config import Config
+from perfgate.discovery import load_members
+from perfgate.document.run import RunDocument
+from perfgate.errors import StoreError
+from perfgate.judging.store import backends
+
+STORE_VARIABLE = "PERFGATE_STORE"
+
+
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of the store says about a run. ``id`` is its document's SHA-256; ``dirty`` was allowed by hand."""
+
+    id: str
+    project: str
+    session: str
+    started_at: str
+    recorded_at: str
+    fingerprint: str
+    device_kind: str
+    commit: Optional[str]
+    branch: Optional[str]
+    subject: Optional[str]
+    dirty: bool
+    workloads: list[str]
+
+
+class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of a series: one run, which is one session."""
+
+    run_id: str
+    session: str
+    commit: Optional[str]
+    started_at: str
+    value: float
+
+
+class Store(Protocol):
+    """The runs of main. One run a session, because sessions are the true replicate (facts: noise between sessions).
+
+    Every method raises StoreError when the store cannot be opened, read or written; reading never creates one.
+    """
+
+    def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
+        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+
+    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+        """Return the runs of a project, newest session first."""
+
+    def show(self, run_id: str) -> RunDocument:
+        """Return the document of a run, by its id or the beginning of it."""
+
+    def history(
+        self,
+        project: str,
+        workload: str,
+        fingerprint: str,
+        metric: str,
+        shape: str,
+        *,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> list[HistoryValue]:
+        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+
+    def prune(self, project: str, *, keep: int) -> int:
+        """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
+
+
+def refuse_unfit(run: RunDocument, *, allow_dirty: bool) -> None:
+    """Refuse a run that must not become the baseline. Raises StoreError."""
+    if run.side == "head":
+        raise StoreError("this run is the head of a change; only runs of main are kept: record a run of main")
+    if run.source.dirty and not allow_dirty:
+        raise StoreError(
+            "this run was measured with uncommitted changes; commit them and measure again, or record it "
+            "on purpose with --allow-dirty"
+        )
+    for result in run.correctness:
+        if result.status == "failed":
+            raise StoreError(
+                f"the correctness check of workload {result.workload!r} failed in this run; a wrong model is no "
+                "baseline: repair it and measure again"
+            )
+
+
+def store_location(config: Config, environ: Mapping[str, str]) -> str:
+    """Return the file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the user's data folder."""
+    if environ.get(STORE_VARIABLE):
+        return environ[STORE_VARIABLE]
+    if "://" in config.store.path:
+        return config.store.path
+    if config.store.path:
+        return str(config.root / config.store.path)
+    return str(_data_folder(environ) / "perfgate" / "store.db")
+
+
+def open_store(config: Config, environ: Mapping[str, str]) -> Store:
+    """Return the store of a project; nothing is opened before its first use. Raises StoreError for a strange place."""
+    location = store_location(config, environ)
+    for backend in load_members(backends):
+        if backend.accepts(location):
+            store: Store = backend.open_backend(location)
+            return store
+    raise StoreError(f"no store can be kept at {location!r}; give a file path, or sqlite:///PATH, in {STORE_VARIABLE}")
+
+
+def _data_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the XDG Base Directory Specification 0.8, which ignores a relative XDG_DATA_HOME."""
+    given = Path(environ.get("XDG_DATA_HOME", ""))
+    if given.is_absolute():
+        return given
+    if not environ.get("HOME"):
+        raise StoreError(f"neither HOME nor XDG_DATA_HOME is set; set {STORE_VARIABLE} to the path of the store")
+    return Path(environ["HOME"]) / ".local" / "share"

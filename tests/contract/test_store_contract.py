@@ -1,0 +1,183 @@
+"""What every store must do, over all of them found in the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Optional
+
+import msgspec
+import pytest
+
+from perfgate.discovery import load_members
+from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
+from perfgate.errors import StoreError
+from perfgate.judging.store import backends
+from perfgate.judging.store.store import Store
+from tests.unit.document.minimal import minimal_run
+
+BACKENDS = load_members(backends)
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.__name__.rpartition(".")[2])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    backend: ModuleType = request.param
+    opened: Store = backend.open_backend(str(tmp_path / "folder" / "store.db"))
+    return opened
+
+
+def run_of_day(day: int, *, value: float = 0.002, fingerprint: str = "f1", project: str = "shop") -> RunDocument:
+    run = minimal_run(session=f"s{day}", value=value, fingerprint=fingerprint, project=project)
+    session = msgspec.structs.replace(run.session, started_at=f"2026-03-{day:02}T12:00:00+00:00")
+    return msgspec.structs.replace(run, session=session)
+
+
+def history(store: Store, metric: str = "latency.p50", *, labels: Optional[dict[str, str]] = None) -> list[float]:
+    return [one.value for one in store.history("shop", "encoder", "f1", metric, "short", labels=labels)]
+
+
+def test_store__nothing_recorded__everything_is_empty(store: Store) -> None:
+    assert store.runs("shop") == []
+    assert history(store) == []
+    assert store.prune("shop", keep=1) == 0
+
+
+def test_record__run__shown_again_as_it_was(store: Store) -> None:
+    run_id = store.record(run_of_day(1))
+    assert store.show(run_id) == run_of_day(1)
+    assert store.show(run_id[:8]) == run_of_day(1)
+
+
+def test_record__run__listed_with_what_identifies_it(store: Store) -> None:
+    run_id = store.record(run_of_day(1))
+    (listed,) = store.runs("shop")
+    assert listed.id == run_id
+    assert (listed.project, listed.session, listed.started_at) == ("shop", "s1", "2026-03-01T12:00:00+00:00")
+    assert (listed.fingerprint, listed.device_kind, listed.workloads) == ("f1", "cpu", ["encoder"])
+    assert (listed.commit, listed.branch, listed.subject, listed.dirty) == ("a" * 40, "main", "Größer ✓", False)
+
+
+def test_record__same_document_twice__kept_once(store: Store) -> None:
+    assert store.record(run_of_day(1)) == store.record(run_of_day(1))
+    assert len(store.runs("shop")) == 1
+
+
+def test_record__session_kept_with_another_document__refused(store: Store) -> None:
+    store.record(run_of_day(1))
+    with pytest.raises(StoreError, match=r"session 's1' is kept already.*one run a session: measure again"):
+        store.record(run_of_day(1, value=0.003))
+    assert history(store) == [0.002]
+
+
+def test_record__same_session_in_another_project__kept(store: Store) -> None:
+    store.record(run_of_day(1))
+    store.record(run_of_day(1, project="other"))
+    assert len(store.runs("shop")) == 1
+    assert len(store.runs("other")) == 1
+
+
+def test_record__dirty_run__refused_unless_allowed_and_then_marked(store: Store) -> None:
+    dirty = minimal_run(dirty=True)
+    with pytest.raises(StoreError, match=r"uncommitted changes; commit them and measure again, or .* --allow-dirty"):
+        store.record(dirty)
+    assert store.runs("shop") == []
+    store.record(dirty, allow_dirty=True)
+    assert [listed.dirty for listed in store.runs("shop")] == [True]
+
+
+def test_record__head_of_a_change__refused_even_with_allow_dirty(store: Store) -> None:
+    with pytest.raises(StoreError, match="head of a change; only runs of main are kept"):
+        store.record(msgspec.structs.replace(minimal_run(), side="head"), allow_dirty=True)
+
+
+def test_record__correctness_check_failed__refused(store: Store) -> None:
+    wrong = CorrectnessResult(workload="encoder", shape="short", status="failed", message="off by 3")
+    with pytest.raises(StoreError, match="correctness check of workload 'encoder' failed"):
+        store.record(msgspec.structs.replace(minimal_run(), correctness=[wrong]))
+
+
+def test_record__start_is_no_time__refused(store: Store) -> None:
+    session = msgspec.structs.replace(minimal_run().session, started_at="yesterday")
+    with pytest.raises(StoreError, match="started at 'yesterday', which is no ISO 8601 time"):
+        store.record(msgspec.structs.replace(minimal_run(), session=session))
+
+
+def test_history__recorded_out_of_order__oldest_session_first(store: Store) -> None:
+    for day, value in ((3, 0.003), (1, 0.001), (2, 0.002)):
+        store.record(run_of_day(day, value=value))
+    assert history(store) == [0.001, 0.002, 0.003]
+    assert [listed.session for listed in store.runs("shop")] == ["s3", "s2", "s1"]
+    assert [listed.session for listed in store.runs("shop", limit=2)] == ["s3", "s2"]
+
+
+def test_history__sessions_of_other_time_zones__ordered_by_the_moment(store: Store) -> None:
+    for name, start in (("late", "2026-03-01T10:00:00Z"), ("early", "2026-03-01T11:00:00+02:00")):
+        session = msgspec.structs.replace(minimal_run().session, id=name, started_at=start)
+        store.record(msgspec.structs.replace(minimal_run(), session=session))
+    assert [listed.session for listed in store.runs("shop")] == ["late", "early"]
+
+
+def test_history__other_testbed_project_shape_or_metric__left_out(store: Store) -> None:
+    store.record(run_of_day(1))
+    store.record(run_of_day(2, fingerprint="f2"))
+    store.record(run_of_day(3, project="other"))
+    assert history(store) == [0.002]
+    assert store.history("shop", "encoder", "f1", "latency.p50", "long") == []
+    assert store.history("shop", "decoder", "f1", "latency.p50", "short") == []
+    assert history(store, "latency.p90") == []
+
+
+def test_history__value_that_is_not_available__left_out(store: Store) -> None:
+    store.record(run_of_day(1))
+    assert history(store, "latency.p99") == []
+
+
+def test_history__values_with_more_labels__found_by_them_only(store: Store) -> None:
+    run = run_of_day(1)
+    batches = [
+        Value(metric="batch.throughput", value=value, labels={"shape": "short", "batch": batch})
+        for batch, value in (("8", 80.0), ("16", 150.0))
+    ]
+    store.record(msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=batches)]))
+    assert history(store, "batch.throughput") == []
+    assert history(store, "batch.throughput", labels={"batch": "16"}) == [150.0]
+
+
+def test_history__counters__kept_unless_unstable(store: Store) -> None:
+    counts = {"counters.framework_ops": 41, "memory.peak": 9}
+    counters = CounterSet(workload="encoder", shape="short", repeats=3, values=counts, ops=[], unstable=["memory.peak"])
+    store.record(msgspec.structs.replace(run_of_day(1), counters=[counters]))
+    assert history(store, "counters.framework_ops") == [41.0]
+    assert history(store, "memory.peak") == []
+
+
+def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="holds no run 'abc'; `perfgate baseline list` shows"):
+        store.show("abc")
+    ids = [store.record(run_of_day(day)) for day in range(1, 18)]
+    first = [run_id[0] for run_id in ids]
+    repeated = next(letter for letter in first if first.count(letter) > 1)  # 17 ids begin with 16 digits
+    with pytest.raises(StoreError, match="several runs that begin with"):
+        store.show(repeated)
+    for wrong in ("", "%", "_"):
+        with pytest.raises(StoreError, match="holds no run"):
+            store.show(wrong)
+
+
+def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(store: Store) -> None:
+    for day in (1, 2, 3):
+        store.record(run_of_day(day, value=day / 1000))
+    store.record(run_of_day(4, fingerprint="f2"))
+    store.record(run_of_day(5, project="other"))
+    assert store.prune("shop", keep=2) == 1
+    assert [listed.session for listed in store.runs("shop")] == ["s4", "s3", "s2"]
+    assert history(store) == [0.002, 0.003]
+    assert len(store.runs("other")) == 1
+    assert store.prune("shop", keep=0) == 3
+    assert store.runs("shop") == []
+    assert history(store) == []
+
+
+def test_prune__negative__refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="0 or more, found -1"):
+        store.prune("shop", keep=-1)

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from perfgate.config import Config, parse_config
+from perfgate.errors import StoreError
+from perfgate.judging.store.store import open_store, store_location
+
+
+def config(path: str = "") -> Config:
+    return parse_config(f'workload = "w.py:w"\n[store]\npath = "{path}"', Path("/project/perfgate.toml"))
+
+
+def test_store_location__nothing_said__the_users_data_folder() -> None:
+    assert store_location(config(), {"HOME": "/home/u"}) == "/home/u/.local/share/perfgate/store.db"
+    assert store_location(config(), {"HOME": "/home/u", "XDG_DATA_HOME": "/data"}) == "/data/perfgate/store.db"
+    assert store_location(config(), {"HOME": "/h", "XDG_DATA_HOME": "relative"}) == "/h/.local/share/perfgate/store.db"
+
+
+def test_store_location__path_in_the_file__relative_to_the_project() -> None:
+    assert store_location(config("runs.db"), {"HOME": "/h"}) == "/project/runs.db"
+    assert store_location(config("/var/runs.db"), {"HOME": "/h"}) == "/var/runs.db"
+    assert store_location(config("sqlite:////var/runs.db"), {}) == "sqlite:////var/runs.db"
+
+
+def test_store_location__variable__before_the_file() -> None:
+    assert store_location(config("runs.db"), {"PERFGATE_STORE": "/else.db"}) == "/else.db"
+    assert store_location(config("runs.db"), {"PERFGATE_STORE": "", "HOME": "/h"}) == "/project/runs.db"
+
+
+def test_store_location__no_home__says_what_to_set() -> None:
+    with pytest.raises(StoreError, match="neither HOME nor XDG_DATA_HOME is set; set PERFGATE_STORE"):
+        store_location(config(), {})
+
+
+def test_open_store__url_of_another_database__refused_with_what_works() -> None:
+    with pytest.raises(
+        StoreError, match="no store can be kept at 'postgresql://h/d'; give a file path, or sqlite:///PATH"
+    ):
+        open_store(config(), {"PERFGATE_STORE": "postgresql://h/d"})
+
+
+def test_open_store__not_used__nothing_is_created(tmp_path: Path) -> None:
+    store = open_store(config(), {"PERFGATE_STORE": str(tmp_path / "a" / "store.db")})
+    assert store.runs("shop") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_store__url_of_a_file__the_same_as_its_path(tmp_path: Path) -> None:
+    store = open_store(config(), {"PERFGATE_STORE": f"sqlite:///{tmp_path}/store.db"})
+    store.prune("shop", keep=1)
+    assert store.runs("shop") == []
+
+
+def test_open_store__home_of_nobody__refused() -> None:
+    with pytest.raises(StoreError, match="give a path without ~"):
+        open_store(config(), {"PERFGATE_STORE": "~no-such-user-here/store.db"})

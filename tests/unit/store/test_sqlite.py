@@ -1,0 +1,152 @@
+"""The file under trouble: foreign, newer, corrupt, read-only, full."""
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from perfgate.errors import StoreError
+from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.tables import MIGRATIONS
+from tests.unit.document.minimal import minimal_run
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def assert_refused(path: Path, message: str) -> None:
+    for use in (lambda: SqlStore(path).record(minimal_run()), lambda: SqlStore(path).runs("shop")):
+        with pytest.raises(StoreError, match=message):
+            use()
+
+
+def record_sessions(store: SqlStore, count: int) -> None:
+    for number in range(count):
+        store.record(minimal_run(session=f"another-{number}"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small file system can be mounted by root only")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_store__new__keeps_a_write_ahead_log(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_store__empty_file__becomes_one(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch()
+    assert SqlStore(tmp_path / "store.db").runs("shop") == []
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
+
+
+def test_store__file_of_something_else__refused(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"not a database at all" * 500)
+    assert_refused(
+        tmp_path / "store.db", "file is not a database; the store is damaged: bring back a copy of it, or move"
+    )
+
+
+def test_store__pages_overwritten__refused(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    with (tmp_path / "store.db").open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 20_000)
+    assert_refused(tmp_path / "store.db", "the store is damaged")
+
+
+def test_store__database_of_something_else__refused_and_untouched(tmp_path: Path) -> None:
+    execute(tmp_path / "store.db", "CREATE TABLE customers (name TEXT)")
+    before = (tmp_path / "store.db").read_bytes()
+    assert_refused(
+        tmp_path / "store.db", r"is a database of something else \(it holds 'customers'\); choose another path"
+    )
+    assert (tmp_path / "store.db").read_bytes() == before
+
+
+def test_store__newer_version__refused(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version = 9")
+    assert_refused(tmp_path / "store.db", r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate")
+
+
+def add_note(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN note TEXT DEFAULT 'none'")
+
+
+def test_store__older_version__migrated_by_reading_and_by_writing(tmp_path: Path) -> None:
+    for name in ("read", "write"):
+        SqlStore(tmp_path / name).record(minimal_run())
+    newer = (*MIGRATIONS, add_note)
+    assert len(SqlStore(tmp_path / "read", migrations=newer).runs("shop")) == 1
+    SqlStore(tmp_path / "write", migrations=newer).record(minimal_run(session="s2"))
+    for name in ("read", "write"):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            assert connection.execute("SELECT version FROM perfgate_store").fetchall() == [(2,)]
+            assert set(connection.execute("SELECT note FROM runs").fetchall()) == {("none",)}
+
+
+def fail(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("CREATE TABLE half (a)")
+    connection.exec_driver_sql("this is not SQL")
+
+
+def test_store__migration_fails_half_way__nothing_of_it_stays(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    with pytest.raises(StoreError, match="syntax error"):
+        SqlStore(tmp_path / "store.db", migrations=(*MIGRATIONS, fail)).runs("shop")
+    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'half'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [("document = x'ffff'", "cannot be read"), ("document = x'00'", "is not what was recorded")],
+)
+def test_show__stored_document_damaged__refused(tmp_path: Path, column: str, message: str) -> None:
+    store = SqlStore(tmp_path / "store.db")
+    run_id = store.record(minimal_run())
+    execute(tmp_path / "store.db", f"UPDATE runs SET {column}")
+    with pytest.raises(StoreError, match=message):
+        store.show(run_id)
+
+
+@pytest.mark.parametrize("place", ["/dev/null/store.db", "/proc/store.db", "/proc/no/store.db"])
+def test_record__place_cannot_be_written__says_what_to_set(place: str) -> None:
+    with pytest.raises(StoreError, match="a folder that can be written: set PERFGATE_STORE to another path"):
+        SqlStore(Path(place)).record(minimal_run())
+
+
+def test_record__disk_full__clear_error_and_the_kept_runs_stay(small_disk: Path) -> None:
+    store = SqlStore(small_disk / "store.db")
+    store.record(minimal_run())
+    (small_disk / "ballast").write_bytes(os.urandom(4096) * 20)
+    with pytest.raises(StoreError, match="free space on its disk, or set PERFGATE_STORE"):
+        record_sessions(store, 1000)
+    (small_disk / "ballast").unlink()
+    kept = store.runs("shop")
+    assert kept
+    assert store.show(kept[-1].id).project == "shop"
+
+
+def test_store__file_system_read_only__says_what_to_set(small_disk: Path) -> None:
+    SqlStore(small_disk / "store.db").record(minimal_run())
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreError, match="set PERFGATE_STORE to another path"):
+        SqlStore(small_disk / "store.db").record(minimal_run(session="s2"))
