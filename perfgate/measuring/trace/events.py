@@ -37,8 +37,8 @@ class EventTable:
     """Spans of a trace. All columns have one entry per event and are int64, in the order of the file.
 
     ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
-    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the host
-    with what it started on the device, NO_CORRELATION where there is none.
+    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
+    host with what it started on the device, NO_CORRELATION where there is none.
     """
 
     start: IntColumn

@@ -106,9 +106,10 @@ def _nanoseconds_of_any(text: bytes) -> int:
 
 
 def _add_all(builder: EventTableBuilder, events: list[_Event], first: int, path: Path) -> None:
-    number, event = first, _Event()
+    number, event = first - 1, _Event()
     try:
-        for number, event in enumerate(events, start=first):
+        for event in events:
+            number += 1
             _add(builder, event)
     except ValueError as error:
         raise DocumentError(f"{path}: event {number} ({event.name!r}): {error}; record it again") from error

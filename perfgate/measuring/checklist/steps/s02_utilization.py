@@ -1,0 +1,143 @@
+"""Step 2: how much of the time the device works, and how long it idles in each call."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfgate.document.checklist import step_title
+from perfgate.document.run import Evidence, Finding, Severity, Value
+from perfgate.measuring.checklist.limits import limit
+from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.trace.analysis import union_length
+from perfgate.measuring.trace.collect import calls_within, intervals, record_calls
+
+# From 80 % on a device is well used, below 50 % most of it is wasted (the checklist's own marks).
+DEFAULT_LIMITS = {
+    "utilization.busy.warning": 0.80,
+    "utilization.busy.severe": 0.50,
+    "utilization.host.info": 0.80,
+}
+
+_FEWEST_CALLS = 20
+_MOST_CALLS = 100
+# A workload of minutes per call gets fewer than twenty rather than an hour.
+_LONGEST_NS = 2_000_000_000
+_FEWEST_LONG_CALLS = 3
+_NO_TIMELINE = "the profiler of {} shows no kernels on a timeline of their own; see utilization.host"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """So many calls one after another without a profiler: nanoseconds of wall time, and of CPU of the whole process."""
+
+    calls: int
+    wall_ns: int
+    cpu_ns: int
+
+
+class UtilizationStep:
+    """Kernel time from a trace over wall time from a run without it: the profiler stretches gaps, not kernels."""
+
+    number = 2
+    slug = step_title(2).slug
+    title = step_title(2).title
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Measure every shape. Without a kernel timeline only the host's own utilization is real."""
+        values: list[Value] = []
+        findings: list[Finding] = []
+        with quiet():
+            for shape in context.workload.shapes:
+                context.progress(f"utilization with inputs of shape {shape}")
+                found = _measure_shape(context, shape)
+                values += found
+                findings += [finding for value in found for finding in _judge(context, value)]
+        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+
+
+STEP = UtilizationStep()
+
+
+def _measure_shape(context: StepContext, shape: str) -> list[Value]:
+    device, labels = context.device, {"shape": shape}
+    call = context.workload.caller(shape)
+    run = _run_calls(call, device, calls=_calls(context, call))
+    host = Value(
+        metric="utilization.host",
+        value=run.cpu_ns / (run.wall_ns * max(context.threads, 1)),
+        count=run.calls,
+        labels=labels,
+    )
+    if "kernel_timeline" not in device.capabilities:
+        reason = _NO_TIMELINE.format(device.name)
+        absent = (Value(metric=name, value=None, labels=labels, reason=reason) for name in _TIMELINE_METRICS)
+        return [*absent, host]
+    busy_ns = _busy_ns(context, call, calls=run.calls)
+    return [
+        # Kernels of the traced run may take a hair longer than in the run without; a share ends at 1.
+        Value(metric="utilization.busy", value=min(busy_ns / run.wall_ns, 1.0), count=run.calls, labels=labels),
+        Value(
+            metric="utilization.gap",
+            value=max(run.wall_ns - busy_ns, 0) / run.calls / 1e9,
+            count=run.calls,
+            labels=labels,
+        ),
+        host,
+    ]
+
+
+_TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
+
+
+def _calls(context: StepContext, call: Callable[[], Any]) -> int:
+    """Warm up, and return how many calls to make: 20 to 100 (20 when quick)."""
+    state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
+    if state.call_ns > _LONGEST_NS:
+        return _FEWEST_LONG_CALLS
+    most = _FEWEST_CALLS if context.quick else _MOST_CALLS
+    return calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
+
+
+def _run_calls(call: Callable[[], Any], device: Device, *, calls: int) -> _Run:
+    """Make calls back to back and wait for the device once, at the end."""
+    device.synchronize()
+    cpu_started, started = device.process_cpu_ns(), device.clock_ns()
+    for _ in range(calls):
+        call()
+    device.synchronize()
+    # A coarse clock may not have moved; a share over nothing is no share.
+    return _Run(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
+
+
+def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> int:
+    """Return the nanoseconds in which a kernel ran, on any stream, over as many traced calls."""
+    with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".utilization-") as folder:
+        trace = record_calls(context.device, call, calls=calls, path=Path(folder) / "trace.json.gz")
+    return union_length(intervals(trace.kernels()))
+
+
+def _judge(context: StepContext, value: Value) -> list[Finding]:
+    if value.metric == "utilization.busy":
+        return _below(context, value, "the device waits for the host for much of each call", ("severe", "warning"))
+    if value.metric == "utilization.host" and "kernel_timeline" not in context.device.capabilities:
+        # Other processes take their part of the CPUs too, so this says no more than that.
+        return _below(context, value, "the CPUs granted are not kept busy, or others use them too", ("info",))
+    return []
+
+
+def _below(context: StepContext, value: Value, message: str, severities: tuple[Severity, ...]) -> list[Finding]:
+    if value.value is None:
+        return []
+    for severity in severities:
+        bound = limit(f"{value.metric}.{severity}", context.limits, DEFAULT_LIMITS)
+        if value.value < bound:
+            evidence: dict[str, Evidence] = {value.metric: value.value, "limit": bound, "shape": value.labels["shape"]}
+            return [Finding(rule=value.metric, severity=severity, message=message, evidence=evidence)]
+    return []

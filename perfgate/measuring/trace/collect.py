@@ -1,0 +1,82 @@
+"""Record a trace of steady calls and read it back."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.trace.analysis import Intervals
+from perfgate.measuring.trace.events import EventKind, EventTable
+from perfgate.measuring.trace.readers.kineto import read_kineto
+
+CALL = "perfgate.call"
+DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
+KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
+
+
+@dataclass(frozen=True)
+class CallTrace:
+    """A trace of so many calls."""
+
+    events: EventTable
+    calls: int
+
+    def host_ops(self) -> EventTable:
+        """Return the framework operators, of all threads, that began while calls were made."""
+        spans = self.events.named(CALL)
+        ops = self.events.of_kind("host_op")
+        inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
+        return ops.select(inside)
+
+    def device_work(self) -> EventTable:
+        """Return everything that ran on the device: kernels, copies and collectives."""
+        return self.events.of_kind(*DEVICE_KINDS)
+
+    def kernels(self) -> EventTable:
+        """Return the kernels, those of collectives included; copies are none."""
+        return self.events.of_kind(*KERNEL_KINDS)
+
+
+def record_calls(device: Device, call: Callable[[], Any], *, calls: int, path: Path) -> CallTrace:
+    """Trace ``calls`` calls into ``path`` and return what the file says.
+
+    Raises MeasuringError where the trace does not hold that many calls, and DocumentError where it cannot be read.
+    """
+    device.record_trace(call, calls=calls, path=path)
+    events = read_kineto(path)
+    found = len(events.named(CALL).of_kind("annotation"))
+    if found != calls:
+        raise MeasuringError(
+            f"{path.name}: the trace holds {found} of {calls} calls, so the profiler dropped events; "
+            "run again, with --quick for a shorter trace"
+        )
+    return CallTrace(events=events, calls=calls)
+
+
+def intervals(events: EventTable) -> Intervals:
+    """Return start and end of every event."""
+    return Intervals(events.start, events.end)
+
+
+def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:
+    """Return how many calls fit into so many seconds, between ``fewest`` and ``most``."""
+    return int(np.clip(seconds * 1e9 / max(call_ns, 1.0), fewest, most))
+
+
+def trace_name(workload: str, shape: str) -> str:
+    """Return the file name of a trace; what is no letter, digit, dot, dash or underscore becomes a dash.
+
+    A shape whose name had to be changed gets some digits of its hash, so that no two shapes share a file.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)
+    if plain != shape:
+        plain += "-" + hashlib.sha256(shape.encode()).hexdigest()[:8]
+    return f"trace-{workload}-{plain}.json.gz"

@@ -1,0 +1,74 @@
+"""Operators of a trace by self time: rows of a table, and shares of classes of operators."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from perfgate.measuring.trace.analysis import counts_by_name, self_times, totals_by_name
+from perfgate.measuring.trace.events import KINDS, EventTable
+
+OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
+RowKind = Literal["compute", "copy", "comm", "host"]
+
+# First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
+# implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
+# SoftmaxV2), as the recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An attention
+# kernel is mostly matrix products.
+_CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
+    ("softmax", re.compile(r"softmax", re.IGNORECASE)),
+    ("copy", re.compile(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
+    ("reshape", re.compile(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
+    (
+        "conv_matmul",
+        re.compile(r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
+                   r"|scaled_dot_product|attention|fmha", re.IGNORECASE),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OperatorTotal:
+    """One operator over all calls of a trace: nanoseconds of self time and number of events."""
+
+    name: str
+    kind: RowKind
+    self_ns: int
+    count: int
+
+
+def operator_totals(events: EventTable) -> list[OperatorTotal]:
+    """Return every operator among the events, most self time first; equal ones by name.
+
+    One name on two kinds of event (never seen) would count as the kind that comes first in the table.
+    """
+    own = self_times(events.start, events.duration, events.track)
+    totals = totals_by_name(events.name, own, len(events.names))
+    counts = counts_by_name(events.name, len(events.names))
+    present, first = np.unique(events.name, return_index=True)
+    rows = [
+        OperatorTotal(events.names[name], _row_kind(int(events.kind[at])), int(totals[name]), int(counts[name]))
+        for name, at in zip(present.tolist(), first.tolist())
+    ]
+    return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+
+
+def op_class(name: str) -> OpClass:
+    """Return the class of an operator or kernel by its name."""
+    return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
+
+
+def class_totals(rows: list[OperatorTotal]) -> dict[OpClass, int]:
+    """Return the nanoseconds of self time of each class, zero included."""
+    totals: dict[OpClass, int] = {"conv_matmul": 0, "copy": 0, "reshape": 0, "softmax": 0, "other": 0}
+    for row in rows:
+        totals[op_class(row.name)] += row.self_ns
+    return totals
+
+
+def _row_kind(code: int) -> RowKind:
+    kind = KINDS[code]
+    return kind if kind in ("compute", "copy", "comm") else "host"
