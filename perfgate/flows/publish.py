@@ -87,12 +87,16 @@ def _judge(
 ) -> DecisionDocument:
     has_config = (request.root / CONFIG_NAME).exists()
     policy = load_config(request.root, environ=doors.environ).policy() if has_config else None
+    head_path = request.folder / "head" / "run.json"
     try:
+        if not head_path.exists():
+            raise DocumentError("there is none with a head/run.json; see the log of the measuring job")
         if event is not None:
-            _refuse_stranger(read_run(request.folder / "head" / "run.json"), event, change)
+            _refuse_stranger(read_run(head_path), event, change)
         return judge_folder(request.folder, policy=policy)
     except DocumentError as error:
-        return _nothing_to_judge(str(error), policy, event)
+        # Where the folder lies on the runner is nobody's business.
+        return _nothing_to_judge(str(error).replace(f"{request.folder}/", ""), policy, event)
 
 
 def _refuse_stranger(head: RunDocument, event: CiEvent, change: Optional[ChangeRequest]) -> None:
@@ -210,5 +214,7 @@ def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: Pub
 
 def _description(decision: DecisionDocument) -> str:
     gating = [comparison for comparison in decision.comparisons if comparison.gating]
+    if not gating:
+        return f"{decision.verdict}: nothing could be compared"
     regressed = sum(comparison.outcome == "regressed" for comparison in gating)
     return f"{decision.verdict}: {regressed} of {len(gating)} comparisons regressed"

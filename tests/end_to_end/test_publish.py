@@ -74,7 +74,7 @@ class Job:
         (self.folder / "event.json").write_text(json.dumps(payload))
 
     def measure(self, *, ops: int = 40, ci: Any = "own", commit: str = MERGE, policy: Optional[Policy] = None) -> None:
-        """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, where the base dispatches 40."""
+        """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40."""
         own = CiContext(forge=self.host, repository="team/model", run_id="50", run_attempt=1, head_sha=HEAD)
         base = _run("base", 40, BASE, own)
         head = _run("head", ops, commit, own if ci == "own" else ci)
@@ -194,7 +194,8 @@ def test_publish__no_artifact__says_so_and_is_inconclusive(job: Job) -> None:
     assert done.returncode == 3, done.stderr
     (body,) = job.comments()
     assert "INCONCLUSIVE" in body
-    assert "run.json" in body
+    assert "measuring job" in body
+    assert str(job.folder) not in body
     assert job.statuses() == [(HEAD, "error" if job.host == "github" else "failed")]
 
 

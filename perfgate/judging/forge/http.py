@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 import requests
-from requests.auth import AuthBase
 
 from perfgate import __version__
 from perfgate.errors import ForgeError
+from perfgate.judging.forge.auth import BearerAuth
 from perfgate.judging.forge.limits import Refusal, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
 
@@ -29,34 +29,6 @@ MAX_PAGES = 500
 TRIES = 5
 MAX_WAIT = 900.0
 TRANSIENT = (500, 502, 503, 504)
-
-
-class BearerAuth(AuthBase):
-    """The token as an auth object.
-
-    requests replaces an Authorization header given in ``headers=`` by what ~/.netrc holds for the host, but not this;
-    and it drops only Authorization when a host changes, so GitLab's token goes the same way (GitLab REST API,
-    "Authentication").
-    """
-
-    def __init__(self, token: str) -> None:
-        token = token.strip()
-        # A bad header value would be quoted, token and all, in the error of the library below.
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ForgeError("the token is empty or has characters no token has; check the secret the job passes on")
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Sign a request."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
-
-    def __repr__(self) -> str:
-        return "BearerAuth(***)"
-
-    def scrub(self, text: str) -> str:
-        """Return a text without the token."""
-        return text.replace(self._token, "***")
 
 
 @dataclass(frozen=True)

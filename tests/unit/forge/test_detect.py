@@ -1,0 +1,219 @@
+"""What a CI job says about itself; shapes of GitHub's recorded webhook payloads and GitLab's predefined variables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from perfgate.errors import UsageError
+from perfgate.judging.forge.detect import detect, log_lines, summary_path
+from perfgate.judging.forge.forge import CiEvent
+
+DATA = Path(__file__).parents[2] / "data" / "forge"
+HEAD, MERGE, OTHER = "a" * 40, "c" * 40, "d" * 40
+
+
+def _github(tmp_path: Path, event: str, payload: Any, **more: str) -> Optional[CiEvent]:
+    path = tmp_path / "event.json"
+    path.write_text(payload if isinstance(payload, str) else json.dumps(payload))
+    environ = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": event,
+        "GITHUB_EVENT_PATH": str(path),
+        "GITHUB_REPOSITORY": "team/model",
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_API_URL": "https://api.github.com",
+        "GITHUB_RUN_ID": "9876543210",
+        "GITHUB_RUN_ATTEMPT": "2",
+        "GITHUB_SHA": MERGE,
+    }
+    return detect({**environ, **more})
+
+
+def _gitlab(**more: str) -> Optional[CiEvent]:
+    environ = {
+        "GITLAB_CI": "true",
+        "CI_SERVER_URL": "https://gitlab.example.com",
+        "CI_API_V4_URL": "https://gitlab.example.com/api/v4",
+        "CI_PROJECT_ID": "5",
+        "CI_PROJECT_PATH": "team/model",
+        "CI_PIPELINE_ID": "800",
+        "CI_PIPELINE_URL": "https://gitlab.example.com/team/model/-/pipelines/800",
+        "CI_COMMIT_SHA": HEAD,
+    }
+    return detect({**environ, **more})
+
+
+def _payload(name: str) -> Any:
+    return json.loads((DATA / name).read_bytes())
+
+
+def test_detect__no_ci__none() -> None:
+    assert detect({"PATH": "/bin"}) is None
+
+
+def test_detect__github_pull_request__head_and_merge(tmp_path: Path) -> None:
+    event = _github(tmp_path, "pull_request", _payload("github.pull_request.json"))
+    assert event == CiEvent(
+        forge="github",
+        api_url="https://api.github.com",
+        server_url="https://github.com",
+        repository="team/model",
+        project="team/model",
+        run_id="9876543210",
+        run_attempt=2,
+        head_sha=HEAD,
+        built_sha=MERGE,
+        change_request=7,
+        job_url="https://github.com/team/model/actions/runs/9876543210/attempts/2",
+        artifact_url="https://github.com/team/model/actions/runs/9876543210#artifacts",
+    )
+
+
+def test_detect__fork_deleted__still_the_same_pull_request(tmp_path: Path) -> None:
+    payload = _payload("github.pull_request.json")
+    payload["pull_request"]["head"]["repo"] = None
+    event = _github(tmp_path, "pull_request", payload)
+    assert event is not None
+    assert (event.change_request, event.head_sha) == (7, HEAD)
+
+
+def test_detect__pull_request_target__base_was_checked_out(tmp_path: Path) -> None:
+    event = _github(tmp_path, "pull_request_target", _payload("github.pull_request.json"))
+    assert event is not None
+    assert event.built_sha is None
+
+
+def test_detect__workflow_run_of_a_fork__is_found_by_branch(tmp_path: Path) -> None:
+    event = _github(tmp_path, "workflow_run", _payload("github.workflow_run.json"))
+    assert event is not None
+    assert (event.run_id, event.run_attempt, event.head_sha) == ("555", 3, HEAD)
+    assert (event.change_request, event.owner, event.branch) == (None, "mallory", "feature")
+    assert event.built_sha is None
+    assert event.job_url == "https://github.com/team/model/actions/runs/555/attempts/3"
+
+
+@pytest.mark.parametrize(("sha", "number"), [(HEAD, 7), (OTHER, None)])
+def test_detect__workflow_run_names_a_pull_request__only_with_the_same_head(
+    tmp_path: Path, sha: str, number: Optional[int]
+) -> None:
+    payload = _payload("github.workflow_run.json")
+    payload["workflow_run"]["pull_requests"] = [{"number": 7, "head": {"sha": sha}}]
+    event = _github(tmp_path, "workflow_run", payload)
+    assert event is not None
+    assert event.change_request == number
+
+
+def test_detect__workflow_run_of_a_push__has_no_change_request(tmp_path: Path) -> None:
+    payload = _payload("github.workflow_run.json")
+    payload["workflow_run"]["event"] = "push"
+    event = _github(tmp_path, "workflow_run", payload)
+    assert event is not None
+    assert (event.change_request, event.owner, event.branch) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "head"),
+    [
+        ("push", {"ref": "refs/heads/main", "after": MERGE}, MERGE),
+        ("schedule", {"schedule": "0 3 * * 1"}, MERGE),
+        ("workflow_dispatch", {"inputs": None}, MERGE),
+        ("merge_group", {"merge_group": {"head_sha": OTHER}}, OTHER),
+    ],
+)
+def test_detect__other_github_events__no_change_request(tmp_path: Path, name: str, payload: Any, head: str) -> None:
+    event = _github(tmp_path, name, payload)
+    assert event is not None
+    assert (event.head_sha, event.change_request) == (head, None)
+
+
+@pytest.mark.parametrize("payload", ["", "{", "[]", '{"pull_request": {"number": "7"}}', "[" * 100_000])
+def test_detect__payload_damaged__says_which_file(tmp_path: Path, payload: str) -> None:
+    with pytest.raises(UsageError, match="GITHUB_EVENT_PATH"):
+        _github(tmp_path, "pull_request", payload)
+
+
+@pytest.mark.parametrize("name", ["GITHUB_SHA", "GITHUB_API_URL", "GITHUB_RUN_ID", "GITHUB_EVENT_PATH"])
+def test_detect__variable_missing__says_which(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        _github(tmp_path, "push", {}, **{name: ""})
+
+
+def test_detect__run_id_is_no_number__refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="GITHUB_RUN_ID must be a number"):
+        _github(tmp_path, "push", {}, GITHUB_RUN_ID="12 -->")
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://github.com/team/model/actions/runs/1/artifacts/2", True),
+        ("https://github.com.evil.example/x", False),
+        ("https://evil.example/x", False),
+        ("https://github.com/x) [click](https://evil.example", False),
+    ],
+)
+def test_detect__artifact_url__only_on_the_forge(tmp_path: Path, url: str, taken: bool) -> None:
+    event = _github(tmp_path, "push", {}, PERFGATE_ARTIFACT_URL=url)
+    assert event is not None
+    assert (event.artifact_url == url) is taken
+
+
+def test_detect__gitlab_branch__no_change_request() -> None:
+    event = _gitlab()
+    assert event is not None
+    assert (event.project, event.change_request, event.head_sha, event.built_sha) == ("5", None, HEAD, HEAD)
+    assert (event.run_id, event.run_attempt) == ("800", 1)
+
+
+def test_detect__gitlab_fork__comment_goes_to_the_target_project() -> None:
+    more = {"CI_PROJECT_ID": "99", "CI_PROJECT_PATH": "mallory/model"}
+    event = _gitlab(**more, CI_MERGE_REQUEST_IID="7", CI_MERGE_REQUEST_PROJECT_ID="5")
+    assert event is not None
+    assert (event.project, event.repository, event.change_request) == ("5", "mallory/model", 7)
+
+
+def test_detect__gitlab_detached__commit_is_the_head() -> None:
+    more = {"CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_ID": "5", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": ""}
+    event = _gitlab(**more)
+    assert event is not None
+    assert (event.head_sha, event.built_sha) == (HEAD, HEAD)
+
+
+def test_detect__gitlab_merged_results__head_and_merge() -> None:
+    more = {"CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_ID": "5", "CI_COMMIT_SHA": MERGE}
+    event = _gitlab(**more, CI_MERGE_REQUEST_SOURCE_BRANCH_SHA=HEAD, CI_SERVER_TLS_CA_FILE="/ca.pem")
+    assert event is not None
+    assert (event.head_sha, event.built_sha, event.ca_file) == (HEAD, MERGE, "/ca.pem")
+
+
+def test_context__kept_in_the_run_document__names_run_and_head() -> None:
+    event = _gitlab()
+    assert event is not None
+    context = event.context()
+    assert (context.forge, context.repository, context.run_id, context.head_sha) == (
+        "gitlab",
+        "team/model",
+        "800",
+        HEAD,
+    )
+
+
+def test_log_lines__on_github__commands_are_stopped_by_an_unknown_word() -> None:
+    first, again = (log_lines("::error::x", {"GITHUB_ACTIONS": "true"}).splitlines() for _ in range(2))
+    word = first[0].removeprefix("::stop-commands::")
+    assert len(word) == 32
+    assert first == [f"::stop-commands::{word}", "::error::x", f"::{word}::"]
+    assert first[0] != again[0]
+
+
+def test_log_lines__elsewhere__plain() -> None:
+    assert log_lines("text", {}) == "text"
+
+
+def test_summary_path__not_set__none() -> None:
+    assert summary_path({}) is None
+    assert summary_path({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
