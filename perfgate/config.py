@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from typing import Any, Optional
 import msgspec
 
 from perfgate.document.decision import Policy
+from perfgate.document.metric import METRICS
 from perfgate.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -137,9 +140,10 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     _refuse_unknown_keys(raw, path)
+    _refuse_bare_dots(raw, path)
     try:
         parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
@@ -168,6 +172,17 @@ def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
             _refuse_unknown(raw[name], table, path, where=f"[{name}] ")
 
 
+def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
+    """TOML reads ``latency.low = 0.05`` as a table ``latency``: say what to write instead."""
+    gate = raw.get("gate")
+    tables = {"limits": raw.get("limits"), "gate.tolerance": gate.get("tolerance") if isinstance(gate, dict) else None}
+    for name, table in tables.items():
+        for key, value in table.items() if isinstance(table, dict) else ():
+            if isinstance(value, dict):
+                dotted = f"{key}.{next(iter(value), '…')}"
+                raise ConfigError(f'{path}: [{name}] a name with a dot needs quotation marks; write "{dotted}" = …')
+
+
 def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str) -> None:
     known = record.__struct_fields__
     for key in table:
@@ -184,30 +199,47 @@ def _did_you_mean(word: str, known: Any) -> str:
 
 def _check_ranges(parsed: ConfigFile, path: Path) -> None:
     gate = parsed.gate
+    measure = parsed.measure
     wrong = [
         (gate.pairs < 8, "[gate] pairs must be at least 8: fewer cannot show anything at alpha 0.01", gate.pairs),
         (gate.aa_pairs < 5, "[gate] aa_pairs must be at least 5", gate.aa_pairs),
         (gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
         (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
         (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
-        (not gate.block_seconds > 0, "[gate] block_seconds must be above 0", gate.block_seconds),
+        (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
+        (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
         (gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
-        (parsed.measure.threads < 0, "[measure] threads must be 0 (all granted) or more", parsed.measure.threads),
-        (not parsed.measure.load_timeout > 0, "[measure] load_timeout must be above 0", parsed.measure.load_timeout),
-        (not parsed.measure.step_timeout > 0, "[measure] step_timeout must be above 0", parsed.measure.step_timeout),
+        (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
+        (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
+        (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),
+        (measure.memory_limit < 0, "[measure] memory_limit must be 0 (none) or more bytes", measure.memory_limit),
+        (not 0 <= measure.seed < 2**63, "[measure] seed must lie between 0 and 2^63", measure.seed),
     ]
     for is_wrong, message, found in wrong:
         if is_wrong:
             raise ConfigError(f"{path}: {message}, found {found}")
-    for name, value in gate.tolerance.items():
-        if value < 0:
-            raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative, found {value}")
+    _check_tolerances(gate.tolerance, path)
+    for name, value in parsed.limits.items():
+        if not math.isfinite(value):
+            raise ConfigError(f"{path}: [limits] {name} must be a finite number, found {value}")
+
+
+def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
+    for name, value in tolerances.items():
+        # A tolerance that no comparison looks up would be as silent as a misspelt key.
+        if name not in METRICS and not name.startswith(("ops.count:", "ops.time:")):
+            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(name, METRICS)}")
+        if not 0 <= value < math.inf:
+            raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
 
 
 def _workloads(parsed: ConfigFile, path: Path) -> tuple[WorkloadReference, ...]:
     references = dict(parsed.workloads)
     if parsed.workload:
-        references = {parsed.workload.rpartition(":")[2]: parsed.workload, **references}
+        name = parsed.workload.rpartition(":")[2]
+        if references.get(name, parsed.workload) != parsed.workload:
+            raise ConfigError(f"{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]")
+        references = {name: parsed.workload, **references}
     if not references:
         raise ConfigError(f'{path} names no workload; write e.g. workload = "perf/workload.py:encoder"')
     return tuple(_reference(name, text, path) for name, text in references.items())
@@ -219,6 +251,6 @@ def _reference(name: str, text: str, path: Path) -> WorkloadReference:
         raise ConfigError(f'{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"')
     if Path(file).is_absolute() or ".." in Path(file).parts:
         raise ConfigError(f"{path}: workload file {file!r} must be relative to {path.parent} and stay inside it")
-    if not name.replace("-", "_").replace(".", "_").isidentifier():
-        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.'")
+    if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # it names files too, so no "..", no "-x"
+        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first")
     return WorkloadReference(name=name, file=file, attribute=attribute)

@@ -53,7 +53,7 @@ MIGRATIONS: tuple[Migration, ...] = (METADATA.create_all,)
 
 
 def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
-    """Bring the tables up to date inside the transaction of ``connection``. Raises StoreError for another's database."""
+    """Bring the tables up to date in the transaction of ``connection``. Raises StoreError for another's database."""
     version = store_version(connection, place, newest=len(migrations))
     for migration in migrations[version:]:
         migration(connection)

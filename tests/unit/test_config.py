@@ -1,0 +1,193 @@
+from pathlib import Path
+
+import pytest
+
+from perfgate.config import Config, WorkloadReference, load_config, parse_config
+from perfgate.errors import ConfigError
+
+PATH = Path("/project/perfgate.toml")
+ONE = 'workload = "perf/workload.py:encoder"\n'
+
+
+def parse(text: str) -> Config:
+    return parse_config(text, PATH)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def test_load_config__one_line__defaults_and_names(tmp_path: Path) -> None:
+    (tmp_path / "perfgate.toml").write_text(ONE)
+    config = load_config(tmp_path, environ={})
+    assert config.workloads == (WorkloadReference(name="encoder", file="perf/workload.py", attribute="encoder"),)
+    assert config.workloads[0].text == "perf/workload.py:encoder"
+    assert (config.root, config.project, config.device) == (tmp_path, tmp_path.name, "cpu")
+    assert (config.measure.python_path, config.measure.preload, config.measure.threads) == ([".", "src"], ["torch"], 0)
+    assert (config.gate.pairs, config.gate.aa_pairs, config.gate.alpha) == (14, 7, 0.01)
+
+
+def test_load_config__no_file__shows_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path, environ={})
+    assert str(caught.value).startswith(f"{tmp_path}/perfgate.toml does not exist; write one with at least")
+    assert 'workload = "perf/workload.py:encoder"' in str(caught.value)
+
+
+def test_load_config__not_a_text_file__refused(tmp_path: Path) -> None:
+    (tmp_path / "perfgate.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"perfgate\.toml cannot be read: .*utf-8"):
+        load_config(tmp_path, environ={})
+    (tmp_path / "perfgate.toml").unlink()
+    (tmp_path / "perfgate.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"cannot be read: .*directory"):
+        load_config(tmp_path, environ={})
+
+
+def test_load_config__device__argument_before_variable_before_file(tmp_path: Path) -> None:
+    (tmp_path / "perfgate.toml").write_text('device = "cuda"\n' + ONE)
+    assert load_config(tmp_path, environ={}).device == "cuda"
+    assert load_config(tmp_path, environ={"PERFGATE_DEVICE": "npu"}).device == "npu"
+    assert load_config(tmp_path, environ={"PERFGATE_DEVICE": ""}).device == "cuda"
+    assert load_config(tmp_path, device="cpu", environ={"PERFGATE_DEVICE": "npu"}).device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'worklod = "w.py:w"',
+            "perfgate.toml: unknown key 'worklod'; did you mean 'workload'?; known keys: project",
+        ),
+        (ONE + "[gate]\npars = 8", "[gate] unknown key 'pars'; did you mean 'pairs'?"),
+        (ONE + "[measure]\nthread = 8", "[measure] unknown key 'thread'; did you mean 'threads'?"),
+        (ONE + "[store]\nwhere = 'x'", "[store] unknown key 'where'; known keys: path, main_branch"),
+        (ONE + "[gates]\npairs = 8", "unknown key 'gates'; did you mean 'gate'?"),
+        (ONE + '[gate.tolerance]\n"latency.lo" = 1', "unknown metric 'latency.lo'; did you mean 'latency.low'?"),
+    ],
+)
+def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workload = 3", "Expected `str`, got `int` - at `$.workload`"),
+        (ONE + '[gate]\npairs = "many"', "Expected `int`, got `str` - at `$.gate.pairs`"),
+        (ONE + "[gate]\npairs = 14.0", "Expected `int`, got `float` - at `$.gate.pairs`"),
+        (ONE + "[gate]\npairs = true", "Expected `int`, got `bool` - at `$.gate.pairs`"),
+        (ONE + "gate = 3", "Expected `object`, got `int` - at `$.gate`"),
+        (ONE + "[measure]\npython_path = 'src'", "Expected `array`, got `str` - at `$.measure.python_path`"),
+        (ONE + "[measure]\npass_env = [1]", "Expected `str`, got `int` - at `$.measure.pass_env[0]`"),
+        (ONE + "[limits]\nbatch = 'x'", "Expected `float`, got `str` - at `$.limits[...]`"),
+        ("[workloads]\nw = 3", "Expected `str`, got `int` - at `$.workloads[...]`"),
+        (ONE + "project = 2020-01-01", "at `$.project`"),
+    ],
+)
+def test_parse_config__wrong_type__names_the_key(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workload = \n", "/project/perfgate.toml is not valid TOML: Invalid value (at line 1"),
+        ('workload = "a"\nworkload = "b"', "is not valid TOML: Cannot overwrite a value"),
+        ("a = " + "[" * 100_000, "is not valid TOML"),
+    ],
+)
+def test_parse_config__not_toml__says_where(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[gate]\npairs = 7", "[gate] pairs must be at least 8"),
+        ("[gate]\naa_pairs = 4", "[gate] aa_pairs must be at least 5, found 4"),
+        ("[gate]\nquads = 1", "[gate] quads must be at least 2, found 1"),
+        ("[gate]\nalpha = 0", "[gate] alpha must lie between 0 and 0.5, found 0.0"),
+        ("[gate]\nalpha = nan", "[gate] alpha must lie between 0 and 0.5, found nan"),
+        ("[gate]\nalpha_ok = 0.5", "[gate] alpha_ok must lie between 0 and 0.5, found 0.5"),
+        ("[gate]\nok_margin = -0.1", "[gate] ok_margin must be 0 or more and below 1, found -0.1"),
+        ("[gate]\nok_margin = nan", "[gate] ok_margin must be 0 or more and below 1, found nan"),
+        ("[gate]\nblock_seconds = 0", "[gate] block_seconds must lie between 0 and 60, found 0.0"),
+        ("[gate]\nblock_seconds = inf", "[gate] block_seconds must lie between 0 and 60, found inf"),
+        ("[gate]\ncpus = -1", "[gate] cpus must be 0 (all granted) or more, found -1"),
+        ("[measure]\nthreads = -1", "[measure] threads must be 0 (all granted) or more, found -1"),
+        ("[measure]\nload_timeout = 0", "[measure] load_timeout must be above 0, found 0.0"),
+        ("[measure]\nstep_timeout = nan", "[measure] step_timeout must be above 0, found nan"),
+        ("[measure]\nmemory_limit = -1", "[measure] memory_limit must be 0 (none) or more bytes, found -1"),
+        ("[measure]\nseed = -1", "[measure] seed must lie between 0 and 2^63, found -1"),
+        ('[gate.tolerance]\n"latency.low" = -0.1', "latency.low must not be negative or infinite, found -0.1"),
+        ('[gate.tolerance]\n"latency.low" = nan', "latency.low must not be negative or infinite, found nan"),
+        ('[gate.tolerance]\n"ops.count:aten::mm" = inf', "ops.count:aten::mm must not be negative or infinite"),
+        ('[limits]\n"batch.loss.warning" = nan', "[limits] batch.loss.warning must be a finite number, found nan"),
+    ],
+)
+def test_parse_config__value_out_of_range__says_the_range(line: str, message: str) -> None:
+    assert message in refusal(ONE + line)
+
+
+@pytest.mark.parametrize("table", ["gate.tolerance", "limits"])
+def test_parse_config__name_with_a_dot_unquoted__says_how_to_write_it(table: str) -> None:
+    message = refusal(f"{ONE}[{table}]\nlatency.low = 0.05")
+    assert f'[{table}] a name with a dot needs quotation marks; write "latency.low" = …' in message
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("perf/workload.py", 'must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"'),
+        ("perf/workload.py:", 'must read "FILE.py:NAME"'),
+        (":encoder", 'must read "FILE.py:NAME"'),
+        ("perf/workload.py:my-encoder", 'must read "FILE.py:NAME"'),
+        (
+            "/etc/workload.py:encoder",
+            "workload file '/etc/workload.py' must be relative to /project and stay",
+        ),
+        ("../workload.py:encoder", "must be relative to /project and stay inside it"),
+        ("a/../../workload.py:encoder", "must be relative to /project and stay inside it"),
+    ],
+)
+def test_parse_config__workload_reference_in_a_wrong_form__refused(reference: str, message: str) -> None:
+    assert message in refusal(f'workload = "{reference}"')
+
+
+def test_parse_config__no_workload__says_what_to_write() -> None:
+    assert 'names no workload; write e.g. workload = "perf/workload.py:encoder"' in refusal("")
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "-x", "a/b", "a b", "", "x" * 101])
+def test_parse_config__workload_name_that_is_no_file_name__refused(name: str) -> None:
+    assert f"workload name {name!r} must be letters, digits" in refusal(f'[workloads]\n"{name}" = "w.py:w"')
+
+
+def test_parse_config__several_workloads__in_the_order_of_the_file() -> None:
+    config = parse(ONE + '[workloads]\nlong = "w.py:long"\n"2d-v1.5" = "w.py:flat"')
+    assert [reference.name for reference in config.workloads] == ["encoder", "long", "2d-v1.5"]
+
+
+def test_parse_config__one_name_for_two_workloads__refused() -> None:
+    assert "workload 'encoder' stands twice" in refusal(ONE + '[workloads]\nencoder = "other.py:encoder"')
+    assert len(parse(ONE + '[workloads]\nencoder = "perf/workload.py:encoder"').workloads) == 1
+
+
+def test_selected__names__in_the_order_asked_for() -> None:
+    config = parse('[workloads]\na = "w.py:a"\nb = "w.py:b"')
+    assert [reference.name for reference in config.selected(("b", "a"))] == ["b", "a"]
+    assert [reference.name for reference in config.selected(())] == ["a", "b"]
+
+
+def test_selected__unknown_name__did_you_mean() -> None:
+    with pytest.raises(ConfigError, match=r"no workload 'encodr' in perfgate\.toml; did you mean 'encoder'\?"):
+        parse(ONE).selected(("encodr",))
+
+
+def test_policy__tolerances_given__as_in_the_file() -> None:
+    policy = parse(ONE + '[gate]\nok_margin = 0.03\n[gate.tolerance]\n"memory.peak" = 0.1').policy()
+    assert (policy.alpha, policy.alpha_ok, policy.ok_margin) == (0.01, 0.05, 0.03)
+    assert policy.tolerances == {"memory.peak": 0.1}
