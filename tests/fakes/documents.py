@@ -139,7 +139,7 @@ def checklist() -> list[StepSummary]:
             status="not_applicable",
             reason="the device shares the host's memory",
         ),
-        StepSummary(number=4, slug="operators", workload="encoder", status="attention", findings=[small]),
+        StepSummary(number=4, slug="top_ops", workload="encoder", status="attention", findings=[small]),
         StepSummary(number=5, slug="batch", workload="encoder", status="ok"),
     ]
 
@@ -295,7 +295,7 @@ def run_steps() -> list[StepResult]:
             reason="the device shares the host's memory",
         ),
         StepResult(
-            number=4, slug="operators", workload="encoder", status="attention",
+            number=4, slug="top_ops", workload="encoder", status="attention",
             findings=checklist()[3].findings, values=[Value(metric="ops.coverage", value=0.994)], duration=4.1,
         ),
         StepResult(

@@ -63,5 +63,12 @@ def curve(fixed_ns: int, per_item_ns: int, **fields: Any) -> Workload:
 def context_on(device: FakeDevice, workload: Workload, *, quick: bool = True, **fields: Any) -> StepContext:
     """Return what a step works with: the workload bound to the device, seed 1, no limits but the defaults."""
     bound = BoundWorkload("fake", workload, device, seed=1)
-    given: dict[str, Any] = {"threads": 1, "limits": {}, "seed": 1, "artifacts": Path(), "progress": lambda text: None}
+    given: dict[str, Any] = {
+        "threads": 1,
+        "root": Path(),
+        "limits": {},
+        "seed": 1,
+        "artifacts": Path(),
+        "progress": lambda text: None,
+    }
     return StepContext(workload=bound, device=device, quick=quick, **{**given, **fields})

@@ -86,10 +86,13 @@ def measure_throughput(
 ) -> Throughput:
     """Measure items per second with at most ``depth`` calls in flight, over ``windows`` windows.
 
+    On a device without a queue a call returns when it is done, so one call is in flight whatever ``depth`` says.
+
     The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
     first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
     the calls that completed in it over the device time from the mark it began with to the mark it ended with.
     """
+    depth = depth if "queue" in device.capabilities else 1
     marks, done = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
     rates: Floats = items * np.diff(done) / (np.diff(marks) / 1e9)
     return Throughput(rates=rates, calls=done[-1])

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfgate.errors import WorkloadError
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.timing.calls import DEPTH, CallBudget, measure_throughput, time_calls, timed_call
+from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
 
 _LARGEST = 64
 
@@ -126,9 +126,8 @@ def _measure_visit(context: StepContext, call: Callable[[], Any], size: int, eff
     device = context.device
     call()
     device.synchronize()
-    depth = DEPTH if "queue" in device.capabilities else 1
     window = effort.visit_seconds
-    measured = measure_throughput(call, device, items=size, window_seconds=window, windows=1, depth=depth)
+    measured = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
     sweep.rates.setdefault(size, []).append(float(measured.rates[0]))
     if context.workload.workload.sla.p99 is not None:
         times = time_calls(call, device, CallBudget(calls=3, seconds=window))

@@ -1,0 +1,120 @@
+"""Order-statistic intervals: exact ranks, the floors below which there is no bound, and coverage."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfgate.stats.summary import P99_FLOOR, fewest_samples, interval_ranks, low_location, median_deviation, quantile
+
+
+@pytest.mark.parametrize(
+    ("miss", "spare", "floor"),
+    [
+        (0.05, 0, 299),  # one-sided 95 %: 0.99^n <= 0.05
+        (0.01, 0, 459),  # one-sided 99 %: LoadGen's first floor
+        (0.01, 1, 662),  # one-sided 99 % with one sample to spare: LoadGen's second floor
+        (0.025, 0, 368),  # the upper end of a two-sided 95 % interval may be the maximum
+    ],
+)
+def test_fewest_samples__p99__the_known_floors(miss: float, spare: int, floor: int) -> None:
+    assert fewest_samples(0.99, miss=miss, spare=spare) == floor
+
+
+def test_p99_floor__is_load_gens_second_floor() -> None:
+    assert P99_FLOOR == 662
+
+
+@pytest.mark.parametrize(
+    ("count", "probability", "ranks"),
+    [
+        (5, 0.5, (None, None)),  # 2 * 0.5^5 > 0.05
+        (6, 0.5, (1, 6)),
+        (100, 0.5, (40, 61)),  # the textbook interval of the median of 100
+        (200, 0.99, (195, None)),
+        (367, 0.99, (359, None)),
+        (368, 0.99, (360, 368)),
+        (662, 0.99, (650, 661)),
+        (1, 0.5, (None, None)),
+    ],
+)
+def test_interval_ranks__counts__exact_ranks_or_none(
+    count: int, probability: float, ranks: tuple[object, object]
+) -> None:
+    assert interval_ranks(count, probability) == ranks
+
+
+def _below(rank: int, count: int, probability: Fraction) -> Fraction:
+    """Return P(B < rank) for B binomial(count, probability), in exact arithmetic."""
+    terms = (comb(count, k) * probability**k * (1 - probability) ** (count - k) for k in range(rank))
+    return sum(terms, Fraction(0))
+
+
+@settings(deadline=None, max_examples=60)
+@given(count=st.integers(1, 80), percent=st.integers(1, 99))
+def test_interval_ranks__any_count__misses_at_most_each_tail_and_is_tight(count: int, percent: int) -> None:
+    probability, tail = Fraction(percent, 100), Fraction(1, 40)
+    lower, upper = interval_ranks(count, percent / 100)
+    missed_below = _below(lower, count, probability) if lower else Fraction(0)
+    assert missed_below <= tail
+    assert _below((lower or 0) + 1, count, probability) > tail or lower == count
+    if upper is None:
+        assert 1 - _below(count, count, probability) > tail
+    else:
+        assert 1 - _below(upper, count, probability) <= tail
+        assert upper == 1 or 1 - _below(upper - 1, count, probability) > tail
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300), st.integers(1, 99))
+def test_quantile__any_samples__value_is_a_sample_inside_its_interval(samples: list[int], percent: int) -> None:
+    found = quantile(np.asarray(samples), percent / 100)
+    assert found.value in samples
+    assert found.low is None or found.low <= found.value
+    assert found.high is None or found.value <= found.high
+    assert sum(sample <= found.value for sample in samples) * 100 >= percent * len(samples)
+
+
+@pytest.mark.parametrize(("probability", "true"), [(0.5, 0.5), (0.9, 0.9), (0.99, 0.99)])
+def test_quantile__uniform_samples__covers_the_truth_in_95_percent(probability: float, true: float) -> None:
+    random = np.random.default_rng(20201120)
+    found = [quantile(random.random(700), probability) for _ in range(1000)]
+    covered = sum(q.low is not None and q.high is not None and q.low <= true <= q.high for q in found)
+    assert 940 <= covered <= 990  # at least 95 % but for chance; more, because ranks are whole numbers
+
+
+def test_quantile__hundred_samples__nearest_rank_and_interval() -> None:
+    found = quantile(np.arange(100, 0, -1), 0.5)
+    assert found == (50.0, 40.0, 61.0, 100)
+    assert found.interval == (40.0, 61.0)
+
+
+def test_quantile__rank_a_hair_above_a_whole_number__is_that_number() -> None:
+    assert quantile(np.arange(1, 101), 0.07).value == 7.0
+
+
+def test_quantile__one_outlier__is_kept_in_the_tail() -> None:
+    assert quantile(np.asarray([1.0] * 99 + [1000.0]), 1.0).value == 1000.0
+
+
+def test_quantile__no_samples__refused() -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        quantile(np.asarray([]), 0.5)
+
+
+def test_low_location__one_to_hundred__geometric_mean_of_five_percentiles() -> None:
+    assert low_location(np.arange(1, 101)) == pytest.approx(5.21034, rel=1e-5)  # (2 * 4 * 6 * 8 * 10) ** (1 / 5)
+
+
+def test_low_location__no_samples__refused() -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        low_location(np.asarray([]))
+
+
+def test_median_deviation__one_outlier__ignores_it() -> None:
+    assert median_deviation(np.asarray([1, 2, 3, 4, 1000])) == 1.0

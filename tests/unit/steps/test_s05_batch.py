@@ -1,0 +1,173 @@
+"""Step 5 on the fake device: throughput b / (a + c b), whose knee is the smallest power of two above 4.5 a / c."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from perfgate.measuring.checklist.step import StepOutcome
+from perfgate.measuring.checklist.steps.s05_batch import STEP, find_knee
+from perfgate.measuring.workload.workload import SLA
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import context_on, curve, fake_workload
+
+MS = 1_000_000
+US = 1_000
+
+
+def _measure(fixed: int, per_item: int, *, quick: bool = True, noise: float = 0.0, **fields: Any) -> StepOutcome:
+    return STEP.measure(context_on(FakeDevice(noise=noise), curve(fixed, per_item, **fields), quick=quick))
+
+
+def _number(outcome: StepOutcome, metric: str) -> Optional[float]:
+    (value,) = [v for v in outcome.values if v.metric == metric]
+    assert (value.value is None) == (value.reason is not None)
+    return value.value
+
+
+def _throughput(outcome: StepOutcome) -> dict[str, Optional[float]]:
+    return {v.labels["batch"]: v.value for v in outcome.values if v.metric == "batch.throughput"}
+
+
+def _rules(outcome: StepOutcome) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.severity) for finding in outcome.findings]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "per_item", "knee"),
+    [
+        (100 * US, 1000 * US, 1),  # 4.5 a / c = 0.45
+        (1000 * US, 1000 * US, 8),  # 4.5
+        (3000 * US, 1000 * US, 16),  # 13.5
+        (2000 * US, 300 * US, 32),  # 30
+    ],
+)
+@pytest.mark.parametrize("quick", [True, False])
+def test_batch__curve_with_known_knee__found(fixed: int, per_item: int, knee: int, quick: bool) -> None:
+    assert _number(_measure(fixed, per_item, quick=quick), "batch.knee") == knee
+
+
+def test_batch__noisy_curve__same_knee_and_throughput_to_one_percent() -> None:
+    outcome = _measure(MS, MS, quick=False, noise=0.02)
+    assert _number(outcome, "batch.knee") == 8
+    assert _throughput(outcome)["8"] == pytest.approx(888.9, rel=0.01)
+
+
+def test_batch__curve__throughput_of_every_size_exact() -> None:
+    throughput = _throughput(_measure(MS, MS))
+    assert list(throughput) == ["1", "2", "4", "8", "16", "32", "64"]
+    assert throughput["1"] == pytest.approx(500.0, rel=0.01)
+    assert throughput["4"] == pytest.approx(800.0, rel=0.01)
+    assert throughput["64"] == pytest.approx(984.6, rel=0.01)
+
+
+def test_batch__still_rising__knee_not_reached_is_said() -> None:
+    outcome = _measure(10 * MS, 10 * US, batch=64)
+    assert _number(outcome, "batch.knee") is None
+    assert _rules(outcome) == [("batch.knee", "info")]
+    assert outcome.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("batch", "loss", "found"),
+    [
+        (64, 0.0, []),
+        (16, 0.0441, []),  # 941.2 of 984.6 items/s
+        (8, 0.0972, [("batch.loss", "warning")]),
+        (1, 0.4922, [("batch.loss", "severe")]),
+    ],
+)
+def test_batch__configured_size__loss_against_the_best(batch: int, loss: float, found: list[tuple[str, str]]) -> None:
+    outcome = _measure(MS, MS, batch=batch)
+    assert _number(outcome, "batch.loss") == pytest.approx(loss, abs=1e-4)
+    assert _number(outcome, "batch.best") == 64
+    assert _rules(outcome) == found
+
+
+def test_batch__configured_size_no_power_of_two__measured_too() -> None:
+    outcome = _measure(MS, MS, batch=6)
+    assert _throughput(outcome)["6"] == pytest.approx(857.1, rel=0.01)
+    assert _number(outcome, "batch.knee") == 8
+
+
+def test_batch__sla__best_size_is_the_largest_that_keeps_it() -> None:
+    outcome = _measure(MS, MS, batch=8, sla=SLA(p99=0.0175))  # 16 items take 17 ms, 32 take 33
+    assert _number(outcome, "batch.best") == 16
+    assert _number(outcome, "batch.loss") == pytest.approx(0.0556, abs=1e-4)  # 888.9 of 941.2 items/s
+
+
+def test_batch__sla_below_every_size__no_best_size_and_no_loss() -> None:
+    outcome = _measure(MS, MS, sla=SLA(p99=0.001))
+    assert _number(outcome, "batch.best") is None
+    assert _number(outcome, "batch.loss") is None
+
+
+def test_batch__memory_full__ends_the_sweep_and_is_said() -> None:
+    device = FakeDevice(memory_limit=20_000)
+    outcome = STEP.measure(context_on(device, curve(MS, MS, model={"activation_bytes": 1000})))
+    assert list(_throughput(outcome)) == ["1", "2", "4", "8", "16"]
+    assert _rules(outcome) == [("batch.loss", "severe"), ("batch.out_of_memory", "info")][::-1]
+    assert outcome.findings[0].evidence == {"batch": 32}
+
+
+def test_batch__memory_full_at_the_configured_size__raised_to_the_runner() -> None:
+    device = FakeDevice(memory_limit=20_000)
+    with pytest.raises(RuntimeError, match="bytes wanted"):
+        STEP.measure(context_on(device, curve(MS, MS, batch=32, model={"activation_bytes": 1000})))
+
+
+def test_batch__long_calls_in_quick_mode__sweep_ends_early() -> None:
+    outcome = _measure(0, 10 * MS)
+    assert list(_throughput(outcome)) == ["1", "2", "4", "8", "16"]
+    assert _rules(outcome) == [("batch.too_slow", "info")]
+
+
+def test_batch__fixed_batch__not_applicable_with_the_models_own_words() -> None:
+    outcome = _measure(MS, MS, batch=4, model={"only_batch": 4})
+    assert outcome.status == "not_applicable"
+    assert outcome.reason == "the batch size is fixed at 4: a batch of 1 is refused (expected a batch of 4, got 1)"
+
+
+def test_batch__one_size_refused__left_out_and_said() -> None:
+    def picky(batch: int, seed: int) -> Any:
+        if batch == 1:
+            raise ValueError("expected more than 1 value per channel when training")
+        return fake_workload().inputs(batch, seed)
+
+    workload = curve(MS, MS, batch=64)
+    outcome = STEP.measure(context_on(FakeDevice(), type(workload)(build=workload.build, inputs=picky, batch=64)))
+    assert list(_throughput(outcome)) == ["2", "4", "8", "16", "32", "64"]
+    assert _rules(outcome) == [("batch.refused", "info")]
+
+
+def test_batch__sizes_of_the_workload__only_those_and_the_configured() -> None:
+    assert list(_throughput(_measure(MS, MS, batch=3, batch_sizes=(5, 10)))) == ["3", "5", "10"]
+
+
+def test_batch__no_other_size_named__not_applicable() -> None:
+    outcome = _measure(MS, MS, batch=3, batch_sizes=(3,))
+    assert outcome.status == "not_applicable"
+    assert outcome.reason == "the workload names no batch size but the configured 3"
+
+
+def test_batch__quick_on_a_model_of_5_ms__takes_about_5_seconds() -> None:
+    device = FakeDevice()
+    started = device.host_ns
+    STEP.measure(context_on(device, curve(0, 5 * MS)))
+    assert (device.host_ns - started) / 1e9 < 8.0
+
+
+@pytest.mark.parametrize(
+    ("throughput", "knee"),
+    [
+        ({1: 100.0, 2: 200.0, 4: 400.0}, None),
+        ({1: 100.0, 2: 110.0, 4: 120.0}, 2),  # the first gain is exactly 1.10, and that still pays
+        ({1: 100.0, 4: 101.0}, None),  # no size is the double of another
+        ({}, None),
+    ],
+)
+def test_find_knee__gains__smallest_size_whose_doubling_does_not_pay(
+    throughput: dict[int, float], knee: Optional[int]
+) -> None:
+    assert find_knee(throughput, 1.10) == knee

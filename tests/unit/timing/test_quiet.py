@@ -1,0 +1,56 @@
+"""The collector is off and the heap frozen while measuring, and both are as before afterwards."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from perfgate.measuring.timing.quiet import collector_off, quiet
+
+
+@pytest.fixture(autouse=True)
+def _thaw() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+def test_quiet__inside__collector_off_and_heap_frozen() -> None:
+    with quiet():
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_quiet__exception__restored() -> None:
+    with pytest.raises(ValueError, match="user code"), quiet():
+        raise ValueError("user code")
+    assert gc.isenabled()
+
+
+def test_quiet__nested__the_outer_one_stays_quiet() -> None:
+    with quiet():
+        with quiet():
+            pass
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+
+
+def test_quiet__collector_was_off__stays_off() -> None:
+    gc.disable()
+    with quiet():
+        pass
+    assert not gc.isenabled()
+
+
+def test_collector_off__cycle_made_inside__collected_at_the_end() -> None:
+    with quiet():
+        with collector_off():
+            cycle: list[object] = []
+            cycle.append(cycle)
+            del cycle
+        assert gc.collect() == 0
