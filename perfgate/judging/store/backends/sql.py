@@ -146,13 +146,14 @@ class SqlStore:
     def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
         """Return all rows of a query; none when there is no store yet."""
         with clear_errors(self._path):
-            if not self._path.exists() or self._version() == 0:
+            if not self._path.exists():
                 return []
-            if self._version() < len(self._migrations):
+            if 0 < self._version() < len(self._migrations):
                 with self._writing():
                     pass
             with self._engine.connect() as connection:
-                return list(connection.execute(query).mappings())
+                version = store_version(connection, str(self._path), newest=len(self._migrations))
+                return list(connection.execute(query).mappings()) if version else []
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:

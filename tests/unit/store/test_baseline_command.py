@@ -1,0 +1,121 @@
+"""The command over a real store, through the same door as the shell."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from perfgate.cli.commands.baseline import COMMAND
+from perfgate.document.files import write_run
+from perfgate.errors import StoreError, UsageError
+from perfgate.judging.store.backends.sql import SqlStore
+from tests.unit.document.minimal import minimal_run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "perfgate.toml").write_text('workload = "w.py:encoder"\n')
+    return folder
+
+
+def baseline(project: Path, *arguments: str) -> Result:
+    environ = {"PERFGATE_STORE": str(project.parent / "store.db"), "COLUMNS": "200"}
+    return CliRunner().invoke(COMMAND, [*arguments, "-C", str(project)], env=environ)
+
+
+def write(folder: Path, name: str = "run.json", **changes: object) -> str:
+    run = minimal_run(session=name)
+    write_run(folder / name, msgspec.structs.replace(run, **changes))
+    return str(folder / name)
+
+
+def test_baseline_record__run_file__kept_and_said_where(project: Path) -> None:
+    result = baseline(project, "record", "--run", write(project))
+    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    assert result.exit_code == 0
+    assert result.output == f"kept run {kept.id[:12]} of shop in {project.parent}/store.db\n"
+
+
+def test_baseline_record__json__the_whole_id(project: Path) -> None:
+    result = baseline(project, "record", "--json", "--run", write(project))
+    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    assert json.loads(result.output) == {"id": kept.id, "project": "shop", "store": f"{project.parent}/store.db"}
+
+
+def test_baseline_record__run_of_another_project__refused(project: Path) -> None:
+    result = baseline(project, "record", "--run", write(project, project="other"))
+    assert isinstance(result.exception, UsageError)
+    assert "is a run of project 'other', and this is 'shop'" in str(result.exception)
+
+
+def test_baseline_record__dirty_run__refused_unless_allowed(project: Path) -> None:
+    dirty = write(project, source=msgspec.structs.replace(minimal_run().source, dirty=True))
+    refused = baseline(project, "record", "--run", dirty)
+    assert isinstance(refused.exception, StoreError)
+    assert baseline(project, "record", "--allow-dirty", "--run", dirty).exit_code == 0
+    assert "aaaaaaaaaaaa + changes" in baseline(project, "list").output
+
+
+def test_baseline_record__work_tree_with_changes__refused_before_measuring(project: Path) -> None:
+    for command in (["git", "init", "-q"], ["git", "add", "."]):
+        subprocess.run(command, cwd=project, check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run(["git", *identity, "commit", "-q", "-m", "first"], cwd=project, check=True)
+    (project / "perfgate.toml").write_text('workload = "other.py:encoder"\n')
+    result = baseline(project, "record")
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception).startswith("uncommitted changes, in perfgate.toml; commit them first")
+
+
+def test_baseline_list__nothing_kept__says_how(project: Path) -> None:
+    result = baseline(project, "list")
+    assert result.output == "no run of shop is kept yet; `perfgate baseline record` keeps one\n"
+    assert json.loads(baseline(project, "list", "--json").output) == []
+
+
+def test_baseline_list__subject_with_terminal_codes_and_markup__harmless(project: Path) -> None:
+    source = msgspec.structs.replace(minimal_run().source, subject="\x1b[2J[red]hello[/red]")
+    baseline(project, "record", "--run", write(project, source=source))
+    output = baseline(project, "list").output
+    assert "[2J[red]hello[/red]" in output
+    assert "\x1b" not in output
+
+
+def test_baseline_show__beginning_of_the_id__values_in_base_units(project: Path) -> None:
+    baseline(project, "record", "--run", write(project))
+    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    lines = [line.split() for line in baseline(project, "show", kept.id[:6]).output.splitlines()]
+    assert ["encoder", "latency.p50", "shape", "short", "0.002"] in lines
+    assert ["encoder", "latency.p99", "shape", "short", "none"] in lines
+    shown = json.loads(baseline(project, "show", "--json", kept.id).output)
+    assert (shown["schema"], shown["session"]["id"]) == ("perfgate/run", "run.json")
+
+
+def test_baseline_show__unknown_id__store_error(project: Path) -> None:
+    assert isinstance(baseline(project, "show", "abc").exception, StoreError)
+
+
+def test_baseline_prune__three_kept__two_go(project: Path) -> None:
+    for name in ("a", "b", "c"):
+        baseline(project, "record", "--run", write(project, name))
+    assert baseline(project, "prune", "--keep", "1").output == "removed 2 runs\n"
+    assert json.loads(baseline(project, "prune", "--keep", "0", "--json").output) == {"removed": 1}
+
+
+def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path) -> None:
+    (project / "run.json").write_text('{"schema": "perfgate/run", ')
+    done = subprocess.run(
+        [sys.executable, "-m", "perfgate.cli.main", "baseline", "record", "--run", "run.json"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("perfgate: run.json: at the end: the text ends in the middle; the file is truncated")
