@@ -51,7 +51,7 @@ def _parts(summary: Summary) -> list[_Part]:
             shown = {**values, "number": numbers.get(section.order, Words(""))}
             text = render(f"comment/{section.template}", "markdown", shown)
             parts.append(_Part(_tidy(text), section.drop, section.title))
-    return parts
+    return [part for part in parts if part.text]
 
 
 def _numbers(sections: list[Section]) -> dict[int, Words]:

@@ -37,6 +37,21 @@ def is_share(metric: str) -> bool:
     return metric in _SHARES
 
 
+def is_sla(comparison: Comparison) -> bool:
+    """Tell whether a comparison holds the head against a promise: its base is then the promised value."""
+    return comparison.method == "check" and comparison.metric.startswith("sla.")
+
+
+def sides(comparison: Comparison) -> tuple[Words, Words]:
+    """Return base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
+    if is_sla(comparison):
+        return DASH, quantity(comparison.head, comparison.unit)
+    if comparison.method == "check":
+        return _passed(comparison.base), _passed(comparison.head)
+    base, head = quantities([comparison.base, comparison.head], comparison.unit, metric=comparison.metric)
+    return base, head
+
+
 def quantity(value: Optional[float], unit: str, *, metric: str = "") -> Words:
     """Return one value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
     return quantities([value], unit, metric=metric)[0]
@@ -54,7 +69,7 @@ def quantities(values: Sequence[Optional[float]], unit: str, *, metric: str = ""
 def change(comparison: Comparison) -> Words:
     """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
     if comparison.method == "check":
-        return Words("check failed") if comparison.outcome == "regressed" else Words("check passed")
+        return _check_result(comparison)
     if comparison.method == "exact":
         return _exact_change(comparison)
     if comparison.delta is None:
@@ -101,7 +116,9 @@ def percent(share: float) -> Words:
 
 
 def limit(comparison: Comparison) -> Words:
-    """Return the allowed worsening of a metric; a dash where none applies."""
+    """Return the allowed worsening of a metric, or the SLA itself; a dash where none applies."""
+    if is_sla(comparison):
+        return quantity(comparison.base, comparison.unit)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
         return DASH
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
@@ -136,6 +153,17 @@ def counted(count: int, singular: str, plural: str = "") -> Words:
 def whole(value: float) -> Words:
     """Return a count; what is no whole number keeps one decimal."""
     return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
+
+
+def _check_result(comparison: Comparison) -> Words:
+    if is_sla(comparison) and comparison.base and comparison.head is not None:
+        excess = comparison.head / comparison.base - 1
+        return Words(f"{percent(excess)} {'above' if excess > 0 else 'below'} the SLA")
+    return Words("check failed") if comparison.outcome == "regressed" else Words("check passed")
+
+
+def _passed(value: Optional[float]) -> Words:
+    return DASH if value is None else Words("passed") if value else Words("failed")
 
 
 def _exact_change(comparison: Comparison) -> Words:

@@ -11,6 +11,8 @@ from perfgate.judging.report.summary import Summary, is_operator, place
 from perfgate.judging.report.text import Medium, line
 from perfgate.judging.report.words import Words
 
+_METHOD_KINDS = {"check": "correctness", "exact": "counter"}
+
 
 def headline(summary: Summary, medium: Medium) -> Words:
     """Return the title's sentence for a medium: verdict, worst number, confirmed or suspected."""
@@ -20,7 +22,7 @@ def headline(summary: Summary, medium: Medium) -> Words:
 def headline_values(summary: Summary) -> dict[str, object]:
     """Return the values of the headline template; ``kind`` picks the sentence."""
     kind = _kind(summary)
-    worst = summary.inconclusive[0] if kind == "undecided" else summary.worst
+    worst = _named(summary, kind)
     return {
         "verdict": Words(summary.verdict),
         "kind": kind,
@@ -39,7 +41,7 @@ def headline_values(summary: Summary) -> dict[str, object]:
 def named_change(comparison: Comparison) -> dict[str, object]:
     """Return a comparison in words: name, place, both values and the change, each ready for a template."""
     unit, metric = comparison.unit, comparison.metric
-    base, head = formats.quantities([comparison.base, comparison.head], unit, metric=metric)
+    base, head = formats.sides(comparison)
     delta = comparison.delta
     return {
         "metric": metric_name(metric),
@@ -60,6 +62,11 @@ def named_change(comparison: Comparison) -> dict[str, object]:
     }
 
 
+def further_reasons(summary: Summary) -> list[str]:
+    """Return the decision's reasons without the one the title already says."""
+    return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
+
+
 def metric_name(name: str) -> str:
     """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside."""
     if name.startswith("ops.") and ":" in name:
@@ -70,11 +77,20 @@ def metric_name(name: str) -> str:
 def _kind(summary: Summary) -> str:
     if summary.verdict == "PASS":
         return _pass_kind(summary)
-    if summary.verdict in {"FAIL", "WARN"} and summary.worst is not None:
-        return {"check": "correctness", "exact": "counter"}.get(summary.worst.method, "time")
+    worst = _named(summary, "")
+    if summary.verdict in {"FAIL", "WARN"} and worst is not None:
+        return "sla" if formats.is_sla(worst) else _METHOD_KINDS.get(worst.method, "time")
     if summary.failures:
         return "failure"
     return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
+
+
+def _named(summary: Summary, kind: str) -> Optional[Comparison]:
+    """Return the comparison the title is about; a WARN may be about an SLA that both sides break."""
+    if kind == "undecided":
+        return summary.inconclusive[0]
+    broken = [comparison for comparison in summary.inconclusive if comparison.method == "check"]
+    return summary.worst or next(iter(broken), None)
 
 
 def _pass_kind(summary: Summary) -> str:
@@ -87,6 +103,7 @@ def _undecided_kind(summary: Summary) -> str:
     checks: list[tuple[object, str]] = [
         (summary.decision.testbed_differences, "testbed"),
         (summary.unfit, "unfit"),
+        (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
     ]
     return next((kind for found, kind in checks if found), "reason")

@@ -34,7 +34,9 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     """Return the row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
     if comparison.outcome != "regressed":
         return Words(_OUTCOME_LABELS[comparison.outcome])
-    if comparison.gating and summary.verdict in {"FAIL", "WARN"}:
+    fails = comparison.gating and summary.verdict == "FAIL"
+    suspects = comparison.method == "screen" and summary.verdict == "WARN"
+    if fails or suspects:
         return Words(summary.verdict)
     return Words("worse")
 

@@ -10,6 +10,7 @@ from typing import Optional
 from perfgate.document.decision import Comparison, DecisionDocument, Failure, NoiseFloor, Verdict
 
 OPERATOR_PREFIX = "ops."
+DECIDING_METRIC = "latency.low"
 _METHOD_RANK = {"check": 0, "paired": 1, "screen": 2, "exact": 3}
 
 
@@ -96,8 +97,10 @@ class Summary:
 
     @cached_property
     def floor(self) -> Optional[NoiseFloor]:
-        """Return the largest noise floor of the job, None where there was no A/A arm."""
-        return max(self.decision.noise_floors, key=lambda floor: floor.floor, default=None)
+        """Return the job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
+        floors = self.decision.noise_floors
+        deciding = [floor for floor in floors if floor.metric == DECIDING_METRIC]
+        return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
     @cached_property
     def unfit(self) -> list[NoiseFloor]:

@@ -57,6 +57,7 @@ def environment(medium: Medium) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
+    made.globals["absent"] = Words("none")
     made.filters.update(_FILTERS[medium])
     made.filters.update(_NUMBER_FILTERS)
     return made
@@ -140,6 +141,9 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "link": _html_link,
         "strong": lambda text: Markup("<strong>{}</strong>").format(text),
         "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
+        "plain": lambda text: escape(clean(text)),
+        # Only for what this package ships itself: the style sheet.
+        "raw": lambda text: Markup(text) if isinstance(text, Words) else escape(text),
     },
 }
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
@@ -149,4 +153,6 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "duration": formats.duration,
     "whole": formats.whole,
     "words": Words,
+    # A number and its unit stay together in narrow table columns.
+    "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
 }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.document.checklist import step_titles
 from perfgate.document.decision import StepSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
@@ -42,9 +43,10 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 
 def worded_step(step: StepSummary) -> dict[str, object]:
     """Return a step for a template: its findings worth a look, or its reason."""
+    titles = step_titles()
     return {
         "number": step.number,
-        "slug": step.slug,
+        "title": Words(titles[step.number].title) if step.number in titles else step.slug,
         "workload": step.workload,
         "status": Words(_NAMES.get(step.status, step.status)) if step.status in _ORDER else step.status,
         "key": Words(step.status) if step.status in _ORDER else Words("unknown"),

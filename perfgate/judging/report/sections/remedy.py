@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
-from perfgate.judging.report.headline import metric_name
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.headline import further_reasons, metric_name
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary, place
+from perfgate.judging.report.text import Medium, ReadyHtml, render
+from perfgate.judging.report.words import Words
 
 _SHOWN = 5
+_WORDED = {"regressed", "failed", "testbed", "a/a differs", "nothing compared", "undecided", "suspected"}
 
 
 class Remedy:
@@ -33,17 +37,33 @@ def remedy(summary: Summary) -> dict[str, object]:
     decision = summary.decision
     needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None]
     return {
-        "reasons": decision.reasons[:_SHOWN],
+        "reasons": [reason for reason in further_reasons(summary) if not _is_worded(reason)][:_SHOWN],
         "failed_sides": {failure.side for failure in summary.failures},
         "differs": bool(decision.testbed_differences),
         "unfit": [{"metric": metric_name(f.metric), "place": place(f.workload, f.shape)} for f in summary.unfit][
             :_SHOWN
         ],
-        "undecided": bool(summary.inconclusive),
+        "undecided": any(comparison.method != "check" for comparison in summary.inconclusive),
+        "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         "needed": max(needed, default=0),
         "pairs": decision.pairs,
         "suspected": summary.verdict == "WARN" and summary.worst is not None,
+        "broken_promise": any(formats.is_sla(comparison) for comparison in summary.inconclusive),
     }
+
+
+def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
+    """Return the remedy as one item per line, for media that make lists themselves."""
+    if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
+        return []
+    text = render("shared/remedy.j2", medium, remedy(summary))
+    items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
+    return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]
+
+
+def _is_worded(reason: str) -> bool:
+    """Tell whether title, table or to-do already say in words what this reason's code says."""
+    return reason.partition(":")[0] in _WORDED
 
 
 SECTION = Remedy()

@@ -1,0 +1,135 @@
+"""report.html: one self-contained page, no network, no script, readable in light and dark."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Optional
+
+from jinja2 import Environment
+
+from perfgate.document.checklist import step_titles
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.run import RunDocument
+from perfgate.judging.report import format as formats
+from perfgate.judging.report import svg
+from perfgate.judging.report.causes import Cause, causes
+from perfgate.judging.report.facts import base_line, counts_line
+from perfgate.judging.report.headline import headline
+from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
+from perfgate.judging.report.rows import row, worded_cause
+from perfgate.judging.report.samples import PlaceSamples, paired_samples
+from perfgate.judging.report.sections.checklist import worded_step
+from perfgate.judging.report.sections.failures import worded_failure
+from perfgate.judging.report.sections.remedy import remedy_lines
+from perfgate.judging.report.summary import CommentContext, Summary, is_operator, place
+from perfgate.judging.report.text import environment
+from perfgate.judging.report.words import Words
+
+_MAX_ROWS = 2000
+_MAX_PLOTS = 40
+_OUTCOME_ORDER = ["regressed", "improved", "inconclusive", "not_comparable", "unchanged"]
+
+
+def render_html(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
+    """Return the page. Its policy header lets the browser load nothing and run nothing, whatever a name contains."""
+    made = environment("html")
+    style = _source(made, "page/style.css")
+    summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
+    values = {
+        "style": Words(style),
+        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        **_top(summary),
+        **_middle(summary, base, head),
+        **_bottom(summary, base, head),
+    }
+    return made.get_template("page/report.html.j2").render(values)
+
+
+def _top(summary: Summary) -> dict[str, object]:
+    decision = summary.decision
+    return {
+        "project": decision.project,
+        "verdict": Words(decision.verdict),
+        "headline": headline(summary, "html"),
+        "subject": decision.head.subject,
+        "branch": decision.head.branch,
+        "counts": counts_line(summary, "html"),
+        "base_line": base_line(summary, "html"),
+        "warnings": decision.warnings[:_MAX_ROWS],
+        "remedy": remedy_lines(summary, "html"),
+        "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
+        "causes": [worded_cause(cause) for cause in causes(summary)[:_MAX_PLOTS]],
+        "suggestions": decision.suggestions[:_MAX_PLOTS],
+    }
+
+
+def _middle(summary: Summary, base: Optional[RunDocument], head: RunDocument) -> dict[str, object]:
+    comparisons = [c for c in summary.decision.comparisons if not is_operator(c)]
+    ordered = sorted(comparisons, key=lambda c: (_OUTCOME_ORDER.index(c.outcome), not c.gating))
+    operators = [c for c in summary.decision.comparisons if is_operator(c) and c.outcome in {"regressed", "improved"}]
+    shown = (ordered + operators)[:_MAX_ROWS]
+    scale = svg.scale_of([c.interval for c in shown if c.interval], [c.tolerance or 0 for c in shown if c.interval])
+    known = causes(summary)
+    return {
+        "rows": [_bar_row(comparison, summary, scale, known) for comparison in shown],
+        "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
+        "operators": operator_tables(base, head),
+        "counters": counter_rows(base, head),
+    }
+
+
+def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list[Cause]) -> dict[str, object]:
+    bar = (
+        svg.interval_bar(comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome)
+        if comparison.interval
+        else Words("")
+    )
+    return {**row(comparison, summary, known), "bar": bar, "outcome": Words(comparison.outcome)}
+
+
+def _plot(samples: PlaceSamples, summary: Summary) -> dict[str, object]:
+    here = (
+        c for c in summary.metrics if (c.workload, c.shape, c.method) == (samples.workload, samples.shape, "paired")
+    )
+    tolerance = next((comparison.tolerance for comparison in here), None)
+    return {
+        "place": place(samples.workload, samples.shape),
+        "histogram": svg.histogram(samples.base, samples.head),
+        "strip": svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
+        "calls": formats.counted(int(samples.base.size + samples.head.size), "call"),
+        "pairs": len(samples.effects),
+        "noise_pairs": len(samples.noise),
+    }
+
+
+def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) -> dict[str, object]:
+    decision = summary.decision
+    steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
+    present = {step["number"] for step in steps}
+    return {
+        "steps": steps,
+        "absent_steps": [
+            {"number": number, "title": Words(step.title)}
+            for number, step in step_titles().items()
+            if number not in present and number != 20
+        ],
+        "testbed": testbed_rows(base, head),
+        "observed": sorted(head.testbed.observed.items())[:_MAX_ROWS],
+        "links": [
+            {"side": Words(link.side), "kind": link.kind, "path": link.path, "size": formats.quantity(link.bytes, "B")}
+            for link in decision.links[:_MAX_ROWS]
+        ],
+        "procedure": decision.procedure,
+        "seed": str(decision.procedure.seed),
+        "alpha": formats.setting(decision.policy.alpha),
+        "margin": formats.setting(decision.policy.ok_margin),
+        "version": decision.perfgate_version,
+        "sha256": {"base": decision.base.sha256, "head": decision.head.sha256},
+    }
+
+
+def _source(made: Environment, name: str) -> str:
+    """Return a template file as it is."""
+    assert made.loader is not None
+    return made.loader.get_source(made, name)[0]
