@@ -25,7 +25,7 @@ from perfgate.judging.forge.forge import (
     connect,
     token_variables,
 )
-from perfgate.judging.forge.http import Clock, Sleep
+from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.judging.gate.decide import exit_code, judge_folder
 from perfgate.judging.report.comment import CommentContext, render_comment
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Callable
@@ -11,9 +12,9 @@ import pytest
 from perfgate.discovery import member_names
 from perfgate.errors import ForgeError
 from perfgate.judging.forge import hosts
-from perfgate.judging.forge.comment import CommentState, Post, compose, marker, post
+from perfgate.judging.forge.comment import CommentState, Post, marker, post
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect
-from tests.fakes.forge import BOT, BOT_TOKEN, OTHER_BOT, PERSON, PERSON_TOKEN, FakeForge, Reply, StoredChange
+from tests.fakes.forge import BOT, BOT_TOKEN, OTHER_BOT, PERSON, PERSON_TOKEN, Call, FakeForge, Reply, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 
 DIALECTS: dict[str, Callable[[], Any]] = {"github": GitHubDialect, "gitlab": GitLabDialect}
@@ -270,8 +271,14 @@ def test_find_change_request__none_named__none(stage: Stage) -> None:
     assert stage.forge(change_request=None).find_change_request() is None
 
 
-def test_compose__state_line__reads_back() -> None:
-    from perfgate.judging.forge.comment import read_state
-
-    state = CommentState(run=3, attempt=2, head=HEAD, verdict="WARN", decided="PASS")
-    assert read_state(compose("text", state, MARKER)) == state
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS.keys())
+def test_fake__illegal_call_or_answer__is_noticed(dialect: Callable[[], Any]) -> None:
+    with FakeForge(dialect()) as fake:
+        if fake.slice is None:
+            pytest.skip("the API descriptions are not beside this checkout (../shared/forge-samples)")
+        prefix = "/repos/team/model/statuses/" if fake.dialect.root == "" else "/api/v4/projects/5/statuses/"
+        body = json.dumps({"state": "broken", "name": "x", "context": "x", "description": "x"}).encode()
+        headers = {"authorization": f"Bearer {BOT_TOKEN}"}
+        fake.respond(Call("POST", prefix + HEAD, {}, body, headers))
+        assert any("broken" in violation for violation in fake.violations)
+        assert fake.slice.answer_errors("POST", prefix + HEAD, {}, body, 201, b'{"id": "one"}') != []

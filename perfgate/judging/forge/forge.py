@@ -9,7 +9,7 @@ from perfgate.discovery import load_member, member_names
 from perfgate.document.run import CiContext
 from perfgate.errors import ForgeError
 from perfgate.judging.forge import hosts
-from perfgate.judging.forge.http import Clock, Sleep
+from perfgate.judging.forge.limits import Clock, Sleep
 
 StatusState = Literal["success", "failure", "pending", "error"]
 

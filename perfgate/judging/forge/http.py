@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,11 +14,9 @@ import requests
 from perfgate import __version__
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.auth import BearerAuth
-from perfgate.judging.forge.limits import Refusal, is_rate_limit, wait_after
+from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
 
-Sleep = Callable[[float], None]
-Clock = Callable[[], float]
 Query = Mapping[str, Union[str, int]]
 T = TypeVar("T")
 

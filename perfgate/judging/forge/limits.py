@@ -5,7 +5,10 @@ from __future__ import annotations
 import email.utils
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional
+
+Sleep = Callable[[float], None]
+Clock = Callable[[], float]
 
 SHORT_WAIT = 1.0
 SECONDARY_WAIT = 60.0

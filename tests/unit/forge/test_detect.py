@@ -11,6 +11,7 @@ import pytest
 from perfgate.errors import UsageError
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
 from perfgate.judging.forge.forge import CiEvent
+from tests.fakes.openapi import SLICES
 
 DATA = Path(__file__).parents[2] / "data" / "forge"
 HEAD, MERGE, OTHER = "a" * 40, "c" * 40, "d" * 40
@@ -217,3 +218,28 @@ def test_log_lines__elsewhere__plain() -> None:
 def test_summary_path__not_set__none() -> None:
     assert summary_path({}) is None
     assert summary_path({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
+
+
+RECORDED = {
+    "event.pull_request.opened.json": ("pull_request", 2),
+    "event.pull_request.fork.json": ("pull_request", 2),
+    "event.pull_request.fork-deleted.json": ("pull_request", 2),
+    "event.pull_request.hostile.json": ("pull_request", 2),
+    "event.push.json": ("push", None),
+    "event.merge_group.json": ("merge_group", None),
+    "event.workflow_dispatch.json": ("workflow_dispatch", None),
+    "event.issue_comment.created.json": ("issue_comment", None),
+    "event.schedule.json": ("schedule", None),
+    "event.workflow_run.completed.no-pr.json": ("workflow_run", None),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_detect__recorded_payload__is_read(tmp_path: Path, name: str) -> None:
+    path = SLICES / "github" / name
+    if not path.exists():
+        pytest.skip("the recorded payloads are not beside this checkout (../shared/forge-samples)")
+    kind, number = RECORDED[name]
+    event = _github(tmp_path, kind, path.read_text())
+    assert event is not None
+    assert event.change_request == number

@@ -10,7 +10,8 @@ import msgspec
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus
-from perfgate.judging.forge.http import Clock, ForgeSession, Query, Sleep
+from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "github"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")

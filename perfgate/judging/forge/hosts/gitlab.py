@@ -10,7 +10,8 @@ import msgspec
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, StatusState
-from perfgate.judging.forge.http import Clock, ForgeSession, Query, Sleep
+from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "gitlab"
 # CI_JOB_TOKEN may not write notes or statuses (doc/ci/jobs/ci_job_token.md), so a project access token is needed.
