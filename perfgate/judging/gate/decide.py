@@ -277,8 +277,12 @@ def _links(run: RunDocument, side: Side) -> list[Link]:
 
 def _duration(head: RunDocument) -> float:
     try:
-        started = datetime.fromisoformat(head.session.started_at)
-        finished = datetime.fromisoformat(head.session.finished_at)
+        started = _time(head.session.started_at)
+        finished = _time(head.session.finished_at)
     except ValueError as error:
         raise DocumentError(f"the session's times are not ISO 8601: {error}") from error
     return round((finished - started).total_seconds(), 3)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))  # "Z" is read only from Python 3.11 on

@@ -1,0 +1,39 @@
+"""Fetch what the store knows of main's earlier sessions on this testbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Callable
+
+from perfgate.config import Config
+from perfgate.document.history import History, HistorySeries
+from perfgate.document.run import RunDocument
+from perfgate.errors import StoreError
+from perfgate.judging.gate.screen import SCREENED
+from perfgate.judging.store.store import open_store
+
+
+def stored_history(
+    config: Config, head: RunDocument, environ: Mapping[str, str], *, warn: Callable[[str], None]
+) -> History:
+    """Return the series that screen this run; a store that cannot be read is said and screens nothing."""
+    try:
+        store = open_store(config, environ)
+        series = [
+            HistorySeries(
+                workload=workload.name,
+                shape=shape,
+                metric=name,
+                values=[
+                    found.value
+                    for found in store.history(config.project, workload.name, head.testbed.fingerprint, name, shape)
+                ],
+            )
+            for workload in head.workloads
+            for shape in workload.shapes
+            for name in SCREENED
+        ]
+    except StoreError as error:
+        warn(f"stored runs of main are left out: {error}")
+        return History()
+    return History(series=[one for one in series if one.values])

@@ -1,0 +1,95 @@
+"""Replicates with known levels: every call of a process takes exactly the seconds asked for, or jitters around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Optional
+
+import msgspec
+import numpy as np
+
+from perfgate.document.run import Arm, BlockColumns, CounterSet, OpCount, Replicate, RunDocument
+from perfgate.document.samples import pack
+from tests.fakes.documents import make_run
+
+SHAPE = "long"
+WORKLOAD = "encoder"
+
+
+def columns(call: float, *, gap: float = 0.0, cpu: Optional[float] = None, blocks: int = 4, calls: int = 20) -> BlockColumns:
+    """Return blocks of equal calls of ``call`` seconds with ``gap`` seconds after each."""
+    wall_ns, cpu_ns = round(call * 1e9), round((call if cpu is None else cpu) * 1e9)
+    span = calls * (wall_ns + round(gap * 1e9))
+    starts = [block * 2 * span for block in range(blocks)]
+    return BlockColumns(
+        quad=[block // 2 for block in range(blocks)],
+        sequence=list(range(blocks)),
+        calls=[calls] * blocks,
+        start_ns=starts,
+        end_ns=[start + span for start in starts],
+        involuntary_switches=[0] * blocks,
+        minor_faults=[0] * blocks,
+        wall=pack(np.full(blocks * calls, wall_ns)),
+        cpu=pack(np.full(blocks * calls, cpu_ns)),
+    )
+
+
+def replicate(pair: int, arm: Arm, member: Literal["first", "second"], call: float, **fields: Any) -> Replicate:
+    """Return one process whose calls take ``call`` seconds."""
+    return Replicate(
+        pair=pair,
+        arm=arm,
+        member=member,
+        workload=WORKLOAD,
+        layout_seed=pair + 1,
+        cpus=[0],
+        start_up=0.1,
+        warm_up_calls=20,
+        steady=True,
+        shapes={SHAPE: columns(call, **fields)},
+    )
+
+
+def sides(
+    ratios: Sequence[float],
+    *,
+    aa_ratios: Sequence[float] = (1.0,) * 7,
+    call: float = 0.01,
+    gaps: tuple[float, float] = (0.0, 0.0),
+    **head_fields: Any,
+) -> tuple[RunDocument, RunDocument]:
+    """Return base and head of one session: pair k's head takes ``ratios[k]`` times as long as its base."""
+    firsts = [replicate(pair, "ab", "first", call, gap=gaps[0]) for pair in range(len(ratios))]
+    twins = [
+        replicate(100 + pair, "aa", member, call * (ratio if member == "second" else 1.0))
+        for pair, ratio in enumerate(aa_ratios)
+        for member in ("first", "second")
+    ]
+    heads = [
+        replicate(pair, "ab", "second", call * ratio, gap=gaps[1], **head_fields) for pair, ratio in enumerate(ratios)
+    ]
+    base, head = make_run("base"), make_run("head")
+    workloads = [msgspec.structs.replace(head.workloads[0], shapes=[SHAPE])]
+    base = msgspec.structs.replace(base, replicates=[*firsts, *twins], workloads=workloads, counters=[], operators=[])
+    head = msgspec.structs.replace(head, replicates=heads, workloads=workloads, counters=[], operators=[])
+    return base, head
+
+
+def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: Optional[dict[str, str]] = None) -> CounterSet:
+    """Return a counter set of these ops; ``aten::clone`` copies 1,000 bytes each time."""
+    clones = ops.get("aten::clone", 0)
+    return CounterSet(
+        workload=WORKLOAD,
+        shape=SHAPE,
+        repeats=3,
+        values={
+            "counters.framework_ops": sum(ops.values()),
+            "counters.copies": clones,
+            "counters.copy_bytes": clones * 1000,
+        },
+        ops=[
+            OpCount(op=op, count=count, copy_bytes=1000 * count if op == "aten::clone" else 0, line=(lines or {}).get(op))
+            for op, count in ops.items()
+        ],
+        unstable=list(unstable),
+    )

@@ -1,0 +1,246 @@
+"""The decision as a whole: each verdict by the situation that must give it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.files import canonical_bytes, write_decision, write_run
+from perfgate.document.history import History, HistorySeries, write_history
+from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
+from perfgate.errors import DocumentError
+from perfgate.judging.gate.decide import decide, exit_code, judge_folder
+from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
+SLOWER = [1.05 + 0.001 * pair for pair in range(14)]
+
+
+def judge(base: RunDocument, head: RunDocument, *, history: History = History(), policy: Policy = Policy()) -> DecisionDocument:
+    return decide(base, head, policy=policy, history=history, chosen_because="merge base of main and head")
+
+
+def comparison(decision: DecisionDocument, metric: str) -> Comparison:
+    return next(found for found in decision.comparisons if found.metric == metric)
+
+
+def with_counters(base: RunDocument, head: RunDocument, before: dict[str, int], after: dict[str, int], **fields: object):
+    return (
+        msgspec.structs.replace(base, counters=[counters(before)]),
+        msgspec.structs.replace(head, counters=[counters(after, **fields)]),  # type: ignore[arg-type]
+    )
+
+
+def test_decide__same_speed__pass() -> None:
+    decision = judge(*sides(NO_CHANGE))
+    assert decision.verdict == "PASS"
+    assert exit_code(decision) == 0
+    assert comparison(decision, "latency.low").outcome == "unchanged"
+    assert comparison(decision, "throughput.gap").outcome == "unchanged"
+
+
+def test_decide__five_percent_slower__fail_with_interval_around_the_truth() -> None:
+    decision = judge(*sides([1.05] * 14))
+    found = comparison(decision, "latency.low")
+    assert decision.verdict == "FAIL"
+    assert exit_code(decision) == 1
+    assert found.outcome == "regressed"
+    assert found.delta == pytest.approx(0.05, abs=1e-6)
+    assert found.interval == pytest.approx((0.05, 0.05), abs=1e-6)
+    assert found.confidence == 0.98
+    assert "regressed: encoder/long latency.low" in decision.reasons
+
+
+def test_decide__slower_within_tolerance__pass() -> None:
+    assert judge(*sides([1.008] * 14)).verdict == "PASS"
+
+
+def test_decide__tolerance_raised_in_policy__pass() -> None:
+    policy = Policy(tolerances={"latency.low": 0.1, "latency.p50": 0.1})
+    assert judge(*sides([1.05] * 14), policy=policy).verdict == "PASS"
+
+
+def test_decide__five_percent_faster__pass_and_improved() -> None:
+    decision = judge(*sides([0.95] * 14))
+    assert decision.verdict == "PASS"
+    assert comparison(decision, "latency.low").outcome == "improved"
+
+
+def test_decide__one_wild_pair_among_equal_ones__pass() -> None:
+    assert judge(*sides([*NO_CHANGE[:13], 1.4])).verdict == "PASS"
+
+
+def test_decide__only_the_gap_grew__fail_by_throughput() -> None:
+    decision = judge(*sides(NO_CHANGE, gaps=(1e-6, 0.0004)))
+    assert [c.metric for c in decision.comparisons if c.outcome == "regressed"] == ["throughput.gap"]
+    assert decision.verdict == "FAIL"
+
+
+def test_decide__noise_of_ten_percent__inconclusive_and_says_how_many_pairs() -> None:
+    ratios = np.exp(np.random.default_rng(5).normal(0.0, 0.1, 14)).tolist()
+    decision = judge(*sides(ratios))
+    found = comparison(decision, "latency.low")
+    assert decision.verdict == "INCONCLUSIVE"
+    assert exit_code(decision) == 3
+    assert found.outcome == "inconclusive"
+    assert found.pairs_needed is not None
+    assert found.pairs_needed > 14
+
+
+def test_decide__base_differs_from_itself__inconclusive_not_fail() -> None:
+    decision = judge(*sides([1.05] * 14, aa_ratios=[1.05] * 7))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert comparison(decision, "latency.low").outcome == "not_comparable"
+    assert decision.reasons[0].startswith("a/a differs")
+
+
+def test_decide__noise_floor__half_width_from_base_against_base() -> None:
+    aa = [1.01, 1 / 1.01, 1.01, 1 / 1.01, 1.01, 1 / 1.01, 1.01]
+    floor = next(f for f in judge(*sides(NO_CHANGE, aa_ratios=aa)).noise_floors if f.metric == "latency.low")
+    # 2.326 x 1.4826 x ln(1.01) / sqrt(14)
+    assert floor.floor == pytest.approx(0.009171, rel=1e-3)
+    assert not floor.differs
+
+
+def test_decide__one_more_op__fail_with_op_and_line() -> None:
+    pair = sides(NO_CHANGE)
+    lines = {"aten::clone": "model.py:7"}
+    decision = judge(*with_counters(*pair, {"aten::add": 3}, {"aten::add": 3, "aten::clone": 2}, lines=lines))
+    found = comparison(decision, "counters.copies")
+    assert decision.verdict == "FAIL"
+    assert (found.base, found.head, found.delta) == (0, 2, None)
+    assert [(p.name, p.base, p.head, p.line) for p in found.parts] == [("aten::clone", 0, 2, "model.py:7")]
+
+
+def test_decide__one_op_replaced_by_another__pass_and_both_listed() -> None:
+    decision = judge(*with_counters(*sides(NO_CHANGE), {"aten::mul": 1}, {"aten::div": 1}))
+    assert decision.verdict == "PASS"
+    assert comparison(decision, "ops.count:aten::div").outcome == "regressed"
+    assert not comparison(decision, "ops.count:aten::div").gating
+
+
+def test_decide__count_differs_between_repeats__not_compared() -> None:
+    pair = with_counters(*sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": 9}, unstable=["counters.framework_ops"])
+    decision = judge(*pair)
+    assert comparison(decision, "counters.framework_ops").outcome == "not_comparable"
+    assert decision.verdict == "PASS"
+
+
+def test_decide__correctness_check_failed__fail_though_faster() -> None:
+    base, head = sides([0.5] * 14)
+    failed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="failed", message="cosine 0.2")
+    decision = judge(base, msgspec.structs.replace(head, correctness=[failed]))
+    assert decision.verdict == "FAIL"
+    assert comparison(decision, "correctness").reason == "cosine 0.2"
+
+
+def test_decide__other_testbed__inconclusive_naming_the_field() -> None:
+    base, head = sides([1.2] * 14)
+    testbed = msgspec.structs.replace(
+        head.testbed, fingerprint="0" * 64, comparable={**head.testbed.comparable, "torch": "2.12.0"}
+    )
+    decision = judge(base, msgspec.structs.replace(head, testbed=testbed))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [(d.field, d.base, d.head) for d in decision.testbed_differences] == [("torch", "2.13.0+cpu", "2.12.0")]
+    assert comparison(decision, "latency.low").outcome == "not_comparable"
+
+
+def test_decide__head_step_failed__measuring_failed_not_a_verdict() -> None:
+    base, head = sides(NO_CHANGE)
+    error = ErrorDetail(kind="exception", message="RuntimeError: boom", traceback="…")
+    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason="boom", error=error)
+    decision = judge(base, msgspec.structs.replace(head, steps=[step]))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert exit_code(decision) == 4
+
+
+def test_decide__a_pair_failed__measuring_failed() -> None:
+    base, head = sides(NO_CHANGE)
+    failed = FailedPair(
+        pair=3, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="signal", message="killed", signal="SIGKILL")
+    )
+    assert exit_code(judge(base, msgspec.structs.replace(head, failed_pairs=[failed]))) == 4
+
+
+def test_decide__nothing_measured__inconclusive() -> None:
+    decision = judge(*sides([]))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert decision.reasons == ["nothing compared: no comparison could be made"]
+
+
+def with_p50(head: RunDocument, seconds: float) -> RunDocument:
+    value = Value(metric="latency.p50", value=seconds, labels={"shape": SHAPE})
+    return msgspec.structs.replace(
+        head, steps=[StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])]
+    )
+
+
+STORED = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
+
+
+def stored(values: list[float]) -> History:
+    return History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.p50", values=values)])
+
+
+def test_decide__stored_runs_flag_what_was_not_measured_side_by_side__warn() -> None:
+    base, head = sides([])
+    pair = with_counters(base, with_p50(head, 0.012), {"aten::add": 1}, {"aten::add": 1})
+    decision = judge(*pair, history=stored(STORED))
+    assert decision.verdict == "WARN"
+    assert decision.reasons == ["suspected: encoder/long latency.p50"]
+    assert exit_code(decision) == 0
+
+
+def test_decide__stored_runs_flag_what_side_by_side_clears__pass() -> None:
+    base, head = sides(NO_CHANGE)
+    assert judge(base, with_p50(head, 0.012), history=stored(STORED)).verdict == "PASS"
+
+
+def test_decide__five_stored_sessions__too_few_to_screen() -> None:
+    base, head = sides(NO_CHANGE)
+    decision = judge(base, with_p50(head, 0.012), history=stored(STORED[:5]))
+    assert not [found for found in decision.comparisons if found.method == "screen"]
+
+
+def test_decide__sides_of_two_sessions__refused() -> None:
+    base, head = sides(NO_CHANGE)
+    other = msgspec.structs.replace(head, session=msgspec.structs.replace(head.session, id="another"))
+    with pytest.raises(DocumentError, match="different sessions"):
+        judge(base, other)
+
+
+def test_decide__p99_sla_broken_by_head_only__fail() -> None:
+    base, head = sides(NO_CHANGE)
+    workloads = [msgspec.structs.replace(head.workloads[0], sla_p99=0.02)]
+    value = Value(metric="latency.p99", value=0.03, interval=(0.025, 0.04), labels={"shape": SHAPE})
+    step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
+    decision = judge(base, msgspec.structs.replace(head, workloads=workloads, steps=[step]))
+    assert decision.verdict == "FAIL"
+    assert comparison(decision, "sla.p99").outcome == "regressed"
+
+
+def test_judge_folder__documents_written_and_read__same_bytes(tmp_path: Path) -> None:
+    base, head = sides(SLOWER)
+    base, head = with_counters(base, with_p50(head, 0.012), {"aten::add": 3}, {"aten::add": 4})
+    decision = judge(base, head, history=stored(STORED))
+    for side, run in (("base", base), ("head", head)):
+        (tmp_path / side).mkdir()
+        write_run(tmp_path / side / "run.json", run)
+    write_history(tmp_path / "history.json", stored(STORED))
+    write_decision(tmp_path / "decision.json", decision)
+    again = judge_folder(tmp_path)
+    assert canonical_bytes(again, name="again") == (tmp_path / "decision.json").read_bytes()
+
+
+def test_decide__two_hundred_unchanged_gates__alarms_stay_rare() -> None:
+    # Wild pairs as on a shared machine: one in eight is several percent off, on either side.
+    generator = np.random.default_rng(11)
+    alarms = 0
+    for _ in range(200):
+        spread = np.where(generator.random(14) < 0.125, 0.08, 0.01)
+        alarms += judge(*sides(np.exp(generator.normal(0.0, spread)).tolist())).verdict == "FAIL"
+    assert alarms <= 4
