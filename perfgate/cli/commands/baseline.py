@@ -73,7 +73,7 @@ def list_runs(limit: Optional[int], as_json: bool, directory: Path) -> None:
         [
             [
                 run.id[:12],
-                run.started_at,
+                run.started_at[:16].replace("T", " "),
                 (run.commit or "none")[:12] + (" + changes" if run.dirty else ""),
                 run.subject or "",
                 run.device_kind,
@@ -133,13 +133,19 @@ def _print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+# What people copy into the next command must not be broken by a narrow terminal.
+_WHOLE = ("id", "started", "commit", "metric")
+
+
 def _print_table(titles: list[str], rows: list[list[str]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*titles, box=box.SIMPLE)
+    table = Table(box=box.SIMPLE)
+    for title in titles:
+        table.add_column(title, no_wrap=title in _WHOLE)
     for row in rows:
         table.add_row(*(Text(_clean(cell)) for cell in row))
     Console().print(table)

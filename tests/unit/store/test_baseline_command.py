@@ -87,6 +87,13 @@ def test_baseline_list__subject_with_terminal_codes_and_markup__harmless(project
     assert "\x1b" not in output
 
 
+def test_baseline_list__narrow_terminal__the_id_stays_whole(project: Path) -> None:
+    baseline(project, "record", "--run", write(project))
+    (kept,) = SqlStore(project.parent / "store.db").runs("shop")
+    environ = {"PERFGATE_STORE": str(project.parent / "store.db"), "COLUMNS": "60"}
+    assert kept.id[:12] in CliRunner().invoke(COMMAND, ["list", "-C", str(project)], env=environ).output
+
+
 def test_baseline_show__beginning_of_the_id__values_in_base_units(project: Path) -> None:
     baseline(project, "record", "--run", write(project))
     (kept,) = SqlStore(project.parent / "store.db").runs("shop")
