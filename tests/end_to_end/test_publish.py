@@ -172,21 +172,21 @@ def test_publish__newer_comment_there__leaves_it_and_the_status(job: Job) -> Non
     assert "newer run" in done.stdout
 
 
-def test_publish__artifact_says_pass_but_samples_say_fail__fails(job: Job) -> None:
-    job.measure(ops=64)
-    path = job.artifact / "decision.json"
+def test_publish__artifact_says_pass_but_samples_say_fail__fails(github: Job) -> None:
+    github.measure(ops=64)
+    path = github.artifact / "decision.json"
     forged = {**json.loads(path.read_bytes()), "verdict": "PASS", "reasons": [], "comparisons": []}
     path.write_text(json.dumps(forged))
-    assert job.publish().returncode == 1
-    assert "## perfgate: FAIL" in job.comments()[0]
+    assert github.publish().returncode == 1
+    assert "## perfgate: FAIL" in github.comments()[0]
 
 
-def test_publish__artifact_recorded_a_lax_policy__checkout_decides(job: Job) -> None:
+def test_publish__artifact_recorded_a_lax_policy__checkout_decides(github: Job) -> None:
     lax = Policy(tolerances={"counters.framework_ops": 9.0, "ops.count:aten::linear": 9.0})
-    job.measure(ops=64, policy=lax)
-    assert job.publish("--dry-run").returncode == 0
-    (job.folder / "perfgate.toml").write_text('workload = "perf/workload.py:encoder"\n')
-    assert job.publish().returncode == 1
+    github.measure(ops=64, policy=lax)
+    assert github.publish("--dry-run").returncode == 0
+    (github.folder / "perfgate.toml").write_text('workload = "perf/workload.py:encoder"\n')
+    assert github.publish().returncode == 1
 
 
 def test_publish__no_artifact__says_so_and_is_inconclusive(job: Job) -> None:
@@ -217,19 +217,19 @@ _FOREIGN = [
 
 
 @pytest.mark.parametrize(("changes", "commit", "words"), _FOREIGN)
-def test_publish__artifact_of_another_run__is_refused(job: Job, changes: Any, commit: str, words: str) -> None:
-    own = CiContext(forge=job.host, repository="team/model", run_id="50", run_attempt=1, head_sha=HEAD)
-    job.measure(ops=64, ci=msgspec.structs.replace(own, **changes), commit=commit)
-    assert job.publish().returncode == 3
-    (body,) = job.comments()
+def test_publish__artifact_of_another_run__is_refused(github: Job, changes: Any, commit: str, words: str) -> None:
+    own = CiContext(forge=github.host, repository="team/model", run_id="50", run_attempt=1, head_sha=HEAD)
+    github.measure(ops=64, ci=msgspec.structs.replace(own, **changes), commit=commit)
+    assert github.publish().returncode == 3
+    (body,) = github.comments()
     assert "INCONCLUSIVE" in body
     assert "aten" not in body
     assert all(word in body for word in words.split())
 
 
-def test_publish__measured_outside_ci__is_refused(job: Job) -> None:
-    job.measure(ci=None)
-    assert job.publish().returncode == 3
+def test_publish__measured_outside_ci__is_refused(github: Job) -> None:
+    github.measure(ci=None)
+    assert github.publish().returncode == 3
 
 
 def test_publish__no_token__prints_and_posts_nothing(job: Job) -> None:
@@ -244,29 +244,29 @@ def test_publish__no_token__prints_and_posts_nothing(job: Job) -> None:
         assert done.stdout.startswith("::stop-commands::")
 
 
-def test_publish__dry_run__posts_nothing_although_there_is_a_token(job: Job) -> None:
-    job.measure(ops=64)
-    done = job.publish("--dry-run")
+def test_publish__dry_run__posts_nothing_although_there_is_a_token(github: Job) -> None:
+    github.measure(ops=64)
+    done = github.publish("--dry-run")
     assert done.returncode == 1
     assert "dry run" in done.stdout
-    assert job.fake.calls == []
-    assert not job.summary.exists()
+    assert github.fake.calls == []
+    assert not github.summary.exists()
 
 
-def test_publish__token_in_another_variable__is_found(job: Job) -> None:
-    job.measure()
-    job.environ["MY_SECRET"] = BOT_TOKEN
-    assert job.publish("--token-env", "MY_SECRET", token=None).returncode == 0
-    assert len(job.comments()) == 1
+def test_publish__token_in_another_variable__is_found(github: Job) -> None:
+    github.measure()
+    github.environ["MY_SECRET"] = BOT_TOKEN
+    assert github.publish("--token-env", "MY_SECRET", token=None).returncode == 0
+    assert len(github.comments()) == 1
 
 
-def test_publish__outside_ci__prints(job: Job) -> None:
-    job.measure()
-    job.environ = {}
-    done = job.publish()
+def test_publish__outside_ci__prints(github: Job) -> None:
+    github.measure()
+    github.environ = {}
+    done = github.publish()
     assert done.returncode == 0
-    assert "not a CI job" in done.stdout
-    assert job.fake.calls == []
+    assert "not a CI github" in done.stdout
+    assert github.fake.calls == []
 
 
 def test_publish__two_keys__two_comments(job: Job) -> None:
