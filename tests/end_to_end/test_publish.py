@@ -265,7 +265,7 @@ def test_publish__outside_ci__prints(github: Job) -> None:
     github.environ = {}
     done = github.publish()
     assert done.returncode == 0
-    assert "not a CI github" in done.stdout
+    assert "not a CI job" in done.stdout
     assert github.fake.calls == []
 
 
