@@ -74,7 +74,10 @@ def _prose_word(word: str, *, first: bool) -> str:
         return code_span(word)
     if _PLAIN.fullmatch(core) and not (first and not core[0].isalpha()):
         return word
-    return match["open"] + code_span(core.strip("`") or core) + match["close"]
+    close = match["close"]
+    while close.startswith(")") and core.count("(") > core.count(")"):
+        core, close = core + ")", close[1:]
+    return match["open"] + code_span(core.strip("`") or core) + close
 
 
 def _indent_slash(line: str) -> str:

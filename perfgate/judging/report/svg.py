@@ -103,7 +103,9 @@ def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
     width = round(max(0.0, min(1.0, share)) * 120, 1)
     rest = Markup('<rect class="rest" width="120" height="8" rx="2"/><rect class="{}" width="{}" height="8" rx="2"/>')
-    return Markup("").join([_open(120, 8, "share", str(formats.percent(share))), rest.format(name, width), Markup("</svg>")])
+    return Markup("").join(
+        [_open(120, 8, "share", str(formats.percent(share))), rest.format(name, width), Markup("</svg>")]
+    )
 
 
 def _open(width: int, height: int, name: str, title: str) -> Markup:

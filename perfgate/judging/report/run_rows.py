@@ -1,0 +1,83 @@
+"""The steps of a run in words, for the terminal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from perfgate.document.metric import METRICS
+from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.headline import first_line, metric_name
+from perfgate.judging.report.text import line
+from perfgate.judging.report.words import Words
+
+_STATUS_WORDS = {"not_applicable": "not applicable", "attention": "to look at"}
+_SHOWN_VALUES = 6
+
+
+class StepRow(NamedTuple):
+    """One step as a table row; ``key`` is its status as the document says it, ``notes`` one line each."""
+
+    number: int
+    name: str
+    key: str
+    status: str
+    notes: list[str]
+
+
+def run_title(run: RunDocument) -> Words:
+    """Return one line: project, commit, device."""
+    values = {
+        "project": run.project,
+        "commit": None if run.source.commit is None else run.source.commit[:9],
+        "dirty": run.source.dirty,
+        "device": run.testbed.comparable.get("device.name", run.testbed.device_kind),
+        "steps": len(run.steps),
+    }
+    return line("shared/run_title.j2", "plain", values)
+
+
+def step_rows(run: RunDocument) -> list[StepRow]:
+    """Return the steps in number order, then by workload."""
+    ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
+    several = len({step.workload for step in run.steps}) > 1
+    return [_step_row(step, several) for step in ordered]
+
+
+def _step_row(step: StepResult, several: bool) -> StepRow:
+    name = f"{step.slug} · {step.workload}" if several else step.slug
+    return StepRow(step.number, name, step.status, _STATUS_WORDS.get(step.status, step.status), _notes(step))
+
+
+def _notes(step: StepResult) -> list[str]:
+    notes = [_value_line(value) for value in step.values[:_SHOWN_VALUES]]
+    hidden = len(step.values) - len(notes)
+    notes += [f"{formats.counted(hidden, 'more value')} in run.json"] if hidden else []
+    notes += [f"{_mark(finding.severity)} {clean(finding.message, limit=200)}" for finding in step.findings]
+    notes += [clean(step.reason, limit=200)] if step.reason else []
+    return notes + ([clean(first_line(step.error.message))] if step.error else [])
+
+
+def _value_line(value: Value) -> str:
+    unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
+    labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()))
+    name = clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
+    if value.value is None:
+        return f"{name}: not available" + (f", {clean(value.reason)}" if value.reason else "")
+    return f"{name} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
+
+
+def _interval(value: Value, unit: str) -> str:
+    if value.interval is None:
+        return ""
+    low, high = (_end(end, unit, value.metric) for end in value.interval)
+    return f" ({low} to {high})"
+
+
+def _end(end: Optional[float], unit: str, metric: str) -> str:
+    return "not estimable" if end is None else str(formats.quantity(end, unit, metric=metric))
+
+
+def _mark(severity: str) -> str:
+    return {"severe": "!!", "warning": "!"}.get(severity, "i")

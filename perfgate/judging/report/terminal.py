@@ -1,0 +1,123 @@
+"""The same decision and a run for people at a terminal: short, readable in 80 columns, plain where it is piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.run import RunDocument
+from perfgate.judging.report.causes import causes
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.facts import base_line, counts_line
+from perfgate.judging.report.headline import first_line, headline
+from perfgate.judging.report.rows import row, worded_cause
+from perfgate.judging.report.run_rows import run_title, step_rows
+from perfgate.judging.report.sections.failures import worded_failure
+from perfgate.judging.report.sections.remedy import remedy_lines
+from perfgate.judging.report.summary import CommentContext, Summary
+from perfgate.judging.report.text import line
+
+_VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
+_LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", "worse": "yellow", "better": "green"}
+_STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
+_SHOWN = 12
+_TRACEBACK_LINES = 8
+
+
+def render_terminal(decision: DecisionDocument, console: Console) -> None:
+    """Print a decision: verdict, facts, moved metrics, why, what to do."""
+    summary = Summary(decision, CommentContext(marker=""), _SHOWN)
+    verdict, _, rest = headline(summary, "plain").partition(" ")
+    console.print(Text(verdict, _VERDICT_STYLES.get(verdict, "bold")) + Text(f" {rest}", "bold"))
+    console.print(Text(counts_line(summary, "plain")))
+    console.print(Text(base_line(summary, "plain"), "dim"))
+    for warning in decision.warnings[:_SHOWN]:
+        console.print(Text(f"note: {clean(warning)}", "yellow"))
+    _print_moved(summary, console)
+    _print_lines("Why", [_cause_line(cause) for cause in _first_causes(summary)], console)
+    _print_lines("Try", (_suggestion(s.message, s.line) for s in decision.suggestions[:_SHOWN]), console)
+    _print_failures(summary, console)
+    _print_lines("", remedy_lines(summary, "plain"), console)
+
+
+def render_run(run: RunDocument, console: Console) -> None:
+    """Print a run: each step with its status, key values and findings."""
+    console.print(Text(run_title(run), "bold"))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("#", "step", "status", "values and findings"):
+        table.add_column(name, justify="right" if name == "#" else "left", no_wrap=name in {"#", "status"})
+    for step in step_rows(run):
+        status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
+        table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
+    console.print(table)
+    broken = [workload for workload in run.workloads if workload.error is not None]
+    for workload in broken[:_SHOWN]:
+        message = first_line(workload.error.message if workload.error else "")
+        console.print(Text(clean(f"error in workload {workload.name}: {message}", limit=400), "bold red"))
+    for warning in run.warnings[:_SHOWN]:
+        console.print(Text(f"note: {clean(warning)}", "yellow"))
+
+
+def _print_moved(summary: Summary, console: Console) -> None:
+    moved = [*summary.regressed, *summary.improved]
+    undecided = [] if summary.verdict == "PASS" else summary.inconclusive
+    shown = (moved + undecided)[: summary.detail]
+    if not shown:
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("", "metric", "base", "head", "change"):
+        table.add_column(
+            name, justify="right" if name in {"base", "head"} else "left", no_wrap=name in {"base", "head"}
+        )
+    for comparison in shown:
+        words = row(comparison, summary)
+        label = str(words["label"])
+        name = f"calls of {words['metric']}" if words["operator"] else str(words["metric"])
+        metric = Text(f"{clean(name)}\n").append(clean(str(words["place"])), "dim")
+        table.add_row(Text(label, _LABEL_STYLES.get(label, "dim")), metric, *_cells(words))
+    console.print(Padding(table, (1, 0)))
+    hidden = len(moved) + len(undecided) - len(shown)
+    if hidden:
+        console.print(Text(f"… {hidden} more in decision.json", "dim"))
+
+
+def _cells(words: Mapping[str, object]) -> list[Text]:
+    return [Text(str(words[name])) for name in ("base", "head", "change")]
+
+
+def _first_causes(summary: Summary) -> list[Mapping[str, object]]:
+    if summary.verdict not in {"FAIL", "WARN"}:
+        return []
+    return [worded_cause(cause) for cause in causes(summary)[:6]]
+
+
+def _cause_line(cause: Mapping[str, object]) -> str:
+    return line("shared/cause.j2", "plain", {"cause": cause})
+
+
+def _suggestion(message: str, source: object) -> str:
+    return f"{clean(message, limit=400)} ({clean(str(source))})" if source else clean(message, limit=400)
+
+
+def _print_failures(summary: Summary, console: Console) -> None:
+    for failure in summary.decision.failures[:3]:
+        words = worded_failure(failure)
+        title = f"error in the {words['side']}: {words['what']} of {words['workload']} ({words['kind']})"
+        console.print(Text(clean(title), "bold red"))
+        text = str(words["text"] or words["message"])
+        for shown in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
+            console.print(Text(f"  {clean(shown)}"))
+
+
+def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
+    shown = list(lines)
+    if shown and title:
+        console.print(Text(title, "bold"))
+    for text in shown:
+        console.print(Padding(Text(f"• {text}"), (0, 0, 0, 2)))

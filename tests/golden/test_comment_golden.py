@@ -1,0 +1,115 @@
+"""The whole comment, as it is posted, for the decisions people meet. Rewrite the files with PERFGATE_WRITE_GOLDEN=1."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.decision import DecisionDocument, SideSummary
+from perfgate.document.run import ErrorDetail
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.fakes.documents import (
+    make_comparison,
+    make_counter,
+    make_decision,
+    make_difference,
+    make_failure,
+    operator_changes,
+    regressed_counters,
+    regressed_time,
+    suggestions,
+    traces,
+    unchanged_comparisons,
+)
+
+DATA = Path(__file__).parent / "data"
+CONTEXT = CommentContext(
+    marker="<!-- perfgate:v1:demo -->",
+    artifact_url="https://forge.example/demo/actions/runs/1/artifacts/2",
+    job_url="https://forge.example/demo/actions/runs/1",
+    reproduce="perfgate local --base a1b2c3d4e5f6",
+)
+HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img src=x> \u202e$z$"
+
+
+def decisions() -> dict[str, DecisionDocument]:
+    """Return one decision for each golden file."""
+    better = make_counter("memory.peak", 3_328_599_654, 2_909_798_400)
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
+    killed = ErrorDetail(kind="signal", message="the worker was killed", signal="SIGKILL", log_tail="loading\nepoch 0")
+    wrong = make_comparison(
+        "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
+        interval=None, tolerance=None, reason="cosine similarity 0.31 is below 0.99",
+    )  # fmt: skip
+    hostile_parts = [make_counter("counters.copies", 1, 9, workload=HOSTILE, shape=HOSTILE, reason=HOSTILE)]
+    return {
+        "pass": make_decision(),
+        "fail-by-counter": make_decision(
+            "FAIL",
+            reasons=["regressed: encoder/long counters.framework_ops"],
+            comparisons=unchanged_comparisons()[:2] + regressed_counters(),
+            suggestions=suggestions(),
+        ),
+        "fail-by-time": make_decision(
+            "FAIL",
+            reasons=["regressed: encoder/long latency.low"],
+            comparisons=[*regressed_time(), *regressed_counters(), better],
+            operator_changes=operator_changes(),
+            suggestions=suggestions(),
+            links=traces(),
+            duration=460.0,
+        ),
+        "inconclusive-noisy": make_decision(
+            "INCONCLUSIVE", reasons=["undecided: encoder/long latency.low"], comparisons=[noisy]
+        ),
+        "inconclusive-testbed": make_decision(
+            "INCONCLUSIVE",
+            reasons=["testbed: torch"],
+            testbed_differences=[make_difference()],
+            comparisons=[make_comparison(outcome="not_comparable", reason="torch differs")],
+        ),
+        "error-in-head": make_decision(
+            "INCONCLUSIVE",
+            reasons=["failed: head encoder loading"],
+            comparisons=[],
+            noise_floors=[],
+            failures=[make_failure(), make_failure("pair", what="pair 3", error=killed)],
+            pairs=0,
+            duration=12.0,
+        ),
+        "correctness-failed": make_decision(
+            "FAIL", reasons=["regressed: encoder/long correctness"], comparisons=[wrong, *unchanged_comparisons()]
+        ),
+        "hostile-names": make_decision(
+            "FAIL",
+            device=HOSTILE,
+            warnings=[HOSTILE],
+            comparisons=hostile_parts,
+            base=SideSummary(commit=HOSTILE, chosen_because=HOSTILE),
+            failures=[make_failure(workload=HOSTILE, what=HOSTILE, error=ErrorDetail(kind="exit", message=HOSTILE))],
+        ),
+        "skipped": make_decision(
+            "SKIPPED",
+            reasons=["only documentation changed (rule docs/**)"],
+            comparisons=[],
+            noise_floors=[],
+            steps=[],
+            pairs=0,
+            duration=1.0,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", decisions())
+def test_render_comment__decision__is_the_golden_text(name: str) -> None:
+    text = render_comment(decisions()[name], CONTEXT)
+    path = DATA / f"comment-{name}.md"
+    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_golden_files__folder__holds_no_file_without_a_decision() -> None:
+    assert {path.name for path in DATA.glob("comment-*.md")} == {f"comment-{name}.md" for name in decisions()}

@@ -1,0 +1,216 @@
+"""The comment's layout: what stands where, what is never dropped, what is never shown."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import OperatorChange, Part
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.fakes.documents import (
+    make_comparison,
+    make_counter,
+    make_decision,
+    make_difference,
+    make_failure,
+    operator_changes,
+    regressed_counters,
+    regressed_time,
+    suggestions,
+    traces,
+    unchanged_comparisons,
+)
+
+CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
+
+
+def title(text: str) -> str:
+    return text.splitlines()[2]
+
+
+def failing(**fields):
+    comparisons = regressed_time() + regressed_counters()
+    return make_decision("FAIL", **{"comparisons": comparisons, "operator_changes": operator_changes(), **fields})
+
+
+def test_render_comment__any_decision__first_line_is_the_marker() -> None:
+    assert render_comment(make_decision(), CONTEXT).splitlines()[0] == "<!-- perfgate:v1:demo -->"
+
+
+@pytest.mark.parametrize("marker", ["", "perfgate", "<!-- a\nb -->", "<!-- a --> @all"])
+def test_render_comment__marker_is_no_single_html_comment__is_refused(marker: str) -> None:
+    with pytest.raises(ValueError, match="one line of HTML comment"):
+        render_comment(make_decision(), CommentContext(marker=marker))
+
+
+def test_title__time_regressed__names_worst_number_and_confirmed() -> None:
+    assert title(render_comment(failing(), CONTEXT)) == (
+        "## perfgate: FAIL – fast-path latency of `encoder/long` 6.8 % slower (36.1 → 38.6 ms), confirmed"
+    )
+
+
+def test_title__only_counters_regressed__names_the_counter_with_its_new_count() -> None:
+    decision = failing(comparisons=regressed_counters())
+    assert title(render_comment(decision, CONTEXT)) == (
+        "## perfgate: FAIL – framework ops per call of `encoder/long`: 40 → 65, confirmed (exact count)"
+    )
+
+
+def test_title__suspected_by_stored_runs__says_so_and_that_nothing_fails_on_it() -> None:
+    screened = make_comparison("latency.p50", method="screen", gating=False, outcome="regressed", delta=0.08)
+    text = render_comment(make_decision("WARN", comparisons=[screened]), CONTEXT)
+    assert title(text).endswith("P50 latency of `encoder/long` 8.0 % slower (36.10 → 36.20 ms), suspected")
+    assert "Nothing fails on that alone." in text
+
+
+def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> None:
+    wrong = make_comparison(
+        "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
+        interval=None, reason="cosine 0.31 < 0.99",
+    )  # fmt: skip
+    faster = make_comparison("latency.low", outcome="improved", delta=-0.3, interval=(-0.32, -0.28))
+    text = render_comment(make_decision("FAIL", comparisons=[faster, wrong]), CONTEXT)
+    assert title(text) == "## perfgate: FAIL – the output of `encoder/long` is wrong: its correctness check failed"
+    assert "a wrong output cannot be accepted" in text
+    assert "`cosine 0.31 < 0.99`" in text
+
+
+def test_pass__nothing_moved__is_one_line_and_folds() -> None:
+    lines = render_comment(make_decision(), CONTEXT).splitlines()
+    outside = [line for line in unfolded(lines) if line]
+    assert outside == [
+        "<!-- perfgate:v1:demo -->",
+        "## perfgate: PASS – 6 metrics unchanged",
+        "<sub>Everything else is in report.html and decision.json of this check</sub>",
+    ]
+
+
+def unfolded(lines: list[str]) -> list[str]:
+    """Return the lines outside <details>."""
+    depth, found = 0, []
+    for line in lines:
+        depth += line.count("<details>")
+        if depth == 0:
+            found.append(line)
+        depth -= line.count("</details>")
+    return found
+
+
+def test_facts__always__noise_floor_pairs_time_base_and_testbed_are_said() -> None:
+    text = render_comment(failing(), CONTEXT)
+    assert "noise floor ±0.9 % (A/A in this job) · 14 pairs + 7 A/A in 3 m 10 s on `AMD EPYC 7B13, 2 CPUs`" in text
+    assert "> base `a1b2c3d4e`: merge-base with main · head `0f1e2d3c4` · testbed identical" in text
+
+
+def test_table__something_failed__holds_failing_and_better_rows_only() -> None:
+    better = make_counter("memory.peak", 3_328_599_654, 2_909_798_400)
+    decision = failing(comparisons=unchanged_comparisons()[:2] + regressed_counters() + [better])
+    table = [line for line in unfolded(render_comment(decision, CONTEXT).splitlines()) if line.startswith("| **")]
+    assert [line.split("|")[1].strip() for line in table] == ["**FAIL**", "**FAIL**", "**FAIL**", "**better**"]
+    assert "aten::add` calls" not in "".join(table)
+
+
+def test_table__only_operators_regressed__they_become_rows() -> None:
+    decision = failing(comparisons=[make_counter("ops.count:aten::clone", 0, 3)], operator_changes=[])
+    assert "| **FAIL** | calls of `aten::clone` · `encoder/long` | 0 | 3 | 3 more (exact) |" in render_comment(
+        decision, CONTEXT
+    )
+
+
+def test_why__counter_parts_and_traces__operator_new_count_and_source_line() -> None:
+    text = render_comment(failing(suggestions=suggestions()), CONTEXT)
+    assert "- `aten::add` in `encoder/long`: 24 more calls (12 → 36) at `model.py:88`, 1.90 ms more self time" in text
+    assert "**1. Why** (a call of `encoder/long` takes 2.50 ms longer" in text
+    assert "**2. Try**\n\n- Replace the loop of 24 `aten::add` by one batched call" in text
+
+
+def test_trace__links_and_command__artifact_is_linked_and_command_is_code() -> None:
+    context = CommentContext(
+        marker="<!-- m -->", artifact_url="https://forge.example/a/1", reproduce="perfgate local --base a1b2c3d4e"
+    )
+    text = render_comment(failing(links=traces()), context)
+    assert "base `base/encoder-long.trace.json.gz` (1.20 MiB)" in text
+    assert "in [the artifact](https://forge.example/a/1)" in text
+    assert "**Reproduce** `perfgate local --base a1b2c3d4e`" in text
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)[", "https://x/(y"]
+)
+def test_link__address_that_could_break_out__is_not_linked(url: str) -> None:
+    assert url not in render_comment(make_decision(), CommentContext(marker="<!-- m -->", artifact_url=url))
+
+
+def test_if_intended__counters_and_time__tolerances_that_would_let_it_pass() -> None:
+    text = render_comment(failing(comparisons=regressed_counters()[:1]), CONTEXT)
+    assert '`"counters.framework_ops" = 0.63`' in text
+
+
+def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide() -> None:
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
+    assert title(text).endswith("is undecided: 1.2 % faster to 4.1 % slower after 14 pairs")
+    assert "set `pairs = 44` under `[gate]` in `perfgate.toml`" in text
+
+
+def test_inconclusive__other_testbed__names_the_fields_and_what_to_do() -> None:
+    decision = make_decision(
+        "INCONCLUSIVE",
+        testbed_differences=[make_difference(), make_difference("python", None, "3.12.1")],
+        comparisons=[make_comparison(outcome="not_comparable")],
+    )
+    text = render_comment(decision, CONTEXT)
+    assert "testbed differs: `torch` `2.12.0` → `2.13.0`, `python` none → `3.12.1`" in text
+    assert "**To do:** measure both sides on one machine" in text
+
+
+def test_inconclusive__base_against_base_differs__names_the_machine() -> None:
+    unfit = [msgspec.structs.replace(floor, differs=True) for floor in make_decision().noise_floors]
+    text = render_comment(make_decision("INCONCLUSIVE", noise_floors=unfit), CONTEXT)
+    assert title(text).endswith("this machine was not fit: base against base differs in fast-path latency")
+
+
+def test_error__head_does_not_load__traceback_in_a_fence() -> None:
+    decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()])
+    text = render_comment(decision, CONTEXT)
+    assert title(text).endswith("the change could not be measured: `loading` of `encoder` failed")
+    assert '\n```\nTraceback (most recent call last):\n  File "model.py", line 88, in forward\n' in text
+
+
+def test_budget__thousands_of_ops__stays_within_60000_and_keeps_the_failing_rows() -> None:
+    parts = [Part(name=f"custom::op_{n}" + "x" * 90, base=n, head=n + 1, line=f"model.py:{n}") for n in range(5000)]
+    changes = [
+        OperatorChange(workload="encoder", shape="long", op=part.name, base_time=0.0, head_time=1e-6,
+                       base_count=part.base, head_count=part.head)
+        for part in parts
+    ]  # fmt: skip
+    ops = [make_counter(f"ops.count:{part.name}", part.base, part.head, gating=False) for part in parts]
+    many = [make_comparison("latency.p90", workload="w" * 100 + str(n)) for n in range(3000)]
+    counter = make_counter("counters.framework_ops", 40, 5040, parts=parts)
+    text = render_comment(failing(comparisons=[counter, *ops, *many], operator_changes=changes), CONTEXT)
+    assert len(text) <= 60_000
+    assert "| **FAIL** | framework ops per call" in text
+    assert text.count("<details>") == text.count("</details>")
+    assert text.rstrip().endswith("</sub>")
+
+
+def test_budget__too_small_for_the_folds__they_go_from_the_bottom_and_are_named() -> None:
+    whole = render_comment(failing(comparisons=regressed_counters() + unchanged_comparisons()[:2]), CONTEXT)
+    text = render_comment(
+        failing(comparisons=regressed_counters() + unchanged_comparisons()[:2]), CONTEXT, budget=len(whole) - 10
+    )
+    assert "Left out for size: environment and samples." in text
+    assert "<summary>2 unchanged metrics</summary>" in text
+    assert len(text) <= len(whole) - 10
+
+
+def test_budget__thousands_of_failing_rows__the_worst_stay_and_the_rest_is_counted() -> None:
+    rows = [make_counter("counters.copies", 2, 3 + n, workload=f"workload-{n:04}" + "y" * 100) for n in range(2000)]
+    text = render_comment(failing(comparisons=rows, operator_changes=[]), CONTEXT)
+    shown = len(re.findall(r"^\| \*\*FAIL\*\*", text, re.M))
+    assert len(text) <= 60_000
+    assert shown == 120
+    assert "1,880 more rows of this table: see `decision.json`." in text
+    assert "workload-1999" in text.split("| **FAIL** |")[1]

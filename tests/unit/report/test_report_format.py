@@ -1,0 +1,99 @@
+"""Base units become what people read, and changes become words."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfgate.judging.report import format as formats
+from tests.fakes.documents import make_comparison, make_counter
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (0.0386, "s", "38.6 ms"),
+        (1.5, "s", "1.50 s"),
+        (0.0000123, "s", "12.3 µs"),
+        (0.0, "s", "0 s"),
+        (2_909_798_400, "B", "2.71 GiB"),
+        (512, "B", "512 B"),
+        (65, "1", "65"),
+        (1234567, "1", "1,234,567"),
+        (None, "s", "–"),
+        (float("nan"), "s", "–"),
+        (1234.5, "items/s", "1,234 items/s"),
+        (12_300_000_000, "B/s", "12.3 GB/s"),
+    ],
+)
+def test_quantity__base_units__readable_unit_and_three_digits(value: float, unit: str, expected: str) -> None:
+    assert formats.quantity(value, unit) == expected
+
+
+def test_quantity__share__reads_as_a_percentage() -> None:
+    assert formats.quantity(0.91, "1", metric="utilization.host") == "91.0 %"
+
+
+def test_quantities__nearly_equal__get_the_digits_that_tell_them_apart() -> None:
+    assert formats.quantities([0.0361, 0.0362], "s") == ["36.10 ms", "36.20 ms"]
+
+
+def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
+    assert formats.quantities([0.0009, 0.0028], "s") == ["0.900 ms", "2.80 ms"]
+
+
+@pytest.mark.parametrize(
+    ("delta", "interval", "expected"),
+    [
+        (0.068, (0.059, 0.077), "6.8 % slower (5.9 to 7.7 %)"),
+        (-0.068, (-0.077, -0.059), "6.8 % faster (5.9 to 7.7 %)"),
+        (0.004, (-0.009, 0.017), "0.4 % slower (0.9 % faster to 1.7 % slower)"),
+        (0.0, None, "no change"),
+        (1.4, (1.2, 1.6), "140 % slower (120 to 160 %)"),
+        (None, None, "–"),
+    ],
+)
+def test_change__time__says_slower_or_faster_and_never_a_sign(delta, interval, expected) -> None:
+    assert formats.change(make_comparison(delta=delta, interval=interval)) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "base", "head", "expected"),
+    [
+        ("counters.framework_ops", 40, 65, "25 more (exact)"),
+        ("counters.framework_ops", 65, 40, "25 fewer (exact)"),
+        ("counters.copies", 0, 1, "1 more (exact)"),
+        ("memory.peak", 3_145_728, 3_145_728, "the same (exact)"),
+        ("memory.peak", 3_145_728, 1_572_864, "1.50 MiB less (exact)"),
+    ],
+)
+def test_change__exact_counter__says_how_many_more_or_fewer(metric, base, head, expected) -> None:
+    assert formats.change(make_counter(metric, base, head)) == expected
+
+
+def test_change__throughput__says_higher_or_lower() -> None:
+    comparison = make_comparison("throughput.median", unit="items/s", better="higher", delta=-0.05, interval=None)
+    assert formats.change(comparison) == "5.0 % lower"
+
+
+def test_change__sla__says_how_far_above_the_promise() -> None:
+    comparison = make_comparison("sla.p99", method="check", outcome="regressed", base=0.010, head=0.012, interval=None)
+    assert formats.change(comparison) == "20.0 % above the SLA"
+    assert formats.sides(comparison) == ("–", "12.0 ms")
+    assert formats.limit(comparison) == "10.0 ms"
+
+
+@pytest.mark.parametrize(("tolerance", "expected"), [(0.0, "0"), (0.01, "1 %"), (0.025, "2.5 %"), (None, "–")])
+def test_limit__tolerance__reads_as_it_was_set(tolerance, expected) -> None:
+    assert formats.limit(make_comparison(tolerance=tolerance)) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.2, "0 s"), (59.6, "1 m 0 s"), (460, "7 m 40 s"), (7260, "2 h 1 m")]
+)
+def test_duration__seconds__minutes_and_hours(seconds, expected) -> None:
+    assert formats.duration(seconds) == expected
+
+
+def test_span__same_unit__is_said_once() -> None:
+    assert formats.span(formats.Words("36.1 ms"), formats.Words("38.6 ms")) == "36.1 → 38.6 ms"
+    assert formats.span(formats.Words("40"), formats.Words("65")) == "40 → 65"

@@ -1,0 +1,85 @@
+"""The page stands alone: no network, no script, everything of both sides on it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from perfgate.judging.report.html import render_html
+from perfgate.judging.report.samples import paired_samples
+from tests.fakes.documents import (
+    make_decision,
+    make_difference,
+    make_failure,
+    make_run,
+    operator_changes,
+    regressed_counters,
+    regressed_time,
+)
+
+
+def failing_page() -> str:
+    decision = make_decision(
+        "FAIL", comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes()
+    )
+    return render_html(decision, make_run("base"), make_run("head", slowdown=0.07))
+
+
+def test_render_html__page__its_policy_allows_nothing_but_its_own_style() -> None:
+    page = failing_page()
+    style = re.search("<style>(.*?)</style>", page, re.S)[1]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
+    assert "http://" not in page and "https://" not in page
+    assert "<script" not in page
+    assert " style=" not in page
+
+
+def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_there() -> None:
+    page = failing_page()
+    assert "FAIL – fast-path latency of <code>encoder/long</code> 6.8 % slower (36.1 → 38.6 ms), confirmed" in page
+    assert page.count('<svg class="bar"') == 2
+    assert page.count('<svg class="plot"') == 2
+    assert page.count('<circle class="head"') == 14
+    assert page.count('<circle class="noise"') == 7
+    assert "<code>aten::native_layer_norm</code>" in page
+    assert "Intel" not in page and "AMD EPYC 7B13" in page
+
+
+def test_render_html__checklist__all_twenty_steps_are_named() -> None:
+    page = failing_page()
+    assert "Latency and throughput" in page
+    assert "Not part of this run:" in page
+    assert "19 Temperature, clock and power" in page
+    assert "Regression gate" in page
+
+
+def test_render_html__no_base_run__head_alone_is_shown() -> None:
+    page = render_html(make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure("base")]), None, make_run())
+    assert "the base could not be measured" in page
+    assert '<circle class="head"' not in page
+
+
+def test_render_html__nothing_measured__still_a_page() -> None:
+    empty = make_run(steps=[], operators=[], counters=[], replicates=[])
+    page = render_html(make_decision("INCONCLUSIVE", comparisons=[], steps=[], noise_floors=[]), None, empty)
+    assert "no number could be compared" in page
+
+
+def test_render_html__testbed_differs__the_field_is_marked() -> None:
+    decision = make_decision("INCONCLUSIVE", testbed_differences=[make_difference()])
+    head = make_run()
+    base = make_run(
+        "base", testbed=type(head.testbed)(fingerprint="0" * 64, device_kind="cpu", comparable={"torch": "2"})
+    )
+    assert '<tr class="differs"><td>torch</td><td><code>2</code></td>' in render_html(decision, base, head)
+
+
+def test_paired_samples__seven_percent_slower_head__each_pair_shows_it_and_base_against_base_does_not() -> None:
+    (samples,) = paired_samples(make_run("base"), make_run("head", slowdown=0.07))
+    assert (samples.workload, samples.shape) == ("encoder", "long")
+    assert (len(samples.effects), len(samples.noise)) == (14, 7)
+    assert all(0.05 < effect < 0.09 for effect in samples.effects)
+    assert all(abs(effect) < 0.02 for effect in samples.noise)
+    assert (samples.base.size, samples.head.size) == (840, 840)

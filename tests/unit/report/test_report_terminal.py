@@ -1,0 +1,92 @@
+"""What a terminal shows: the same decision, in 80 columns, without control characters from outside."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from perfgate.document.run import ErrorDetail, WorkloadRecord
+from perfgate.judging.report.terminal import render_run, render_terminal
+from tests.fakes.documents import (
+    make_comparison,
+    make_decision,
+    make_failure,
+    make_run,
+    operator_changes,
+    regressed_counters,
+    regressed_time,
+    suggestions,
+)
+
+
+def shown(render, document, *, colour: bool = False, environ: dict[str, str] | None = None) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=colour, _environ=environ or {})
+    render(document, console)
+    return stream.getvalue()
+
+
+def failing():
+    return make_decision(
+        "FAIL",
+        comparisons=regressed_time() + regressed_counters(),
+        operator_changes=operator_changes(),
+        suggestions=suggestions(),
+    )
+
+
+def test_render_terminal__failure__verdict_rows_why_and_try_in_80_columns() -> None:
+    text = shown(render_terminal, failing())
+    assert text.startswith("FAIL – fast-path latency of encoder/long 6.8 % slower (36.1 → 38.6 ms),")
+    assert "framework ops per" in text
+    assert "aten::add in encoder/long: 24 more calls (12 → 36) at model.py:88" in text
+    assert "Replace the loop of 24 aten::add by one batched call" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_render_terminal__not_a_terminal__plain_text() -> None:
+    assert "\x1b" not in shown(render_terminal, failing())
+
+
+def test_render_terminal__terminal_with_no_color__no_colours() -> None:
+    assert "\x1b[31m" not in shown(render_terminal, failing(), colour=True, environ={"NO_COLOR": "1", "TERM": "xterm"})
+    assert "\x1b[" in shown(render_terminal, failing(), colour=True, environ={"TERM": "xterm"})
+
+
+def test_render_terminal__pass__three_short_facts_and_no_table() -> None:
+    text = shown(render_terminal, make_decision())
+    assert text.startswith("PASS – 6 metrics unchanged\n")
+    assert "─" not in text
+
+
+def test_render_terminal__error__last_lines_of_the_traceback() -> None:
+    text = shown(render_terminal, make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()]))
+    assert "error in the head: loading of encoder (exception)" in text
+    assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in text
+
+
+def test_render_terminal__escape_sequences_in_names__are_replaced() -> None:
+    hostile = make_comparison(workload="\x1b[2J[bold]x", outcome="regressed", delta=0.1)
+    text = shown(render_terminal, make_decision("FAIL", comparisons=[hostile]))
+    assert "\x1b" not in text
+    assert "[bold]x" in text
+
+
+def test_render_run__five_steps__values_reasons_and_findings() -> None:
+    text = shown(render_run, make_run())
+    assert text.startswith("demo at 0f1e2d3c4 on cpu, 5 steps")
+    assert "P50 latency 37.1 ms (36.8 ms to 37.5 ms)" in text
+    assert "P99 latency: not available, needs 662 calls" in text
+    assert "not applicable   the device shares the host's memory" in text
+    assert "! Softmax takes 18 % of the busy time" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_render_run__workload_that_does_not_load__its_error_is_said() -> None:
+    error = ErrorDetail(kind="exception", message="ImportError: no module named 'models'")
+    broken = WorkloadRecord(
+        name="encoder", reference="perf/workload.py:encoder", sha256="e" * 64, batch=1, shapes=[], error=error
+    )
+    text = shown(render_run, make_run(workloads=[broken], steps=[]))
+    assert "error in workload encoder: ImportError: no module named 'models'" in text
