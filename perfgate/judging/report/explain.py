@@ -18,7 +18,7 @@ _BETTER = {"lower": "lower is better", "higher": "higher is better", "neutral": 
 
 
 def explain(name: str) -> str:
-    """Return the explanation of a metric (``latency.p50``) or of a step by number or slug (``4``, ``s04``, ``top_ops``).
+    """Return the text for a metric (``latency.p50``) or for a step by number or slug (``4``, ``s04``, ``top_ops``).
 
     Raises UsageError, with the nearest known name, for anything else.
     """
@@ -43,7 +43,7 @@ def _metric(name: str) -> Optional[Metric]:
 
 def _step_number(wanted: str) -> Optional[int]:
     titles = step_titles()
-    digits = wanted[1:] if wanted.startswith("s") else wanted
+    digits = wanted.removeprefix("s")
     if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in titles:
         return int(digits)
     return next((number for number, title in titles.items() if title.slug == wanted.replace("-", "_")), None)

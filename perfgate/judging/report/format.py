@@ -70,10 +70,11 @@ def change(comparison: Comparison) -> Words:
     """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
     if comparison.method == "check":
         return _check_result(comparison)
+    if comparison.outcome == "not_comparable" or (comparison.delta is None and comparison.method != "exact"):
+        return DASH
     if comparison.method == "exact":
         return _exact_change(comparison)
-    if comparison.delta is None:
-        return DASH
+    assert comparison.delta is not None
     words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)
     return Words(f"{words} ({span})") if span else words

@@ -36,22 +36,22 @@ STEP_TEXTS: dict[int, StepText] = {
     ),
     4: StepText(
         "Which operators take the time, and how often does one call dispatch them?",
-        "Self time by operator in a recorded trace of steady calls; counters come from single calls, repeated, and count "
-        "as exact only when every repetition gave the same number.",
-        "Copies and reshapes near the top are layout changes: keep one layout through the model. Many calls of one small "
-        "operator are a loop: do it once on the whole tensor.",
+        "Self time by operator in a recorded trace of steady calls; counters come from single calls, repeated, and "
+        "count as exact only when every repetition gave the same number.",
+        "Copies and reshapes near the top are layout changes: keep one layout through the model. Many calls of one "
+        "small operator are a loop: do it once on the whole tensor.",
     ),
     5: StepText(
         "Which batch size is the best, and from where on does a larger one gain nothing?",
-        "Batch sizes are visited in random order, several times each. The knee is the smallest size from which doubling "
-        "gains less than 10 % throughput; the best size has the highest throughput that keeps the SLA.",
+        "Batch sizes are visited in random order, several times each. The knee is the smallest size from which "
+        "doubling gains less than 10 % throughput; the best size has the highest throughput that keeps the SLA.",
         "Configure the best size where latency allows. A knee at size 1 means that the device is full, or that the "
         "work per item does not run in parallel.",
     ),
     20: StepText(
         "Is the change slower, heavier or wrong, compared with its base on this machine?",
-        "Exact counters are compared first. Time is compared over pairs of processes of base and head that take turns on "
-        "the same core, by an exact signed-rank test corrected for all metrics together. Base against base in the same "
+        "Exact counters are compared first. Time is compared over pairs of processes of base and head that take turns "
+        "on the same core, by an exact signed-rank test corrected for all metrics together. Base against base in the same "
         "job gives the noise floor.",
         "See the Why part of the comment: it names the operator and the line. `perfgate local` gives the same verdict "
         "before pushing.",

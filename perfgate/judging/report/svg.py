@@ -127,7 +127,7 @@ def _dots(
 
 
 def _share_ticks(scale: float) -> list[float]:
-    step = next((s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if scale / s <= 3), scale / 2)
+    step = next((s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if scale / s < 2.4), scale / 2)
     return [step * k for k in range(-int(scale / step), int(scale / step) + 1)]
 
 

@@ -209,7 +209,7 @@ def test_budget__too_small_for_the_folds__they_go_from_the_bottom_and_are_named(
 def test_budget__thousands_of_failing_rows__the_worst_stay_and_the_rest_is_counted() -> None:
     rows = [make_counter("counters.copies", 2, 3 + n, workload=f"workload-{n:04}" + "y" * 100) for n in range(2000)]
     text = render_comment(failing(comparisons=rows, operator_changes=[]), CONTEXT)
-    shown = len(re.findall(r"^\| \*\*FAIL\*\*", text, re.M))
+    shown = len(re.findall(r"^\| \*\*FAIL\*\*", text, re.MULTILINE))
     assert len(text) <= 60_000
     assert shown == 120
     assert "1,880 more rows of this table: see `decision.json`." in text

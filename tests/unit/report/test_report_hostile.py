@@ -126,8 +126,8 @@ def seen(html: str) -> Seen:
 
 
 ALLOWED = {
-    "h2", "p", "code", "pre", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "details",
-    "summary", "sub",
+    "h2", "p", "code", "pre", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "strong",
+    "details", "summary", "sub",
 }  # fmt: skip
 
 
