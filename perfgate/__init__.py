@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from perfgate.version import __version__
+
 __all__ = ["SLA", "Workload", "__version__"]
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     """Load the names a workload file uses when they are first asked for."""
     if name in ("Workload", "SLA"):
-        from perfgate.measuring.workload import workload  # noqa: PLC0415
+        from perfgate.measuring.workload import workload
 
         return getattr(workload, name)
     raise AttributeError(f"module 'perfgate' has no attribute {name!r}")

@@ -12,10 +12,10 @@ from typing import NoReturn, Optional
 
 import click
 
-from perfgate import __version__
 from perfgate.cli import commands
 from perfgate.discovery import load_member, member_names
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, PerfgateError
+from perfgate.version import __version__
 
 BUG_ADVICE = "this is a bug in perfgate; please report it with the file {path}"
 

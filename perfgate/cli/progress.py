@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Optional
 
-SECONDS_BETWEEN_LINES = 10.0
-_WAITED = re.compile(r" \(\d+ s\)$")
+SECONDS_BETWEEN_LINES = 3.0
 
 
 class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     """Shows what is going on, on standard error.
 
-    In a terminal a spinner with one line; else (CI logs) a line when the activity changes, and every ten seconds while it
-    goes on.
+    In a terminal a spinner with one line; else (CI logs) a line every few seconds.
     """
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
-        self._last = ""
-        self._last_time = 0.0
+        self._last_time = float("-inf")
         if self._live:
-            from rich.console import Console  # noqa: PLC0415
+            from rich.console import Console
 
             self._console = Console(stderr=True)
             self._spinner = self._console.status("")
@@ -46,11 +42,9 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         if self._live:
             self._spinner.update(_escape(text))
             return
-        activity = _WAITED.sub("", text)
-        changed = _stem(activity) != _stem(self._last)
-        if changed or time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
-            self._last, self._last_time = activity, time.monotonic()
+            self._last_time = time.monotonic()
 
     def note(self, text: str) -> None:
         """Show a line that stays."""
@@ -60,12 +54,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _stem(activity: str) -> str:
-    """Return the activity without its counters, so that 'pair 3 of 21' and 'pair 4 of 21' are one activity."""
-    return re.sub(r"\d+", "#", activity.split(", base against")[0])
-
-
 def _escape(text: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415
+    from rich.markup import escape
 
     return escape(text)

@@ -8,7 +8,7 @@ import msgspec
 
 from perfgate.document.run import ErrorDetail, Finding
 
-DECISION_SCHEMA = "perfgate/decision"
+DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
 
 Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]

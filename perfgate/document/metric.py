@@ -26,7 +26,9 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def _metric(name: str, title: str, unit: str, better: Better, kind: Kind, step: int, explanation: str, source: str) -> Metric:
+def _metric(
+    name: str, title: str, unit: str, better: Better, kind: Kind, step: int, explanation: str, source: str
+) -> Metric:
     return Metric(
         name=name, title=title, unit=unit, better=better, kind=kind, step=step, explanation=explanation, source=source
     )
@@ -102,7 +104,8 @@ _CATALOGUE = [
             "Items per second at one batch size of the sweep.", "median over visits in random order"),
     # exact counters
     _metric("counters.framework_ops", "framework ops per call", "1", "lower", "exact", 4,
-            "How many framework operators one call dispatches. Each costs a launch; a loop of small ops shows here first.",
+            "How many framework operators with work to do one call dispatches. Each costs a launch; a loop of small ops "
+            "shows here first. Views (transpose, slice, reshape without a copy) launch nothing and are not counted.",
             _DISPATCH),
     _metric("counters.copies", "copies per call", "1", "lower", "exact", 4,
             "Operators that copy a whole tensor: clone, contiguous, copy_, dtype and device conversions.", _DISPATCH),

@@ -12,7 +12,7 @@ import msgspec
 
 from perfgate.document.samples import Packed
 
-RUN_SCHEMA = "perfgate/run"
+RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
 RUN_SCHEMA_VERSION = 1
 
 StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invalid", "error"]
@@ -93,11 +93,15 @@ class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often."""
+    """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often.
+
+    A ``view`` only describes memory anew and launches nothing.
+    """
 
     op: str
     count: int
     copy_bytes: int = 0
+    view: bool = False
     line: Optional[str] = None
 
 

@@ -51,7 +51,9 @@ def unpack(packed: Packed) -> npt.NDArray[np.int64]:
     except (ValueError, zlib.error) as error:
         raise DocumentError(f"packed samples cannot be unpacked ({error}); the document is damaged") from error
     if len(raw) != size:
-        raise DocumentError(f"packed samples hold {len(raw)} bytes where {size} were announced; the document is damaged")
+        raise DocumentError(
+            f"packed samples hold {len(raw)} bytes where {size} were announced; the document is damaged"
+        )
     planes = np.frombuffer(raw, dtype=np.uint8).reshape(packed.width, packed.count)
     values = np.ascontiguousarray(planes.T).view(f"<u{packed.width}").reshape(-1)
     if packed.width == 8 and values.size and int(values.max()) > np.iinfo(np.int64).max:

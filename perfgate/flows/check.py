@@ -106,8 +106,8 @@ def _choose_sides(repository: Repository, config: Config, options: CheckOptions)
         head, dirty = repository.snapshot()
     elif not options.allow_dirty and (changed := repository.dirty_files()):
         raise RepositoryError(
-            f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; commit them, "
-            "or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
+            f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; "
+            "commit them, or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
         )
     revision = options.base or repository.main_branch(config.store.main_branch)
     base = repository.choose_base(revision, head)
@@ -188,4 +188,3 @@ def _policy_of_base(repository: Repository, commit: str, prefix: str, config: Co
     except ConfigError:
         # The base's file is one that this version cannot read; the head's was checked above.
         return config.policy()
-

@@ -32,7 +32,7 @@ class ChangeRequest:
 
 
 CHANGES = (
-    ChangeRequest("refactor", "Split the layers into smaller modules", EXIT_PASS),
+    ChangeRequest("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
     ChangeRequest("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
 )
 
@@ -95,7 +95,9 @@ def _commit(repository: git.Repo, message: str) -> None:
     repository.index.commit(message, author=_AUTHOR, committer=_AUTHOR)
 
 
-def _perfgate(arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, hide: bool = False) -> int:
+def _perfgate(
+    arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, hide: bool = False
+) -> int:
     """Run a command of ours as a user would; what it says goes to the terminal."""
     if not hide:
         echo(f"$ perfgate {' '.join(arguments)}")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
-from perfgate import __version__
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.files import read_run
@@ -28,6 +27,7 @@ from perfgate.judging.forge.forge import (
 from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.judging.gate.decide import exit_code, judge_folder
 from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.version import __version__
 
 DEFAULT_KEY = "default"
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}

@@ -81,7 +81,9 @@ def parse_steps(text: Optional[str]) -> tuple[int, ...]:
         elif first.isdigit() and (last.isdigit() or not dash):
             chosen.update(range(int(first), int(last or first) + 1))
         else:
-            raise UsageError(f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch")
+            raise UsageError(
+                f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch"
+            )
     missing = sorted(chosen - set(AVAILABLE_STEPS))
     if missing or not chosen:
         there = ", ".join(f"{number} {step_titles()[number].slug}" for number in AVAILABLE_STEPS)
@@ -90,7 +92,7 @@ def parse_steps(text: Optional[str]) -> tuple[int, ...]:
 
 
 def _source(root: Path) -> Source:
-    from perfgate.conductor.repository import Repository  # noqa: PLC0415 - git is needed only where there is a clone
+    from perfgate.conductor.repository import Repository
 
     try:
         repository = Repository(root)

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
-from perfgate import __version__
 from perfgate.conductor.checklist import Findings
 from perfgate.config import Config
 from perfgate.document.run import (
@@ -24,6 +23,7 @@ from perfgate.document.run import (
     Testbed,
 )
 from perfgate.errors import UsageError
+from perfgate.version import __version__
 
 
 def now() -> str:
@@ -44,7 +44,9 @@ def prepare_out(out: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UsageError(f"the output folder {out} cannot be written ({error.strerror}); choose another with --out") from error
+        raise UsageError(
+            f"the output folder {out} cannot be written ({error.strerror}); choose another with --out"
+        ) from error
     return out.resolve()
 
 
@@ -106,7 +108,7 @@ def _warnings(findings: list[Findings]) -> list[str]:
 
 def ci_context(environ: Mapping[str, str]) -> Optional[CiContext]:
     """Return the CI job we run in, None outside one."""
-    from perfgate.judging.forge.detect import detect  # noqa: PLC0415 - keeps `requests` out of runs at a desk
+    from perfgate.judging.forge.detect import detect
 
     event = detect(environ)
     return event.context() if event else None

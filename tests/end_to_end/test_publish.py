@@ -13,7 +13,7 @@ from typing import Any, Optional
 import msgspec
 import pytest
 
-from perfgate import __version__
+from perfgate.version import __version__
 from perfgate.document.decision import Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History

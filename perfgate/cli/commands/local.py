@@ -9,7 +9,9 @@ import click
 
 
 @click.command("local")
-@click.option("--base", "--against", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
+@click.option(
+    "--base", "--against", metavar="REV", help="Compare with this revision's merge base; default: the main branch."
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=".perfgate/local", show_default=True,
               help="Folder for the documents, the report, traces and logs.")  # fmt: skip
 @click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 
-from perfgate import __version__
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.auth import BearerAuth
 from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
+from perfgate.version import __version__
 
 Query = Mapping[str, Union[str, int]]
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rounding import rounded
 
 MAX_PARTS = 12
-# Which ops explain a change of which counter.
-_COPY_METRICS = ("counters.copies", "counters.copy_bytes", "counters.noncontiguous_copies")
+_NOTHING = OpCount(op="", count=0)
+_COPY_METRICS = ("counters.copies", "counters.noncontiguous_copies")
 
 
 def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
@@ -58,7 +58,10 @@ def _outcome(base: float, head: float, allowed: float) -> Outcome:
 
 
 def _compare_ops(base: CounterSet, head: CounterSet) -> Iterator[Comparison]:
-    """Ops by name inform and explain; they do not fail the gate, for one op may rightly replace another."""
+    """Ops by name inform and explain; they do not fail the gate, for one op may rightly replace another.
+
+    Views are left to the run documents: they launch nothing.
+    """
     if "counters.framework_ops" in {*base.unstable, *head.unstable}:
         return
     for op, (before, after, line) in sorted(_changed_ops(base, head).items()):
@@ -106,24 +109,37 @@ def _comparison(
 
 
 def _parts(base: CounterSet, head: CounterSet, name: str) -> list[Part]:
-    changed = _changed_ops(base, head)
-    copying = {op.op for op in (*base.ops, *head.ops) if op.copy_bytes}
-    parts = [
-        Part(name=op, base=before, head=after, line=line)
-        for op, (before, after, line) in changed.items()
-        if name not in _COPY_METRICS or op in copying
-    ]
+    """Return the operators that explain a change of a counter; which one allocates is not counted, so not said."""
+    if name == "counters.copy_bytes":
+        parts = _copied_bytes(base, head)
+    elif name in (*_COPY_METRICS, "counters.framework_ops"):
+        copying = {op.op for op in (*base.ops, *head.ops) if op.copy_bytes}
+        parts = [
+            Part(name=op, base=before, head=after, line=line)
+            for op, (before, after, line) in _changed_ops(base, head).items()
+            if name not in _COPY_METRICS or op in copying
+        ]
+    else:
+        parts = []
     return sorted(parts, key=lambda part: (-abs(part.head - part.base), part.name))[:MAX_PARTS]
+
+
+def _copied_bytes(base: CounterSet, head: CounterSet) -> list[Part]:
+    before, after = _by_op(base), _by_op(head)
+    return [
+        Part(name=op, base=old.copy_bytes, head=new.copy_bytes, line=new.line or old.line)
+        for op in before.keys() | after.keys()
+        if (old := before.get(op, _NOTHING)).copy_bytes != (new := after.get(op, _NOTHING)).copy_bytes
+    ]
 
 
 def _changed_ops(base: CounterSet, head: CounterSet) -> dict[str, tuple[int, int, Optional[str]]]:
     """Return op -> (count before, count after, line that calls it in the head, or called it in the base)."""
     before, after = _by_op(base), _by_op(head)
-    nothing = OpCount(op="", count=0)
     changed = {}
     for op in before.keys() | after.keys():
-        old, new = before.get(op, nothing), after.get(op, nothing)
-        if old.count != new.count:
+        old, new = before.get(op, _NOTHING), after.get(op, _NOTHING)
+        if old.count != new.count and not (old.view or new.view):
             changed[op] = (old.count, new.count, new.line or old.line)
     return changed
 

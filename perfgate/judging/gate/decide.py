@@ -11,7 +11,6 @@ from typing import NamedTuple, Optional
 
 import msgspec
 
-from perfgate import __version__
 from perfgate.document.decision import (
     Comparison,
     DecisionDocument,
@@ -42,6 +41,7 @@ from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.screen import screen
 from perfgate.judging.gate.time import compare_time, noise_floors
+from perfgate.version import __version__
 
 PROCEDURE = "paired-signed-rank"
 PROCEDURE_VERSION = 1
@@ -148,11 +148,17 @@ def _verdict(
     gating = [comparison for comparison in comparisons if comparison.gating]
     regressed = [_name(comparison) for comparison in gating if comparison.outcome == "regressed"]
     undecided = [_name(c) for c in gating if c.outcome == "inconclusive" and c.metric in _MUST_DECIDE]
-    suspected = [_name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)]
+    suspected = [
+        _name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)
+    ]
     promised = [_name(c) for c in comparisons if c.method == "check" and not c.gating and c.outcome == "inconclusive"]
     rules: list[tuple[Verdict, str, list[str]]] = [
         ("FAIL", "regressed", regressed),
-        ("INCONCLUSIVE", "failed", sorted({f"{failure.side} {failure.workload} {failure.what}" for failure in failures})),
+        (
+            "INCONCLUSIVE",
+            "failed",
+            sorted({f"{failure.side} {failure.workload} {failure.what}" for failure in failures}),
+        ),
         ("INCONCLUSIVE", "testbed", [difference.field for difference in differences]),
         ("INCONCLUSIVE", "a/a differs", [f"{f.workload}/{f.shape} {f.metric}" for f in floors if f.differs]),
         ("INCONCLUSIVE", "nothing compared", [] if gating else ["no comparison could be made"]),
@@ -171,9 +177,7 @@ def _name(comparison: Comparison) -> str:
 
 def _measured(screened: Comparison, gating: list[Comparison]) -> bool:
     """Return whether what the stored runs flag was measured side by side; that answer then counts."""
-    return any(
-        c.method == "paired" and (c.workload, c.shape) == (screened.workload, screened.shape) for c in gating
-    )
+    return any(c.method == "paired" and (c.workload, c.shape) == (screened.workload, screened.shape) for c in gating)
 
 
 def _check_sides(base: RunDocument, head: RunDocument) -> None:

@@ -9,7 +9,7 @@ from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
 
 MAX_CHANGES = 10
-MIN_SHARE = 0.02  # of the base's busy time; smaller time changes of an op are noise of the profiler
+MIN_SHARE = 0.002  # of the base's busy time; an op that runs more often for less than this explains nothing
 
 
 def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
@@ -18,7 +18,7 @@ def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChang
     changes: list[OperatorChange] = []
     for key in sorted(before.keys() & after.keys()):
         total = sum(row.self_time for row in before[key].values()) or 1.0
-        lines = _lines(head, *key) | {}
+        lines = _lines(head, *key)
         found = [
             change
             for op in before[key].keys() | after[key].keys()
@@ -63,9 +63,11 @@ def _change(
 
 
 def _matters(change: OperatorChange, total: float) -> bool:
-    return change.base_count != change.head_count and abs(change.head_time - change.base_time) > MIN_SHARE / 10 * total or (
-        change.base_count != change.head_count and min(change.base_count, change.head_count) == 0
-    )
+    """Only ops whose count changed: the profiler's times alone are too noisy to accuse one."""
+    if change.base_count == change.head_count:
+        return False
+    came_or_went = min(change.base_count, change.head_count) == 0
+    return came_or_went or abs(change.head_time - change.base_time) > MIN_SHARE * total
 
 
 def suggestions(comparisons: list[Comparison]) -> list[Suggestion]:
@@ -116,13 +118,14 @@ def _conversions(comparison: Comparison) -> list[Suggestion]:
     if not casts:
         return []
     return [_suggestion("dtype-round-trip", comparison, casts[0].line,
-                        "tensors are converted between dtypes or devices on every call; keep one dtype through the model, "
-                        "or convert once when it is built")]  # fmt: skip
+                        "tensors are converted between dtypes or devices on every call; keep one dtype through the "
+                        "model, or convert once when it is built")]  # fmt: skip
 
 
 def _memory(comparison: Comparison) -> list[Suggestion]:
     return [_suggestion("peak-memory", comparison, _line_of_rise(comparison),
-                        "one call holds more memory at once; free or reuse intermediate tensors (in-place ops, del)")]  # fmt: skip
+                        "one call holds more memory at once; free or reuse intermediate tensors "
+                        "(in-place ops, del)")]  # fmt: skip
 
 
 def _line_of_rise(comparison: Comparison) -> Optional[str]:

@@ -77,7 +77,9 @@ def paired_effects(
     return effects
 
 
-def _by_pair(replicates: Iterable[Replicate], workload: str, shape: str, arm: Arm, member: str) -> dict[int, Statistics]:
+def _by_pair(
+    replicates: Iterable[Replicate], workload: str, shape: str, arm: Arm, member: str
+) -> dict[int, Statistics]:
     return {
         replicate.pair: statistics(replicate.shapes[shape])
         for replicate in replicates

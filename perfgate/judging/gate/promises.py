@@ -43,7 +43,10 @@ def _slas(base: RunDocument, head: RunDocument) -> list[Comparison]:
             value = _p99(head, workload.name, shape)
             if value is None or value.value is None:
                 continue
-            broken, broken_before = _breaks(value, workload.sla_p99), _breaks(_p99(base, workload.name, shape), workload.sla_p99)
+            broken, broken_before = (
+                _breaks(value, workload.sla_p99),
+                _breaks(_p99(base, workload.name, shape), workload.sla_p99),
+            )
             comparisons.append(
                 Comparison(
                     workload=workload.name,

@@ -36,7 +36,11 @@ def screen(head: RunDocument, history: History) -> list[Comparison]:
 def _value(head: RunDocument, series: HistorySeries) -> Optional[float]:
     for step in head.steps:
         for value in step.values:
-            if (step.workload, value.metric, value.labels.get("shape")) == (series.workload, series.metric, series.shape):
+            if (step.workload, value.metric, value.labels.get("shape")) == (
+                series.workload,
+                series.metric,
+                series.shape,
+            ):
                 return value.value
     return None
 

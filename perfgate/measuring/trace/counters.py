@@ -36,7 +36,7 @@ def counter_set(tallies: list[CallTally], *, workload: str, shape: str) -> Count
     """Return one CounterSet of repeated calls."""
     last = tallies[-1]
     ops = [
-        OpCount(op=name, count=op.count, copy_bytes=op.copy_bytes, line=op.line())
+        OpCount(op=name, count=op.count, copy_bytes=op.copy_bytes, view=op.view, line=op.line())
         for name, op in sorted(last.ops.items(), key=lambda item: (-item[1].count, item[0]))
     ]
     return CounterSet(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Optional
@@ -44,11 +45,11 @@ class CountingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **keywords)
         name = func._schema.name
         if not name.startswith("profiler::"):
-            self._count(name, args, result)
+            self._count(name, args, result, view=_is_view(func))
         return result
 
-    def _count(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        tally = self._ops.setdefault(name, OpTally())
+    def _count(self, name: str, args: tuple[Any, ...], result: Any, *, view: bool) -> None:
+        tally = self._ops.setdefault(name, OpTally(view=view))
         tally.count += 1
         if (line := self._lines.of(sys._getframe(2))) is not None:
             tally.lines[line] += 1
@@ -56,6 +57,13 @@ class CountingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tally.copies += 1
             tally.copy_bytes += target.numel() * target.element_size()
             tally.noncontiguous_copies += _layout_differs(target, source)
+
+
+@lru_cache(maxsize=4096)
+def _is_view(func: Any) -> bool:
+    """Return whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
+    marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
+    return bool(marks) and not any(mark.is_write for mark in marks)
 
 
 class SourceLines:

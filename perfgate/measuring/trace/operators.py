@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from perfgate.measuring.trace.analysis import counts_by_name, self_times, totals_by_name
-from perfgate.measuring.trace.events import KINDS, EventTable
+from perfgate.measuring.trace.events import KINDS, EventTable, IntColumn
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 RowKind = Literal["compute", "copy", "comm", "host"]
@@ -32,16 +32,21 @@ _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True)
 class OperatorTotal:
-    """One operator over all calls of a trace: nanoseconds of self time and number of events."""
+    """One operator over all calls of a trace: nanoseconds of self time and number of events.
+
+    ``typical_ns`` is the self time of one call of the workload, the median over the calls: one call that the scheduler
+    interrupted would outweigh all others in a mean.
+    """
 
     name: str
     kind: RowKind
     self_ns: int
     count: int
+    typical_ns: float
 
 
-def operator_totals(events: EventTable) -> list[OperatorTotal]:
-    """Return every operator among the events, most self time first; equal ones by name.
+def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
+    """Return every operator among the events of ``calls`` calls, most self time first; equal ones by name.
 
     One name on two kinds of event (never seen) would count as the kind that comes first in the table.
     """
@@ -50,10 +55,25 @@ def operator_totals(events: EventTable) -> list[OperatorTotal]:
     counts = counts_by_name(events.name, len(events.names))
     present, first = np.unique(events.name, return_index=True)
     rows = [
-        OperatorTotal(events.names[name], _row_kind(int(events.kind[at])), int(totals[name]), int(counts[name]))
+        OperatorTotal(
+            name=events.names[name],
+            kind=_row_kind(int(events.kind[at])),
+            self_ns=int(totals[name]),
+            count=int(counts[name]),
+            typical_ns=_typical(events, own, name, calls),
+        )
         for name, at in zip(present.tolist(), first.tolist())
     ]
     return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+
+
+def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
+    """Return the median over the calls; the mean where the events do not divide into calls of equally many."""
+    chosen = np.nonzero(events.name == name)[0]
+    if chosen.size % calls:
+        return float(own[chosen].sum()) / calls
+    in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
+    return float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
 
 
 def op_class(name: str) -> OpClass:

@@ -11,9 +11,11 @@ from typing import Optional
 class OpTally:
     """What one call did with one operator.
 
-    ``copies`` may exceed ``count``: a foreach copy is one operator over many tensors.
+    ``copies`` may exceed ``count``: a foreach copy is one operator over many tensors. A ``view`` only describes memory
+    anew (transpose, slice): it launches nothing.
     """
 
+    view: bool = False
     count: int = 0
     copies: int = 0
     copy_bytes: int = 0
@@ -36,7 +38,7 @@ class CallTally:
         """Return the counters by metric name."""
         ops = self.ops.values()
         return {
-            "counters.framework_ops": sum(op.count for op in ops),
+            "counters.framework_ops": sum(op.count for op in ops if not op.view),
             "counters.copies": sum(op.copies for op in ops),
             "counters.copy_bytes": sum(op.copy_bytes for op in ops),
             "counters.noncontiguous_copies": sum(op.noncontiguous_copies for op in ops),

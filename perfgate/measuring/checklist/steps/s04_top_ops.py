@@ -93,7 +93,7 @@ def _trace(context: StepContext, shape: str, path: Path) -> CallTrace:
 
 def _operators(context: StepContext, shape: str, trace: CallTrace) -> _Shape:
     events = _events(context, trace)
-    totals = operator_totals(events)
+    totals = operator_totals(events, calls=trace.calls)
     busy_ns = sum(row.self_ns for row in totals)
     if not busy_ns:
         reason = "the trace holds no operator"
@@ -127,7 +127,7 @@ def _row(context: StepContext, shape: str, total: OperatorTotal, calls: int, bus
         shape=shape,
         op=total.name,
         kind=total.kind,
-        self_time=total.self_ns / calls / 1e9,
+        self_time=total.typical_ns / 1e9,
         count=total.count / calls,
         share=total.self_ns / busy_ns,
     )

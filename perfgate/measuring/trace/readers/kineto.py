@@ -100,7 +100,7 @@ def _nanoseconds_of_any(text: bytes) -> int:
     except InvalidOperation:
         raise ValueError(f"time {plain!r} is no number of microseconds") from None
     # The bound comes first: an exponent of a billion must not become digits.
-    if not exact.is_finite() or abs(exact) > MAX_NS // 1000:
+    if not exact.is_finite() or not -MAX_NS // 1000 <= exact <= MAX_NS // 1000:
         raise ValueError(f"time {plain!r} lies outside of 146 years")
     return int((exact * 1000).to_integral_value())
 
