@@ -1,4 +1,4 @@
-"""What changed underneath a regressed metric: operators by name, with counts, bytes, self time and the calling line."""
+"""What changed underneath a regressed metric: operators by name, with counts, self time and the calling line."""
 
 from __future__ import annotations
 
@@ -6,95 +6,128 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange
 from perfgate.judging.report.summary import Summary, is_operator, place
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One operator that came, went or changed in one place. Counts are per call, times self seconds per call."""
+    """One operator that came, went or changed, in one or several places.
 
-    place: str
+    Counts are per call, ``more_time`` self seconds per call (None where the trace does not say); ``mentions`` is how many
+    regressed counters name the operator.
+    """
+
+    places: tuple[str, ...]
     op: str
-    base_count: Optional[float] = None
-    head_count: Optional[float] = None
-    more_bytes: Optional[float] = None
+    base_count: float
+    head_count: float
     more_time: Optional[float] = None
     line: Optional[str] = None
+    mentions: int = 1
 
     @property
     def more_count(self) -> float:
         """Return how many calls more the head makes."""
-        return (self.head_count or 0) - (self.base_count or 0)
+        return self.head_count - self.base_count
 
 
 def causes(summary: Summary) -> list[Cause]:
-    """Return the operators that account for the regressions, those that add most self time, then most calls, first."""
+    """Return per place the operators that got worse: most added self time first, then the most often named."""
     found: dict[tuple[str, str], Cause] = {}
     for part in _from_comparisons(summary.decision.comparisons):
         _merge(found, part)
-    for change in summary.decision.operator_changes:
-        _merge(
-            found,
-            Cause(
-                place=place(change.workload, change.shape),
-                op=change.op,
-                base_count=change.base_count,
-                head_count=change.head_count,
-                more_time=change.head_time - change.base_time,
-                line=change.line,
-            ),
-        )
-    worse = [cause for cause in found.values() if _adds(cause)]
-    return sorted(worse, key=lambda cause: (-(cause.more_time or 0), -cause.more_count, cause.op, cause.place))
+    for change in _believable(summary.decision):
+        _merge(found, _from_trace(change))
+    worse = [cause for cause in found.values() if cause.more_count > 0 or (cause.more_time or 0) > 0]
+    return sorted(worse, key=lambda c: (-(c.more_time or 0), -c.mentions, -c.more_count, c.op, c.places))
+
+
+def across_places(found: Iterable[Cause]) -> list[Cause]:
+    """Return the causes with those joined that change the same count by the same line in several places."""
+    joined: dict[tuple[object, ...], Cause] = {}
+    for cause in found:
+        key = (cause.op, cause.base_count, cause.head_count, cause.line)
+        first = joined.get(key)
+        # Sorted by time, the first one has the largest.
+        joined[key] = cause if first is None else replace(first, places=first.places + cause.places)
+    return list(joined.values())
 
 
 def cause_of(comparison: Comparison, known: Iterable[Cause]) -> Optional[Cause]:
     """Return the operator that adds most to one comparison: a counter's largest part, else the largest self time."""
     parts = {part.name: part.head - part.base for part in comparison.parts if part.head > part.base}
-    here = [cause for cause in known if cause.place == place(comparison.workload, comparison.shape)]
+    here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
-        return next((cause for cause in here if cause.op == max(parts, key=lambda name: parts[name])), None)
-    slower = [cause for cause in here if cause.more_time is not None and cause.more_time > 0]
-    return next(iter(slower), None) if comparison.unit == "s" else None
+        largest = max(parts, key=lambda name: parts[name])
+        return next((cause for cause in here if cause.op == largest), None)
+    slower = (cause for cause in here if (cause.more_time or 0) > 0)
+    return next(slower, None) if comparison.unit == "s" else None
 
 
 def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
     for comparison in comparisons:
         if comparison.outcome != "regressed" or comparison.method == "check":
             continue
-        where = place(comparison.workload, comparison.shape)
-        if is_operator(comparison) and comparison.unit == "1":
+        where = (place(comparison.workload, comparison.shape),)
+        if is_operator(comparison) and comparison.base is not None and comparison.head is not None:
             name = comparison.metric.partition(":")[2]
-            yield Cause(place=where, op=name, base_count=comparison.base, head_count=comparison.head)
+            yield Cause(places=where, op=name, base_count=comparison.base, head_count=comparison.head)
         for part in comparison.parts:
-            if comparison.unit == "B":
-                yield Cause(place=where, op=part.name, more_bytes=part.head - part.base, line=part.line)
-            else:
-                yield Cause(place=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line)
+            yield Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line)
+
+
+def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:
+    """Return the traced changes, without times where they add up to more than a whole call takes.
+
+    The profiler slows what it watches, and a cold operator is slow once: such times say nothing about a call.
+    """
+    longest: dict[tuple[str, str], float] = {}
+    grown: dict[tuple[str, str], float] = {}
+    for comparison in decision.comparisons:
+        if comparison.unit == "s" and comparison.head is not None and comparison.method != "check":
+            key = (comparison.workload, comparison.shape)
+            longest[key] = max(longest.get(key, 0.0), comparison.head)
+    for change in decision.operator_changes:
+        key = (change.workload, change.shape)
+        grown[key] = grown.get(key, 0.0) + max(0.0, change.head_time - change.base_time)
+    for change in decision.operator_changes:
+        key = (change.workload, change.shape)
+        too_much = key in longest and grown[key] > longest[key]
+        yield _without_time(change) if too_much else change
+
+
+def _without_time(change: OperatorChange) -> OperatorChange:
+    return OperatorChange(
+        workload=change.workload,
+        shape=change.shape,
+        op=change.op,
+        base_time=0.0,
+        head_time=0.0,
+        base_count=change.base_count,
+        head_count=change.head_count,
+        line=change.line,
+    )
+
+
+def _from_trace(change: OperatorChange) -> Cause:
+    more = change.head_time - change.base_time
+    return Cause(
+        places=(place(change.workload, change.shape),),
+        op=change.op,
+        base_count=change.base_count,
+        head_count=change.head_count,
+        more_time=more or None,
+        line=change.line,
+    )
 
 
 def _merge(found: dict[tuple[str, str], Cause], new: Cause) -> None:
-    """Add what a further source knows about an operator; what an earlier, exact source said stays."""
-    key = (new.place, new.op)
+    """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
+    key = (new.places[0], new.op)
     old = found.get(key)
     if old is None:
         found[key] = new
         return
-    counted = old if old.base_count is not None else new
-    found[key] = replace(
-        old,
-        base_count=counted.base_count,
-        head_count=counted.head_count,
-        more_bytes=_first(old.more_bytes, new.more_bytes),
-        more_time=_first(old.more_time, new.more_time),
-        line=old.line or new.line,
-    )
-
-
-def _first(old: Optional[float], new: Optional[float]) -> Optional[float]:
-    return new if old is None else old
-
-
-def _adds(cause: Cause) -> bool:
-    return cause.more_count > 0 or (cause.more_time or 0) > 0 or (cause.more_bytes or 0) > 0
+    more_time = new.more_time if old.more_time is None else old.more_time
+    found[key] = replace(old, more_time=more_time, line=old.line or new.line, mentions=old.mentions + 1)

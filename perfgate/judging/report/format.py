@@ -63,7 +63,9 @@ def quantities(values: Sequence[Optional[float]], unit: str, *, metric: str = ""
     factor, name = _scale(known, unit, share=is_share(metric))
     countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in known)
     digits = 0 if countable else _digits(known)
-    return [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
+    zero = Words(f"0 {unit}" if unit in _SCALES else f"0{name}")
+    worded = [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
+    return [zero if value == 0 else words for value, words in zip(values, worded)]
 
 
 def change(comparison: Comparison) -> Words:
@@ -97,7 +99,7 @@ def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
     """Return a relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
     if not math.isfinite(share):
         return Words("no bound")
-    if abs(share) < 0.00005:
+    if abs(share) < 0.0005:
         return Words("no change")
     more, less = ("higher", "lower") if is_share(metric) else _DIRECTIONS.get(unit, ("higher", "lower"))
     return Words(f"{percent(share)} {more if share > 0 else less}")
@@ -180,8 +182,8 @@ def _same_side(ends: tuple[float, float]) -> bool:
 
 def _percent_number(share: float) -> str:
     size = abs(share) * 100
-    if 0 < size < 0.1:
-        return f"{size:.2g}" if size >= 0.01 else "0.01"
+    if 0 < size < 0.05:
+        return "under 0.1"
     return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"
 
 

@@ -13,7 +13,7 @@ from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
-from perfgate.judging.report.causes import Cause, causes
+from perfgate.judging.report.causes import Cause, across_places, causes
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import headline
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
@@ -59,7 +59,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "warnings": decision.warnings[:_MAX_ROWS],
         "remedy": remedy_lines(summary, "html"),
         "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
-        "causes": [worded_cause(cause) for cause in causes(summary)[:_MAX_PLOTS]],
+        "causes": [worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
         "suggestions": decision.suggestions[:_MAX_PLOTS],
     }
 

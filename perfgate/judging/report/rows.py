@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of
 from perfgate.judging.report.headline import named_change
-from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.words import Words
 
+# Rows that agree in these columns are one row with several places.
+_SAME = ("label", "metric", "base", "head", "change", "limit", "reason")
 _OUTCOME_LABELS = {
     "improved": "better",
     "unchanged": "same",
@@ -22,12 +24,29 @@ _OUTCOME_LABELS = {
 
 def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> dict[str, object]:
     """Return one comparison as the words of a table row."""
+    known = list(known)
     cause = cause_of(comparison, known)
+    changed = any(place(comparison.workload, comparison.shape) in one.places for one in known)
     return {
         **named_change(comparison),
+        "places": (place(comparison.workload, comparison.shape),),
         "label": label(comparison, summary),
         "cause": None if cause is None else worded_cause(cause),
+        "see_why": cause is None and changed and comparison.unit == "s" and comparison.outcome == "regressed",
     }
+
+
+def grouped(rows: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the rows with those joined that say the same of several places, e.g. a counter of every input shape."""
+    joined: dict[tuple[str, ...], dict[str, object]] = {}
+    for made in rows:
+        key = tuple(str(made[name]) for name in _SAME) + _cause_key(made["cause"])
+        first = joined.get(key)
+        if first is None:
+            joined[key] = made
+        else:
+            joined[key] = {**first, "places": (*_places(first), *_places(made))}
+    return list(joined.values())
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
@@ -43,17 +62,15 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 
 def worded_cause(cause: Cause) -> dict[str, object]:
     """Return one operator's change in words; what did not change or is unknown is None."""
-    counted = cause.base_count is not None and cause.head_count is not None
     more = cause.more_count
     return {
         "op": cause.op,
-        "place": cause.place,
+        "places": cause.places,
         "line": cause.line,
-        "more": formats.difference(0, more, "1") if counted and more else None,
+        "more": formats.difference(0, more, "1") if more else None,
         "one": abs(more) == 1,
-        "base": formats.whole(cause.base_count or 0) if counted else None,
-        "head": formats.whole(cause.head_count or 0) if counted else None,
-        "bytes": _grown(cause.more_bytes, "B"),
+        "base": formats.whole(cause.base_count),
+        "head": formats.whole(cause.head_count),
         "time": _grown(cause.more_time, "s"),
     }
 
@@ -62,6 +79,15 @@ def common_confidence(comparisons: Iterable[Comparison]) -> Optional[Words]:
     """Return the confidence level the intervals share, None where they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
     return formats.setting(levels.pop()) if len(levels) == 1 else None
+
+
+def _cause_key(cause: object) -> tuple[str, ...]:
+    return tuple(str(cause[name]) for name in ("op", "more", "line")) if isinstance(cause, dict) else ()
+
+
+def _places(made: Mapping[str, object]) -> tuple[str, ...]:
+    places = made["places"]
+    return places if isinstance(places, tuple) else ()
 
 
 def _grown(amount: Optional[float], unit: str) -> Optional[Words]:

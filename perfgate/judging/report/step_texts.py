@@ -51,8 +51,8 @@ STEP_TEXTS: dict[int, StepText] = {
     20: StepText(
         "Is the change slower, heavier or wrong, compared with its base on this machine?",
         "Exact counters are compared first. Time is compared over pairs of processes of base and head that take turns "
-        "on the same core, by an exact signed-rank test corrected for all metrics together. Base against base in the same "
-        "job gives the noise floor.",
+        "on the same core, by an exact signed-rank test corrected for all metrics together. Base against base in the "
+        "same job gives the noise floor.",
         "See the Why part of the comment: it names the operator and the line. `perfgate local` gives the same verdict "
         "before pushing.",
     ),

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
-from perfgate.judging.report.causes import causes
+from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import first_line, headline
-from perfgate.judging.report.rows import row, worded_cause
+from perfgate.judging.report.rows import grouped, row, worded_cause
 from perfgate.judging.report.run_rows import run_title, step_rows
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.remedy import remedy_lines
@@ -75,16 +75,19 @@ def _print_moved(summary: Summary, console: Console) -> None:
         table.add_column(
             name, justify="right" if name in {"base", "head"} else "left", no_wrap=name in {"base", "head"}
         )
-    for comparison in shown:
-        words = row(comparison, summary)
+    for words in grouped(row(comparison, summary) for comparison in shown):
         label = str(words["label"])
         name = f"calls of {words['metric']}" if words["operator"] else str(words["metric"])
-        metric = Text(f"{clean(name)}\n").append(clean(str(words["place"])), "dim")
+        metric = Text(f"{clean(name)}\n").append(_where(words["places"]), "dim")
         table.add_row(Text(label, _LABEL_STYLES.get(label, "dim")), metric, *_cells(words))
     console.print(Padding(table, (1, 0)))
     hidden = len(moved) + len(undecided) - len(shown)
     if hidden:
         console.print(Text(f"… {hidden} more in decision.json", "dim"))
+
+
+def _where(places: object) -> str:
+    return line("shared/places.j2", "plain", {"places": places})
 
 
 def _cells(words: Mapping[str, object]) -> list[Text]:
@@ -94,7 +97,7 @@ def _cells(words: Mapping[str, object]) -> list[Text]:
 def _first_causes(summary: Summary) -> list[Mapping[str, object]]:
     if summary.verdict not in {"FAIL", "WARN"}:
         return []
-    return [worded_cause(cause) for cause in causes(summary)[:6]]
+    return [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
 
 
 def _cause_line(cause: Mapping[str, object]) -> str:

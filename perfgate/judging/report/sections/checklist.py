@@ -8,7 +8,6 @@ from typing import Optional
 
 from perfgate.document.checklist import step_titles
 from perfgate.document.decision import StepSummary
-from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.words import Words
 
@@ -44,14 +43,16 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 def worded_step(step: StepSummary) -> dict[str, object]:
     """Return a step for a template: its findings worth a look, or its reason."""
     titles = step_titles()
+    # Every shape may notice the same.
+    notes = list(dict.fromkeys(finding.message for finding in step.findings))
     return {
         "number": step.number,
         "title": Words(titles[step.number].title) if step.number in titles else step.slug,
         "workload": step.workload,
         "status": Words(_NAMES.get(step.status, step.status)) if step.status in _ORDER else step.status,
         "key": Words(step.status) if step.status in _ORDER else Words("unknown"),
-        "notes": [finding.message for finding in step.findings][:3],
-        "more": formats.counted(len(step.findings) - 3, "more") if len(step.findings) > 3 else None,
+        "notes": notes[:3],
+        "more": Words(f"{len(notes) - 3} more") if len(notes) > 3 else None,
         "reason": step.reason,
     }
 

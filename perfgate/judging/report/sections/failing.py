@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from perfgate.judging.report.causes import causes
-from perfgate.judging.report.rows import common_confidence, row
+from perfgate.judging.report.rows import common_confidence, grouped, row
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
 
@@ -28,7 +28,7 @@ class Failing:
         known = causes(summary)
         kept = shown[: summary.detail]
         return {
-            "rows": [row(comparison, summary, known) for comparison in kept],
+            "rows": grouped(row(comparison, summary, known) for comparison in kept),
             "more": len(shown) - len(kept),
             "confidence": common_confidence(kept),
             "fold": summary.verdict == "PASS",

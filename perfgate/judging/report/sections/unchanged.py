@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.rows import common_confidence, row
+from perfgate.judging.report.rows import common_confidence, grouped, row
 from perfgate.judging.report.summary import Summary
 
 
@@ -26,7 +26,7 @@ class Unchanged:
             return None
         kept = found[: summary.detail]
         return {
-            "rows": [row(comparison, summary) for comparison in kept],
+            "rows": grouped(row(comparison, summary) for comparison in kept),
             "total": len(found),
             "more": len(found) - len(kept),
             "margin": formats.setting(summary.decision.policy.ok_margin),

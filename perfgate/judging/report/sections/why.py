@@ -7,7 +7,7 @@ from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.causes import causes
+from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.rows import worded_cause
 from perfgate.judging.report.summary import Summary, place
 
@@ -25,7 +25,7 @@ class Why:
 
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return the changed operators of a decision that says something got worse."""
-        found = causes(summary) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
+        found = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
         if not found:
             return None
         shown = min(_SHOWN, summary.detail)
@@ -43,7 +43,8 @@ def _account(summary: Summary) -> Optional[Mapping[str, object]]:
         return None
     profiled = _profiled(summary, slower)
     measured = slower.head - slower.base
-    if profiled <= 0 or measured <= 0:
+    # What the profiler adds makes the two differ; where they differ much, the sentence would explain nothing.
+    if measured <= 0 or not 0.3 * measured < profiled < 2 * measured:
         return None
     return {
         "place": place(slower.workload, slower.shape),

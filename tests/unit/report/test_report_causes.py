@@ -1,0 +1,53 @@
+"""Which operators the comment names, in which order, and when it keeps silent about time."""
+
+from __future__ import annotations
+
+from perfgate.document.decision import OperatorChange
+from perfgate.judging.report.causes import across_places, cause_of, causes
+from perfgate.judging.report.comment import CommentContext
+from perfgate.judging.report.summary import Summary
+from tests.fakes.documents import make_counter, make_decision, operator_changes, regressed_counters, regressed_time
+
+
+def summary(**fields) -> Summary:
+    return Summary(make_decision("FAIL", **fields), CommentContext(marker=""))
+
+
+def test_causes__counts_and_trace__one_entry_per_operator_with_both() -> None:
+    found = causes(summary(comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes()))
+    assert [(cause.op, cause.base_count, cause.head_count, cause.line) for cause in found] == [
+        ("aten::add", 12, 36, "model.py:88"),
+        ("aten::clone", 0, 1, "model.py:91"),
+    ]
+    assert [round(cause.more_time or 0, 6) for cause in found] == [0.0019, 0.0004]
+
+
+def test_causes__traced_times_exceed_a_whole_call__times_are_not_believed() -> None:
+    # Seen on a real run: a cold operator under the profiler took 179 ms of a call that takes 5 ms.
+    cold = OperatorChange(
+        workload="encoder", shape="long", op="aten::add", base_time=0.0, head_time=0.179, base_count=12, head_count=36
+    )
+    comparisons = regressed_time() + regressed_counters()
+    found = causes(summary(comparisons=comparisons, operator_changes=[cold]))
+    assert {cause.more_time for cause in found} == {None}
+    assert cause_of(comparisons[0], found) is None
+
+
+def test_causes__only_improvements__nothing_to_explain() -> None:
+    assert causes(summary(comparisons=[make_counter("counters.copies", 3, 1)], operator_changes=[])) == []
+
+
+def test_across_places__same_change_in_two_shapes__is_one_cause() -> None:
+    counters = [make_counter("ops.count:aten::add", 1, 9, shape=shape) for shape in ("short", "long")]
+    (joined,) = across_places(causes(summary(comparisons=counters, operator_changes=[])))
+    assert joined.places == ("encoder/long", "encoder/short")
+
+
+def test_cause_of__counter__is_its_largest_part() -> None:
+    comparisons = regressed_counters()
+    found = causes(summary(comparisons=comparisons, operator_changes=[]))
+    assert [cause.op for cause in (cause_of(c, found) for c in comparisons[:3]) if cause] == [
+        "aten::add",
+        "aten::clone",
+        "aten::clone",
+    ]
