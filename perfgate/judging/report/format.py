@@ -79,7 +79,7 @@ def change(comparison: Comparison) -> Words:
     assert comparison.delta is not None
     words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)
-    return Words(f"{words} ({span})") if span else words
+    return Words(f"{words} ({span})") if span and span != "no change" else words
 
 
 def interval(comparison: Comparison) -> Words:
@@ -92,7 +92,8 @@ def interval(comparison: Comparison) -> Words:
     if _same_side(comparison.interval):
         return Words(f"{_percent_number(low)} to {percent(high)}")
     unit, metric = comparison.unit, comparison.metric
-    return Words(f"{directed_percent(low, unit, metric=metric)} to {directed_percent(high, unit, metric=metric)}")
+    ends = [directed_percent(end, unit, metric=metric) for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else Words(f"{ends[0]} to {ends[1]}")
 
 
 def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:

@@ -22,13 +22,12 @@ from perfgate.judging.report.samples import PlaceSamples, paired_samples
 from perfgate.judging.report.sections.checklist import worded_step
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.remedy import remedy_lines
-from perfgate.judging.report.summary import CommentContext, Summary, is_operator, place
+from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
 
 _MAX_ROWS = 2000
 _MAX_PLOTS = 40
-_OUTCOME_ORDER = ["regressed", "improved", "inconclusive", "not_comparable", "unchanged"]
 
 
 def render_html(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
@@ -65,10 +64,8 @@ def _top(summary: Summary) -> dict[str, object]:
 
 
 def _middle(summary: Summary, base: Optional[RunDocument], head: RunDocument) -> dict[str, object]:
-    comparisons = [c for c in summary.decision.comparisons if not is_operator(c)]
-    ordered = sorted(comparisons, key=lambda c: (_OUTCOME_ORDER.index(c.outcome), not c.gating))
-    operators = [c for c in summary.decision.comparisons if is_operator(c) and c.outcome in {"regressed", "improved"}]
-    shown = (ordered + operators)[:_MAX_ROWS]
+    quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
+    shown = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in shown if c.interval], [c.tolerance or 0 for c in shown if c.interval])
     known = causes(summary)
     return {

@@ -67,7 +67,8 @@ def render_run(run: RunDocument, console: Console) -> None:
 def _print_moved(summary: Summary, console: Console) -> None:
     moved = [*summary.regressed, *summary.improved]
     undecided = [] if summary.verdict == "PASS" else summary.inconclusive
-    shown = (moved + undecided)[: summary.detail]
+    rows = grouped(row(comparison, summary) for comparison in moved + undecided)
+    shown = rows[: summary.detail]
     if not shown:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -75,13 +76,13 @@ def _print_moved(summary: Summary, console: Console) -> None:
         table.add_column(
             name, justify="right" if name in {"base", "head"} else "left", no_wrap=name in {"base", "head"}
         )
-    for words in grouped(row(comparison, summary) for comparison in shown):
+    for words in shown:
         label = str(words["label"])
         name = f"calls of {words['metric']}" if words["operator"] else str(words["metric"])
         metric = Text(f"{clean(name)}\n").append(_where(words["places"]), "dim")
         table.add_row(Text(label, _LABEL_STYLES.get(label, "dim")), metric, *_cells(words))
     console.print(Padding(table, (1, 0)))
-    hidden = len(moved) + len(undecided) - len(shown)
+    hidden = len(rows) - len(shown)
     if hidden:
         console.print(Text(f"… {hidden} more in decision.json", "dim"))
 

@@ -48,6 +48,8 @@ def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
         (-0.068, (-0.077, -0.059), "6.8 % faster (5.9 to 7.7 %)"),
         (0.004, (-0.009, 0.017), "0.4 % slower (0.9 % faster to 1.7 % slower)"),
         (0.0, None, "no change"),
+        (0.0001, (-0.0001, 0.0002), "no change"),
+        (0.0003, (-0.0001, 0.002), "no change (no change to 0.2 % slower)"),
         (1.4, (1.2, 1.6), "140 % slower (120 to 160 %)"),
         (None, None, "–"),
     ],
