@@ -43,7 +43,7 @@ def counts(summary: Summary) -> dict[str, object]:
         **numbers,
         "moved": len(lists["regressed"]) + len(lists["improved"]),
         "total": len(summary.metrics),
-        "floor": None if summary.floor is None else formats.percent(summary.floor.floor),
+        "floor": None if summary.floor is None else formats.plus_minus(summary.floor.floor),
         "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
         "pairs": decision.pairs,
         "duration": formats.duration(decision.duration),

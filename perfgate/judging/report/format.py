@@ -119,6 +119,12 @@ def percent(share: float) -> Words:
     return Words(f"{_percent_number(share)} %")
 
 
+def plus_minus(share: float) -> Words:
+    """Return half a width: ``±0.9 %``, ``under 0.1 %``."""
+    words = percent(share)
+    return words if words.startswith("under") else Words(f"±{words}")
+
+
 def limit(comparison: Comparison) -> Words:
     """Return the allowed worsening of a metric, or the SLA itself; a dash where none applies."""
     if is_sla(comparison):

@@ -36,7 +36,7 @@ class Environment:
                 {
                     "metric": metric_name(f.metric),
                     "place": place(f.workload, f.shape),
-                    "floor": formats.percent(f.floor),
+                    "floor": formats.plus_minus(f.floor),
                 }
                 for f in decision.noise_floors[:_SHOWN]
             ],
