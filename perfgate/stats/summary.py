@@ -42,7 +42,8 @@ class Quantile(NamedTuple):
 def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
     """Return the smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
-    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2``.
+    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2``
+    where samples are independent. Calls that a neighbour slows down together are not: it speaks for this run alone.
     Raises ValueError without samples.
     """
     ordered = np.sort(np.asarray(samples, dtype=np.float64))

@@ -19,6 +19,8 @@ Queue = Literal["compute", "copy"]
 
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"own_memory", "queue", "kernel_timeline", "allocation_count"})
 
+MOST_READS = 10_000
+
 
 class FakeOutOfMemoryError(RuntimeError):
     """The device's memory is full."""
@@ -44,6 +46,7 @@ class FakeEvent:
     reached_ns: int = 0
 
     def record(self) -> None:
+        self.device.refuse_standstill()
         self.reached_ns = max(self.device.host_ns, self.device.free_ns[self.device.current])
 
     def wait(self) -> None:
@@ -93,6 +96,8 @@ class FakeDevice:
         self._noise = noise
         self._random = np.random.default_rng(seed)
         self._log: Optional[TraceLog] = None
+        self._reads = 0
+        self._read_at = 0
 
     # What a fake model calls.
 
@@ -122,6 +127,13 @@ class FakeDevice:
         """Let the host be busy: Python code between launches."""
         self._host_works(ns)
 
+    def refuse_standstill(self) -> None:
+        """Fail where the clock is read again and again and no time passes: a loop that waits for it would never end."""
+        self._reads = self._reads + 1 if self.host_ns == self._read_at else 0
+        self._read_at = self.host_ns
+        if self._reads > MOST_READS:
+            raise AssertionError("no virtual time passes; give the kernels of the workload a time above zero")
+
     # What the Protocol asks for.
 
     def handle(self) -> FakeDevice:
@@ -131,6 +143,7 @@ class FakeDevice:
         return {"model": self.name}
 
     def clock_ns(self) -> int:
+        self.refuse_standstill()
         return self.host_ns
 
     def cpu_clock_ns(self) -> int:

@@ -53,7 +53,8 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int) -> BlockTi
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
     That first call finds caches and branch predictors as the other side left them. On a device with a queue the second
-    column is device time between two events; else it is thread CPU time. Collection of garbage waits until the end.
+    column is device time between two events, which holds the launch of the first kernel, as the queue is empty before
+    each call; else it is thread CPU time. Collection of garbage waits until the end.
     """
     timed = _run_on_queue if "queue" in device.capabilities else _run_on_host
     with collector_off():

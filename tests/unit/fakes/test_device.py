@@ -130,3 +130,14 @@ def test_record_trace__two_calls__kineto_events_in_microseconds(name: str, tmp_p
     assert (kernel["name"], kernel["ts"], kernel["dur"]) == ("mm_kernel", 11.5, 20.25)
     assert kernel["args"]["External id"] == events[2]["args"]["External id"]
     assert (annotation["name"], annotation["ts"], annotation["dur"]) == ("perfgate.call", 0.0, 31.75)
+
+
+def test_clock_ns__no_time_passes__fails_instead_of_never_ending() -> None:
+    device = FakeDevice()
+
+    def wait_a_second() -> None:
+        while device.clock_ns() < 1_000_000_000:
+            device.launch("mm", 0)
+
+    with pytest.raises(AssertionError, match="no virtual time passes"):
+        wait_a_second()

@@ -87,13 +87,18 @@ class MarkedCall:
 
 @dataclass(frozen=True)
 class Marked:
+    """Calls of one way of copying, and the bytes that one call copies up and down."""
+
     calls: list[MarkedCall]
     input_bytes: int
     output_bytes: int
 
 
 def mark_calls(device: Device, transfers: Transfers, mode: str, *, calls: int) -> Marked:
-    """Make calls with events around copies and compute; apart from the timed ones, which the events would slow down."""
+    """Make calls with events around copies and compute; apart from the timed ones, which the events would slow down.
+
+    Compute is all the time from the first kernel of a call to its last, pauses between them included.
+    """
     output_bytes, marked = 0, []
     for _ in range(calls):
         marks = _Marks(device)
