@@ -1,0 +1,153 @@
+"""Gate the same changes many times on this machine: does unchanged code pass, is every planted mistake caught?
+
+    python benchmarks/gate/repeat.py --times 20
+    python benchmarks/gate/repeat.py --times 5 --only demo/identical --only minilm/eager-attention
+
+Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends, so an
+interrupted series is not lost; the table at the end is made from those lines. The exit code is 0 only when unchanged code got
+at most one verdict other than PASS per 20 gates and every planted regression was caught every time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "minilm"))
+
+import gate as minilm  # noqa: E402 - the example's own script knows how to plant its changes
+
+DEMO = ROOT / "perfgate" / "demo"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change to a project and the verdict it must get."""
+
+    project: str
+    change: str
+    expected: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.project}/{self.change}"
+
+
+CASES = (
+    Case("demo", "identical", "PASS"),
+    Case("demo", "refactor", "PASS"),
+    Case("demo", "mistake", "FAIL"),
+    *(Case("minilm", change.name, change.verdict) for change in minilm.CHANGES),
+)
+DEFAULT = ("demo/identical", "demo/mistake", "minilm/identical", "minilm/eager-attention",
+           "minilm/contiguous-per-layer", "minilm/dtype-round-trip")  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--only", action="append", metavar="PROJECT/CHANGE", choices=[case.name for case in CASES])
+    parser.add_argument("--out", type=Path, default=Path("perfgate-out/repeat.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    if not options.table:
+        chosen = [case for case in CASES if case.name in (options.only or DEFAULT)]
+        if any(case.project == "minilm" for case in chosen):
+            minilm.install_requirements()
+        with options.out.open("a", encoding="utf-8") as out:
+            # Round after round, so that a busy spell of the machine meets every case.
+            for number in range(options.times):
+                for record in _round(chosen, number):
+                    print(json.dumps(record), file=out, flush=True)
+    return _report(options.out)
+
+
+def _round(cases: list[Case], number: int) -> Iterator[dict[str, object]]:
+    for case in cases:
+        with tempfile.TemporaryDirectory(prefix="perfgate-repeat-") as scratch:
+            record = _gate(case, Path(scratch))
+        print(f"{number + 1:3} {case.name:32} {record['verdict']:12} {record['seconds']:6.1f} s  {record['reasons']}", flush=True)
+        yield record
+
+
+def _gate(case: Case, scratch: Path) -> dict[str, object]:
+    repository, out = scratch / "repository", scratch / "out"
+    (_plant_demo if case.project == "demo" else _plant_minilm)(case, repository)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "perfgate", "check", "--base", "main", "--out", str(out)]
+    environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    decision = out / "decision.json"
+    found = json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
+    times = [one for one in found.get("comparisons", []) if one["method"] == "paired"]
+    return {
+        "case": case.name,
+        "expected": case.expected,
+        "verdict": found["verdict"],
+        "reasons": found["reasons"],
+        "exit_code": done.returncode,
+        "seconds": round(time.monotonic() - started, 1),
+        "load": os.getloadavg()[0],
+        "times": {f"{one['shape']} {one['metric']}": [one["outcome"], one["delta"], one["interval"]] for one in times},
+    }
+
+
+def _plant_demo(case: Case, repository: Path) -> None:
+    shutil.copytree(DEMO / "main", repository, ignore=shutil.ignore_patterns("__pycache__"))
+    _git(repository, "init", "--quiet", "--initial-branch=main")
+    _commit(repository, "main")
+    _git(repository, "checkout", "--quiet", "-b", "change")
+    if case.change == "identical":
+        (repository / "NOTES.md").write_text("Only words.\n")
+    else:
+        shutil.copytree(DEMO / case.change, repository, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    _commit(repository, case.change)
+
+
+def _plant_minilm(case: Case, repository: Path) -> None:
+    minilm.make_repository(repository)
+    change = next(change for change in minilm.CHANGES if change.name == case.change)
+    minilm.make_branch(repository, change)
+
+
+def _commit(repository: Path, message: str) -> None:
+    _git(repository, "add", "--all")
+    _git(repository, "-c", "user.name=repeat", "-c", "user.email=repeat@perfgate.invalid", "commit", "--quiet", "-m", message)
+
+
+def _git(repository: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=repository, check=True)
+
+
+def _report(out: Path) -> int:
+    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    print(f"\n{'change':32} {'gates':>5}  {'PASS':>4} {'FAIL':>4} {'other':>5}  {'median s':>8}  as it must")
+    good = True
+    for case in CASES:
+        mine = [record for record in records if record["case"] == case.name]
+        if not mine:
+            continue
+        verdicts = [record["verdict"] for record in mine]
+        passed, failed = verdicts.count("PASS"), verdicts.count("FAIL")
+        allowed = max(1, len(mine) // 20) if case.expected == "PASS" else 0
+        right = verdicts.count(case.expected) >= len(mine) - allowed
+        good &= right
+        seconds = sorted(record["seconds"] for record in mine)[len(mine) // 2]
+        print(f"{case.name:32} {len(mine):5}  {passed:4} {failed:4} {len(mine) - passed - failed:5}  {seconds:8.1f}  "
+              f"{'yes' if right else 'NO'} ({case.expected} expected)")  # fmt: skip
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
