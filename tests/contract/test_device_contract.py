@@ -1,0 +1,192 @@
+"""What every device promises, run over each backend that can be opened here and over the fake device."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.device import Capability, Device
+from perfgate.measuring.devices.registry import device_kinds, open_device
+from perfgate.measuring.trace.collect import record_calls
+from tests.fakes.device import FakeDevice, FakeTensor
+
+
+@dataclass
+class Case:
+    """A device, a host batch of 64 bytes, and a call that does some work and allocates at least once."""
+
+    device: Device
+    batch: Any
+    call: Callable[[], Any]
+
+
+def _fake_case() -> Case:
+    device = FakeDevice(launch_ns=10_000)
+
+    def call() -> FakeTensor:
+        device.launch("aten::mm", 50_000)
+        return device.allocate(64)
+
+    return Case(device, FakeTensor(4, 64), call)
+
+
+def _torch_case(kind: str) -> Case:
+    import torch
+
+    try:
+        device = open_device(kind)
+    except MeasuringError as error:
+        pytest.skip(str(error))
+    batch = torch.arange(16, dtype=torch.float32).reshape(4, 4)
+    on_device = device.to_device(batch)
+    return Case(device, batch, lambda: on_device @ on_device)
+
+
+@pytest.fixture(params=[*device_kinds(), "fake"])
+def case(request):
+    return _fake_case() if request.param == "fake" else _torch_case(request.param)
+
+
+def test_device__opened__says_what_it_is(case):
+    device = case.device
+
+    assert device.kind in (*device_kinds(), "fake")
+    assert device.name
+    assert device.capabilities <= set(get_args(Capability))
+    assert device.handle() is not None
+
+
+def test_device__properties__texts_and_the_same_each_time(case):
+    properties = case.device.properties()
+
+    assert properties
+    assert all(isinstance(word, str) and word for pair in properties.items() for word in pair)
+    assert case.device.properties() == properties
+
+
+@pytest.mark.parametrize("clock", ["clock_ns", "cpu_clock_ns", "process_cpu_ns"])
+def test_device__clocks__integers_that_never_go_back(case, clock):
+    read = getattr(case.device, clock)
+    times = [read()]
+    for _ in range(20):
+        case.call()
+        times.append(read())
+
+    assert all(isinstance(time, int) for time in times)
+    assert times == sorted(times)
+    assert times[-1] > times[0]
+
+
+def test_device__events_around_a_call__in_order(case):
+    first, second = case.device.event(), case.device.event()
+    first.record()
+    case.call()
+    second.record()
+    second.wait()
+    case.device.synchronize()
+
+    assert isinstance(first.time_ns(), int)
+    assert second.time_ns() > first.time_ns()
+
+
+@pytest.mark.parametrize("build", [lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"input": x}])
+def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(case, build):
+    batch = build(case.batch)
+    moved = case.device.to_device(case.device.pin(batch), pinned=True, non_blocking=True)
+    back = case.device.to_host(moved)
+    case.device.synchronize()
+
+    assert type(moved) is type(back) is type(batch)
+    assert case.device.bytes_of(batch) == case.device.bytes_of(back) == 64 * (2 if isinstance(batch, tuple) else 1)
+    if isinstance(batch, dict):
+        assert back.keys() == batch.keys()
+
+
+def test_device__bytes_of_what_is_no_tensor__none(case):
+    assert case.device.bytes_of({"mask": None, "length": 3}) == 0
+
+
+def test_device__copy_stream__entered_and_left(case):
+    with case.device.copy_stream():
+        moved = case.device.to_device(case.batch, non_blocking=True)
+    case.device.synchronize()
+
+    assert case.device.bytes_of(moved) == 64
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_device__record_trace__every_call_named_and_one_file_left(case, tmp_path, name):
+    trace = record_calls(case.device, case.call, calls=7, path=tmp_path / name)
+
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+    assert len(trace.host_ops()) >= 7
+    assert (len(trace.kernels()) >= 7) == ("kernel_timeline" in case.device.capabilities)
+
+
+def test_device__call_fails_while_traced__error_and_no_file(case, tmp_path):
+    def call():
+        raise ValueError("from the workload")
+
+    with pytest.raises(ValueError, match="from the workload"):
+        case.device.record_trace(call, calls=3, path=tmp_path / "trace.json.gz")
+
+    assert list(tmp_path.iterdir()) == []
+    record_calls(case.device, case.call, calls=2, path=tmp_path / "next.json.gz")
+
+
+def test_device__count_memory__repeatable_or_absent(case):
+    if "allocation_count" not in case.device.capabilities:
+        assert case.device.count_memory(case.call) is None
+        return
+    for _ in range(3):
+        case.call()
+    counts = [case.device.count_memory(case.call) for _ in range(10)]
+
+    # One result of 4 x 4 floats.
+    assert {(count.allocations, count.peak_bytes) for count in counts} == {(1, 64)}
+
+
+def test_device__other_errors__are_not_out_of_memory(case):
+    assert not case.device.is_out_of_memory(ValueError("shape"))
+    assert not case.device.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_device__inference_mode_and_empty_cache__usable(case):
+    with case.device.inference_mode():
+        case.call()
+    case.device.empty_cache()
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+import torch
+child = os.fork()
+if child:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.collect import record_calls
+device = open_device("cpu")
+matrix = torch.ones(64, 64)
+assert device.count_memory(lambda: matrix @ matrix) == (1, 64 * 64 * 4)
+trace = record_calls(device, lambda: matrix @ matrix, calls=5, path=Path(sys.argv[1]))
+assert len(trace.host_ops()) >= 5
+sys.stdout.write("measured")
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_cpu__forked_from_a_server_that_only_imported_torch__traces_and_counts(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-c", FORKED, str(tmp_path / "trace.json.gz")],
+        check=False, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+
+    assert (found.returncode, found.stdout) == (0, "measured"), found.stderr

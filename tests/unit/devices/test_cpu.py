@@ -1,0 +1,101 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.backends.cpu import cpu_model, held
+from perfgate.measuring.devices.device import MemoryCount
+from perfgate.measuring.devices.registry import device_kinds, open_device
+
+
+def test_held__allocations_and_frees__peak_on_top_of_the_start():
+    # 100 and 50 are held at once; freeing what was there before the call (9) changes nothing.
+    events = [(1, 100), (9, -4096), (2, 50), (1, -100), (1, 30), (2, -50)]
+
+    assert held(events) == MemoryCount(allocations=3, peak_bytes=150)
+
+
+def test_held__nothing__zero():
+    assert held([]) == MemoryCount(allocations=0, peak_bytes=0)
+
+
+def test_count_memory__known_tensors__counted_exactly():
+    x = torch.ones(256)
+
+    def call():
+        doubled = x + x  # 1024 B
+        wide = doubled.to(torch.float64)  # 2048 B
+        del doubled
+        return wide + wide  # 2048 B
+
+    assert open_device("cpu").count_memory(call) == MemoryCount(allocations=3, peak_bytes=4096)
+
+
+def test_count_memory__block_of_before_is_freed__same_with_and_without_an_earlier_profile():
+    device = open_device("cpu")
+    state = {"kept": torch.ones(1000)}
+
+    def call():
+        state["kept"] = torch.ones(1000)
+
+    assert {device.count_memory(call) for _ in range(5)} == {MemoryCount(allocations=1, peak_bytes=4000)}
+
+
+def test_cpu_model__x86__its_name():
+    assert cpu_model("processor\t: 0\nmodel\t\t: 85\nmodel name\t: Some CPU @ 2.50GHz\n") == "Some CPU @ 2.50GHz"
+
+
+def test_cpu_model__aarch64__implementer_and_part():
+    # As Linux prints on a Kunpeng 920 (arch/arm64/kernel/cpuinfo.c: no model name).
+    text = "processor\t: 0\nCPU implementer\t: 0x48\nCPU architecture: 8\nCPU part\t: 0xd01\n"
+
+    assert cpu_model(text) == "implementer 0x48 part 0xd01"
+
+
+def test_cpu_model__nothing_readable__something():
+    assert cpu_model("")
+
+
+def test_is_out_of_memory__torch_cannot_allocate__true():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+    assert open_device("cpu").is_out_of_memory(caught.value)
+    assert open_device("cpu").is_out_of_memory(MemoryError())
+
+
+def test_record_trace__folder_is_missing__says_what_to_do(tmp_path):
+    with pytest.raises(MeasuringError, match="trace"):
+        open_device("cpu").record_trace(lambda: torch.ones(2), calls=1, path=tmp_path / "absent" / "trace.json.gz")
+
+
+def test_open_device__unknown_kind__names_those_known():
+    with pytest.raises(MeasuringError, match=r"device 'tpu' is not known; known kinds: .*cpu"):
+        open_device("tpu")
+
+
+@pytest.mark.parametrize("kind", ["", "CPU", "cpu:", "cpu:x", "cpu;rm", "device"])
+def test_open_device__no_kind__refused(kind):
+    with pytest.raises(MeasuringError, match="is not known"):
+        open_device(kind)
+
+
+def test_open_device__index_that_is_not_there__says_so():
+    with pytest.raises(MeasuringError, match="device 'cpu:1' cannot be opened: device cpu:1 does not exist"):
+        open_device("cpu:1")
+
+
+def test_device_kinds__folder__holds_the_cpu():
+    assert "cpu" in device_kinds()
+
+
+def test_open_device__cpu__imports_no_torch():
+    code = (
+        "import sys; from perfgate.measuring.devices.registry import open_device; "
+        "open_device('cpu'); print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+
+    assert found.stdout.strip() == "False"

@@ -1,0 +1,184 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfgate.measuring.checklist.runner import run_step
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.steps.s04_top_ops import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+
+US = 1000
+MIXED = (
+    FakeKernel("aten::mm", 10 * US),
+    FakeKernel("aten::softmax", 16 * US),
+    FakeKernel("aten::transpose", 21 * US),
+    FakeKernel("aten::copy", 31 * US),
+    FakeKernel("aten::gelu", 11 * US),
+    FakeKernel("aten::gelu", 11 * US),
+)
+
+
+def measure(tmp_path, *kernels, device=None, **fields):
+    workload = fields.pop("workload", None) or fake_workload(*kernels)
+    return STEP.measure(context_on(device or FakeDevice(), workload, artifacts=tmp_path, **fields))
+
+
+def test_top_ops__scripted_kernels__self_time_share_and_count(tmp_path):
+    outcome = measure(tmp_path, *MIXED)
+
+    rows = [(row.op, row.kind, row.self_time, row.count, row.share) for row in outcome.operators]
+    assert rows == [
+        ("copy_kernel", "compute", pytest.approx(31e-6), 1.0, pytest.approx(0.31)),
+        ("gelu_kernel", "compute", pytest.approx(22e-6), 2.0, pytest.approx(0.22)),
+        ("transpose_kernel", "compute", pytest.approx(21e-6), 1.0, pytest.approx(0.21)),
+        ("softmax_kernel", "compute", pytest.approx(16e-6), 1.0, pytest.approx(0.16)),
+        ("mm_kernel", "compute", pytest.approx(10e-6), 1.0, pytest.approx(0.10)),
+    ]
+    assert {(row.workload, row.shape) for row in outcome.operators} == {("fake", "default")}
+
+
+def test_top_ops__scripted_kernels__shares_of_classes_and_findings(tmp_path):
+    outcome = measure(tmp_path, *MIXED)
+
+    shares = {value.labels["class"]: value.value for value in outcome.values if value.metric == "ops.share"}
+    assert shares == {
+        "conv_matmul": pytest.approx(0.10),
+        "copy": pytest.approx(0.31),
+        "reshape": pytest.approx(0.21),
+        "softmax": pytest.approx(0.16),
+        "other": pytest.approx(0.22),
+    }
+    assert [(finding.rule, finding.severity, finding.evidence["op"]) for finding in outcome.findings] == [
+        ("ops.share.copy", "severe", "copy_kernel"),
+        ("ops.share.reshape", "warning", "transpose_kernel"),
+        ("ops.share.softmax", "warning", "softmax_kernel"),
+    ]
+    assert outcome.findings[0].evidence["limit"] == 0.30
+    assert outcome.status == "attention"
+
+
+def test_top_ops__mostly_matrix_products__information_and_ok(tmp_path):
+    outcome = measure(tmp_path, FakeKernel("aten::mm", 70 * US), FakeKernel("aten::gelu", 30 * US))
+
+    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("ops.share.conv_matmul", "info")]
+    assert outcome.status == "ok"
+    times = {value.labels["op"]: value.value for value in outcome.values if value.metric == "ops.time"}
+    assert times == {"mm_kernel": pytest.approx(70e-6), "gelu_kernel": pytest.approx(30e-6)}
+
+
+def test_top_ops__limits_of_the_project__followed(tmp_path):
+    limits = {"ops.share.copy.severe": 0.5, "ops.share.reshape.warning": 0.5, "ops.share.softmax.warning": 0.5}
+
+    assert measure(tmp_path, *MIXED, limits=limits).findings == []
+
+
+def test_top_ops__more_ops_than_rows__coverage_says_what_is_missing(tmp_path):
+    kernels = [FakeKernel(f"aten::op{number}", 10 * US) for number in range(150)]
+    outcome = measure(tmp_path, *kernels)
+
+    assert len(outcome.operators) == 100
+    (coverage,) = (value.value for value in outcome.values if value.metric == "ops.coverage")
+    assert coverage == pytest.approx(100 / 150)
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["limit"]) == ("ops.coverage", "warning", 0.98)
+
+
+def test_top_ops__trace__is_an_artifact_with_its_hash(tmp_path):
+    workload = fake_workload(FakeKernel("aten::mm", 100 * US), shapes={"plain": {}, "a/b c": {}})
+    outcome = measure(tmp_path, workload=workload)
+
+    assert [artifact.path for artifact in outcome.artifacts] == [
+        "trace-fake-plain.json.gz",
+        "trace-fake-a-b-c-0af99a60.json.gz",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(artifact.path for artifact in outcome.artifacts)
+    first = outcome.artifacts[0]
+    content = (tmp_path / first.path).read_bytes()
+    assert (first.kind, first.bytes, first.workload) == ("trace", len(content), "fake")
+    assert first.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_top_ops__every_shape__has_its_counters(tmp_path):
+    workload = fake_workload(
+        FakeKernel("aten::mm", 100 * US), model={"output_bytes": 64}, shapes={"short": {}, "long": {}}
+    )
+    outcome = measure(tmp_path, workload=workload)
+
+    assert [(counters.workload, counters.shape) for counters in outcome.counters] == [
+        ("fake", "short"),
+        ("fake", "long"),
+    ]
+    # The fake model runs no torch operator. It allocates an activation of no bytes and an output of 64.
+    assert outcome.counters[0].values == {
+        "counters.framework_ops": 0,
+        "counters.copies": 0,
+        "counters.copy_bytes": 0,
+        "counters.noncontiguous_copies": 0,
+        "counters.allocations": 2,
+        "memory.peak": 64,
+    }
+
+
+def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path):
+    device = FakeDevice()
+    outcome = measure(tmp_path, workload=fake_workload(call=lambda *_: device.host_works(100 * US)), device=device)
+
+    assert outcome.status == "unavailable"
+    assert "no operator" in outcome.reason
+    assert [value.reason for value in outcome.values] == ["the trace holds no operator"]
+    assert len(outcome.counters) == 1
+
+
+def test_top_ops__kernels_on_cpu_like_device__host_ops(tmp_path):
+    device = FakeDevice(capabilities=frozenset())
+    outcome = measure(tmp_path, FakeKernel("aten::mm", 30 * US), FakeKernel("aten::add", 10 * US), device=device)
+
+    assert [(row.op, row.kind, row.share) for row in outcome.operators] == [
+        ("aten::mm", "host", pytest.approx(0.75)),
+        ("aten::add", "host", pytest.approx(0.25)),
+    ]
+
+
+def cpu_context(workload, artifacts):
+    device = open_device("cpu")
+    bound = BoundWorkload("real", workload, device, seed=1)
+    return StepContext(
+        workload=bound, device=device, quick=True, threads=1, limits={}, seed=1, root=Path(__file__).parents[3],
+        artifacts=artifacts, progress=lambda text: None,
+    )  # fmt: skip
+
+
+def test_top_ops__real_model_on_the_cpu__matrix_product_first(tmp_path):
+    def inputs(batch, seed):
+        return torch.randn(batch, 512, generator=torch.Generator().manual_seed(seed))
+
+    workload = Workload(build=lambda device: torch.nn.Linear(512, 512), inputs=inputs, batch=256)
+    result, outcome = run_step(STEP, cpu_context(workload, tmp_path))
+
+    assert result.error is None
+    assert result.status == "ok"
+    assert outcome.operators[0].op == "aten::addmm"
+    assert outcome.operators[0].count == 1.0
+    assert outcome.operators[0].share > 0.6
+    assert [(op.op, op.count) for op in outcome.counters[0].ops] == [("aten::addmm", 1), ("aten::t", 1)]
+
+
+def test_top_ops__counters_depend_on_the_data__information(tmp_path):
+    def loop(_, x):
+        for _ in range(int(x[0])):
+            x = x + 1
+        return x
+
+    workload = Workload(build=lambda device: 0, inputs=lambda batch, seed: torch.full((batch,), float(seed)), call=loop)
+    result, _ = run_step(STEP, cpu_context(workload, tmp_path))
+
+    assert result.error is None
+    (finding,) = (finding for finding in result.findings if finding.rule == "counters.unstable")
+    assert finding.severity == "info"
+    assert "counters.framework_ops" in finding.evidence["metrics"]

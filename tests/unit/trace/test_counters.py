@@ -1,0 +1,169 @@
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfgate.document.run import OpCount
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.counters import count_calls
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.unit.trace.models import MODELS
+
+PROJECT = """
+import torch
+
+class Model:
+    def __call__(self, x):
+        turned = x.t().contiguous()
+        for _ in range(3):
+            turned = turned + 1
+        same = x.clone()
+        wide = x.to(torch.float64)
+        return turned.sum() + same.sum() + wide.sum()
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def project(tmp_path):
+    file = tmp_path / "pkg" / "model.py"
+    file.parent.mkdir()
+    file.write_text(PROJECT)
+    spec = importlib.util.spec_from_file_location("counted_project", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def inputs(batch, seed):
+    return torch.randn(batch, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def counted(workload, root, repeats=3):
+    device = open_device("cpu")
+    return count_calls(BoundWorkload("w", workload, device, seed=1), device, "default", repeats=repeats, root=root)
+
+
+def test_count_calls__copies_of_three_kinds__counted_with_bytes_and_lines(project, tmp_path):
+    counters = counted(Workload(build=lambda device: project.Model(), inputs=inputs, batch=4), tmp_path)
+
+    # 4 x 8 floats are 128 bytes, as doubles 256; only the transposed copy changes the layout.
+    # Eleven operators have work to do; t() is a view and only listed.
+    assert counters.values["counters.framework_ops"] == 11
+    assert counters.values["counters.copies"] == 3
+    assert counters.values["counters.copy_bytes"] == 512
+    assert counters.values["counters.noncontiguous_copies"] == 1
+    assert counters.unstable == []
+    assert (counters.workload, counters.shape, counters.repeats) == ("w", "default", 3)
+    assert counters.ops == [
+        OpCount(op="aten::add", count=5, line="pkg/model.py:8"),
+        OpCount(op="aten::sum", count=3, line="pkg/model.py:11"),
+        OpCount(op="aten::clone", count=2, copy_bytes=256, line="pkg/model.py:6"),
+        OpCount(op="aten::_to_copy", count=1, copy_bytes=256, line="pkg/model.py:10"),
+        OpCount(op="aten::t", count=1, view=True, line="pkg/model.py:6"),
+    ]
+
+
+def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project, tmp_path):
+    model = project.Model()
+    plain = counted(Workload(build=lambda device: model, inputs=inputs, batch=4), tmp_path)
+    more = counted(
+        Workload(build=lambda device: model, inputs=inputs, batch=4, call=lambda m, x: m(x.clone())), tmp_path
+    )
+
+    difference = {name: more.values[name] - plain.values[name] for name in plain.values}
+    assert difference == {
+        "counters.framework_ops": 1,
+        "counters.copies": 1,
+        "counters.copy_bytes": 128,
+        "counters.noncontiguous_copies": 0,
+        "counters.allocations": 1,
+        "memory.peak": 128,
+    }
+
+
+def test_count_calls__gradients_on_or_off__composite_ops_count_as_their_parts(tmp_path):
+    build = MODELS["mlp"].build
+    forward = {"inputs": MODELS["mlp"].inputs, "batch": 8}
+    inference = counted(Workload(build=build, **forward), tmp_path)
+    training = counted(Workload(build=build, train_step=lambda model, x: model(x), **forward), tmp_path)
+
+    assert [(op.op, op.count) for op in inference.ops] == [("aten::addmm", 4), ("aten::relu", 4), ("aten::t", 4)]
+    # With gradients on relu keeps its result for the backward pass, detached.
+    assert [(op.op, op.count) for op in training.ops] == [
+        ("aten::addmm", 4),
+        ("aten::detach", 4),
+        ("aten::relu", 4),
+        ("aten::t", 4),
+    ]
+
+
+def test_count_calls__work_depends_on_the_data__listed_as_unstable(tmp_path):
+    def loop(_, x):
+        for _ in range(int(x[0])):
+            x = x + 1
+        return x
+
+    workload = Workload(
+        build=lambda device: None, inputs=lambda batch, seed: torch.full((batch,), float(seed)), call=loop
+    )
+    counters = counted(workload, tmp_path)
+
+    assert counters.unstable == [
+        "counters.allocations",
+        "counters.framework_ops",
+        "memory.peak",
+        "ops.count:aten::add",
+    ]
+    # The last of three repeats: seed 1 and input 2.
+    assert {op.op: op.count for op in counters.ops}["aten::add"] == 3
+
+
+def test_count_calls__outside_the_project__no_line():
+    counters = counted(MODELS["mlp"], Path("/nonexistent"))
+
+    assert [op.line for op in counters.ops] == [None, None, None]
+
+
+def test_count_calls__record_function_in_the_model__no_operator(tmp_path):
+    def call(model, x):
+        with torch.profiler.record_function("mine"):
+            return x + 1
+
+    counters = counted(Workload(build=lambda device: None, inputs=inputs, call=call), tmp_path)
+
+    assert [(op.op, op.count) for op in counters.ops] == [("aten::add", 1)]
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
+    counters = counted(MODELS[name], tmp_path, repeats=100)
+
+    assert counters.unstable == []
+    assert len(counters.values) == 6
+
+
+def test_count_calls__fresh_and_forked_processes__same_counters():
+    command = [sys.executable, "-m", "tests.unit.trace.models"]
+    root = Path(__file__).parents[3]
+    first, second = (
+        subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=300).stdout
+        for _ in range(2)
+    )
+
+    assert first == second
+    # Each process prints its own counters and those of a child forked before anything ran.
+    own, forked = first.strip().splitlines()
+    assert own == forked
+    assert '"lstm"' in own
