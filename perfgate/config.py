@@ -43,9 +43,9 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the gate decides. ``pairs`` process pairs of base and head, ``aa_pairs`` of base and base, per workload."""
 
-    pairs: int = 14
+    pairs: int = 16
     aa_pairs: int = 7
-    quads: int = 10
+    quads: int = 6
     block_seconds: float = 0.02
     cpus: int = 1
     alpha: float = 0.01
