@@ -5,9 +5,11 @@ What user code prints can never reach this socket, so it can never be mistaken f
 
 from __future__ import annotations
 
+import select
+import signal
 import socket
 import struct
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import msgspec
 
@@ -23,16 +25,23 @@ from perfgate.document.run import (
 )
 
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
+_CHUNK = 1 << 20
+# On this signal a worker writes its Python stack. A real-time one: those have no other meaning to user code.
+STACK_SIGNAL = signal.SIGRTMAX - 3
 _HEADER = struct.Struct("<I")
 
 
 class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
-    """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor."""
+    """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
+
+    What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``.
+    """
 
     worker_id: int
     layout_seed: int
     cpus: list[int]
     log_path: str
+    stack_path: str
     cwd: str
     memory_limit: Optional[int] = None
 
@@ -42,6 +51,13 @@ class Forked(msgspec.Struct, frozen=True, tag="forked"):
 
     worker_id: int
     pid: int
+
+
+class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
+    """Fork server to conductor: the kernel refused another process."""
+
+    worker_id: int
+    error: ErrorDetail
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
@@ -182,13 +198,9 @@ class Failed(msgspec.Struct, frozen=True, tag="error"):
     error: ErrorDetail
 
 
-Request = Union[
-    LoadRequest, TestbedRequest, CheckRequest, StepRequest, WarmUpRequest, BlockRequest, CollectRequest
-]
-Reply = Union[
-    Loaded, TestbedReply, CheckReply, StepReply, WarmedUp, BlockDone, Collected, Progress, Failed
-]
-ServerMessage = Union[ServerReady, ServerFailed, Forked, Exited]
+Request = Union[LoadRequest, TestbedRequest, CheckRequest, StepRequest, WarmUpRequest, BlockRequest, CollectRequest]
+Reply = Union[Loaded, TestbedReply, CheckReply, StepReply, WarmedUp, BlockDone, Collected, Progress, Failed]
+ServerMessage = Union[ServerReady, ServerFailed, Forked, ForkFailed, Exited]
 
 _encoder = msgspec.json.Encoder()
 request_decoder = msgspec.json.Decoder(Request)
@@ -197,36 +209,104 @@ server_decoder = msgspec.json.Decoder(ServerMessage)
 fork_decoder = msgspec.json.Decoder(ForkRequest)
 
 
-class ConnectionClosed(Exception):
+class ConnectionClosed(Exception):  # noqa: N818 - an end, not an error: it is how a worker leaves
     """The other side is gone."""
 
 
+class ProtocolError(Exception):
+    """What came over the socket is no message of ours."""
+
+
 def send(connection: socket.socket, message: msgspec.Struct) -> None:
-    """Send one message. Raises ConnectionClosed when the other side is gone."""
-    payload = _encoder.encode(message)
+    """Send one message. Raises ConnectionClosed when the other side is gone, or our side of the socket is."""
+    payload = _encode(message)
     try:
         connection.sendall(_HEADER.pack(len(payload)) + payload)
-    except (BrokenPipeError, ConnectionResetError) as error:
+    except OSError as error:
         raise ConnectionClosed from error
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Return the bytes of the next message; a timeout set on the socket is raised as ``TimeoutError``.
+    """Wait for the next message and return its bytes; for a reader that trusts its sender.
 
-    Raises ConnectionClosed when the other side is gone or announces more than MAX_MESSAGE_BYTES.
+    Raises ConnectionClosed when the other side is gone.
     """
     (size,) = _HEADER.unpack(_read_exactly(connection, _HEADER.size))
-    if size > MAX_MESSAGE_BYTES:
-        raise ConnectionClosed(f"a message of {size} bytes was announced")
     return _read_exactly(connection, size)
+
+
+def send_with_descriptor(connection: socket.socket, message: msgspec.Struct, descriptor: int) -> None:
+    """Send one message and a file descriptor that goes with it. Raises ConnectionClosed."""
+    payload = _encode(message)
+    try:
+        socket.send_fds(connection, [_HEADER.pack(len(payload))], [descriptor])
+        connection.sendall(payload)
+    except OSError as error:
+        raise ConnectionClosed from error
+
+
+def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
+    """Return the next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
+    try:
+        header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
+    except OSError as error:
+        raise ConnectionClosed from error
+    if len(header) != _HEADER.size or len(descriptors) != 1:
+        raise ConnectionClosed
+    return _read_exactly(connection, _HEADER.unpack(header)[0]), descriptors[0]
+
+
+class Inbox:
+    """The reading end for one who does not trust the sender: it never waits longer than it is told.
+
+    User code lives in the same process as the sender, and can write anything into its socket, half a message too.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = bytearray()
+
+    def poll(self, seconds: float) -> Optional[bytes]:
+        """Return the next message, None when it is not complete after ``seconds``.
+
+        Raises ConnectionClosed when the other side is gone and ProtocolError when it announces more than
+        MAX_MESSAGE_BYTES.
+        """
+        message = self._take()
+        if message is None and select.select([self._connection], [], [], seconds)[0]:
+            self._buffer += self._read_some()
+            message = self._take()
+        return message
+
+    def _take(self) -> Optional[bytes]:
+        if len(self._buffer) < _HEADER.size:
+            return None
+        (size,) = _HEADER.unpack_from(self._buffer)
+        if size > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"it announces {size} bytes, where at most {MAX_MESSAGE_BYTES} are taken")
+        end = _HEADER.size + size
+        if len(self._buffer) < end:
+            return None
+        message = bytes(self._buffer[_HEADER.size : end])
+        del self._buffer[:end]
+        return message
+
+    def _read_some(self) -> bytes:
+        try:
+            chunk = self._connection.recv(_CHUNK)
+        except OSError as error:
+            raise ConnectionClosed from error
+        if not chunk:
+            raise ConnectionClosed
+        return chunk
 
 
 def _read_exactly(connection: socket.socket, size: int) -> bytes:
     chunks: list[bytes] = []
     while size:
         try:
-            chunk = connection.recv(min(size, 1 << 20))
-        except ConnectionResetError as error:
+            chunk = connection.recv(min(size, _CHUNK))
+        except OSError as error:
             raise ConnectionClosed from error
         if not chunk:
             raise ConnectionClosed
@@ -235,19 +315,19 @@ def _read_exactly(connection: socket.socket, size: int) -> bytes:
     return b"".join(chunks)
 
 
-def send_with_descriptor(connection: socket.socket, message: msgspec.Struct, descriptor: int) -> None:
-    """Send one message and a file descriptor that goes with it."""
-    payload = _encoder.encode(message)
+def _encode(message: msgspec.Struct) -> bytes:
     try:
-        socket.send_fds(connection, [_HEADER.pack(len(payload))], [descriptor])
-        connection.sendall(payload)
-    except (BrokenPipeError, ConnectionResetError) as error:
-        raise ConnectionClosed from error
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        # A lone surrogate, e.g. from a file name that is not UTF-8, must not cost us the message it stands in.
+        return _encoder.encode(_printable(msgspec.to_builtins(message)))
 
 
-def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
-    """Return the next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
-    header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
-    if len(header) != _HEADER.size or len(descriptors) != 1:
-        raise ConnectionClosed
-    return _read_exactly(connection, _HEADER.unpack(header)[0]), descriptors[0]
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_printable(key): _printable(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_printable(member) for member in value]
+    return value

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from perfgate.conductor.environment import worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
-from perfgate.conductor.workers import ForkServer, Say, Worker
+from perfgate.conductor.interrupts import held_back
+from perfgate.conductor.leftovers import kill_leftovers, remove_folder
+from perfgate.conductor.server import ForkServer
+from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Testbed
 from perfgate.protocol import Loaded, LoadRequest, TestbedReply, TestbedRequest
@@ -33,16 +36,20 @@ class Checkout:
 
 
 class Bench:
-    """Where workers come from. All of them share the fork server, so base and head share their memory layout."""
+    """Where workers come from. All of them share the fork server, so base and head share their memory layout.
 
-    def __init__(self, server: ForkServer, config: Config, *, scratch: Path, logs: Path, say: Say) -> None:
+    A fork server that dies (the kernel's out-of-memory killer may choose it) costs the worker it dies under; the next
+    worker gets a new one.
+    """
+
+    def __init__(self, config: Config, *, scratch: Path, logs: Path, say: Say) -> None:
         self.config = config
         self.say = say
         self.cpus = granted_cpus()
         self.threads = config.measure.threads or len(self.cpus)
-        self._server = server
         self._scratch = scratch
         self._logs = logs
+        self._server: Optional[ForkServer] = None
 
     def testbed(self) -> Testbed:
         """Return the testbed as a fresh worker sees it. Raises MeasuringError when the device cannot be opened."""
@@ -61,15 +68,46 @@ class Bench:
     def worker(
         self, checkout: Checkout, reference: WorkloadReference, *, cpus: list[int], layout_seed: int, log_name: str
     ) -> Iterator[tuple[Worker, Loaded]]:
-        """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context."""
+        """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context.
+
+        Raises WorkerError when there is no worker, or it cannot load the workload.
+        """
         worker = self._fork(cpus, layout_seed=layout_seed, log_name=log_name)
         try:
             yield worker, self._load(worker, checkout, reference, threads=min(self.threads, len(cpus)))
         finally:
             worker.close()
 
+    def start(self) -> ForkServer:
+        """Start a fork server and wait for its imports. Raises MeasuringError when a preloaded module fails."""
+        measure = self.config.measure
+        environment = worker_environment(
+            os.environ,
+            scratch=self._scratch,
+            threads=self.threads,
+            hash_seed=measure.seed,
+            pass_env=measure.pass_env,
+        )
+        folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch))
+        server = ForkServer(
+            environment=environment, preload=measure.preload, scratch=self._scratch, folder=folder, say=self.say
+        )
+        self._server = server
+        server.wait_ready(timeout=measure.load_timeout)
+        return server
+
+    def close(self) -> None:
+        """End the fork server and every worker."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
     def _fork(self, cpus: list[int], *, layout_seed: int, log_name: str) -> Worker:
-        return self._server.fork(
+        server = self._server
+        if server is None or not server.running:
+            self.close()
+            server = self.start()
+        return server.fork(
             cpus=cpus, layout_seed=layout_seed, log=self.log(log_name), memory_limit=self._memory_limit()
         )
 
@@ -102,18 +140,13 @@ def open_bench(config: Config, *, logs: Path, say: Say) -> Iterator[Bench]:
     # Logs are appended to by many workers; those of an earlier run in the same folder are not ours.
     for old in logs.glob("*.log"):
         old.unlink()
-    scratch = Path(tempfile.mkdtemp(prefix="perfgate-"))
-    try:
-        measure = config.measure
-        environment = worker_environment(
-            os.environ,
-            scratch=scratch,
-            threads=measure.threads or len(granted_cpus()),
-            hash_seed=measure.seed,
-            pass_env=measure.pass_env,
-        )
-        with ForkServer(environment=environment, preload=measure.preload, scratch=scratch, say=say) as server:
-            server.wait_ready(timeout=measure.load_timeout)
-            yield Bench(server, config, scratch=scratch, logs=logs.resolve(), say=say)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with held_back():
+        scratch = Path(tempfile.mkdtemp(prefix="perfgate-"))
+        bench = Bench(config, scratch=scratch, logs=logs.resolve(), say=say)
+        try:
+            bench.start()
+            yield bench
+        finally:
+            bench.close()
+            kill_leftovers(scratch)
+            remove_folder(scratch)

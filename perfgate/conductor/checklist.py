@@ -35,6 +35,7 @@ class Findings:
     counters: list[CounterSet] = field(default_factory=list)
     operators: list[OperatorRow] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def run_checklist(
@@ -47,37 +48,45 @@ def run_checklist(
     findings = Findings(_record(checkout, reference, loaded=None, error=None))
     remaining = list(steps)
     check_pending = True
-    while True:
+    while check_pending or remaining:
         try:
-            with bench.worker(
-                checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name
-            ) as (worker, loaded):
+            with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
+                worker,
+                loaded,
+            ):
                 findings.workload = _record(checkout, reference, loaded=loaded, error=None)
+                alive = True
                 if check_pending:
                     check_pending = False
-                    findings.correctness = _check(bench, worker, reference, loaded)
-                while remaining:
+                    alive = _check(bench, worker, reference, loaded, findings)
+                while alive and remaining:
                     alive = _run_step(bench, worker, reference, remaining.pop(0), quick, folder, findings)
-                    if not alive:
-                        break
-                else:
-                    return findings
+            _note_left_behind(worker, reference, findings)
         except WorkerError as error:
             return _nothing_loaded(findings, checkout, reference, remaining, error.detail)
+    return findings
 
 
-def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded) -> list[CorrectnessResult]:
+def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> bool:
+    """Run the correctness check and return whether the worker can be asked again."""
     doing = f"checking the output of {reference.name}"
     try:
-        return worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing).results
+        reply = worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing)
     except WorkerError as error:
-        if not error.alive:
-            # The steps will meet the same end and keep the details; a new worker serves them.
-            bench.say(f"{doing}: {error}")
-        return [
+        bench.say(f"{doing}: {error}")
+        findings.correctness = [
             CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message[:500])
             for shape in loaded.shapes
         ]
+        return error.alive
+    findings.correctness = reply.results
+    return True
+
+
+def _note_left_behind(worker: Worker, reference: WorkloadReference, findings: Findings) -> None:
+    if worker.exited is not None and (count := worker.exited.left_behind):
+        processes = "process" if count == 1 else "processes"
+        findings.warnings.append(f"{reference.name}: left {count} {processes} running, now killed")
 
 
 def _run_step(

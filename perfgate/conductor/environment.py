@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # Names that may pass. No token can be among them: what is not listed does not exist for the worker.
-ALLOWED = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME",
-                     "CUDA_VISIBLE_DEVICES", "TOOLCHAIN_HOME", "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
-                     "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})  # fmt: skip
+ALLOWED = frozenset({
+    "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES", "TOOLCHAIN_HOME",
+    "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF",
+    "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
+})  # fmt: skip
 ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "OMP_", "MKL_", "ONEDNN_", "NCCL_")
 
 # glibc gives memory back to the kernel and takes it again, page fault by page fault, on every call of some models; the same

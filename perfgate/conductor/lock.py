@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable
 
+from perfgate.conductor.interrupts import held_back, safe_point
+from perfgate.conductor.logs import one_line
 from perfgate.errors import MeasuringError
 
 POLL_SECONDS = 0.25
@@ -27,38 +30,46 @@ def machine_lock(path: Path, *, purpose: str, say: Callable[[str], None], timeou
 
     The lock dies with its holder, so a killed job never blocks the next. Raises MeasuringError after ``timeout`` seconds.
     """
-    descriptor = _open(path)
-    try:
-        _acquire(descriptor, path, say, timeout)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}: {purpose}\n".encode(), 0)
+    with held_back():
+        descriptor = _open(path)
         try:
-            yield
+            _acquire(descriptor, path, say, timeout)
+            _write(descriptor, f"process {os.getpid()}: {purpose}\n")
+            try:
+                yield
+            finally:
+                _write(descriptor, "")
         finally:
-            os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
+            os.close(descriptor)
 
 
 def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        # Without O_CREAT first: in a sticky folder the kernel may refuse to "create" a file another user owns
-        # (sysctl fs.protected_regular).
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        pass
+        try:
+            # Without O_CREAT first: in a sticky folder the kernel may refuse to "create" a file another user owns
+            # (sysctl fs.protected_regular).
+            descriptor = os.open(path, flags)
+        except FileNotFoundError:
+            descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+            os.fchmod(descriptor, 0o666)  # runners of other users share the machine
     except OSError as error:
-        raise _cannot_open(path, error) from error
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.chmod(path, 0o666)  # noqa: PTH101 - runners of other users share the machine
-    except OSError as error:
-        raise _cannot_open(path, error) from error
+        raise _cannot_open(path, error.strerror or str(error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _cannot_open(path, "it is not a regular file")
     return descriptor
 
 
-def _cannot_open(path: Path, error: OSError) -> MeasuringError:
-    return MeasuringError(f"the machine lock {path} cannot be opened ({error}); set PERFGATE_LOCK to a file you can write")
+def _cannot_open(path: Path, why: str) -> MeasuringError:
+    return MeasuringError(f"the machine lock {path} cannot be opened: {why}; set PERFGATE_LOCK to a file you can write")
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Say who holds the lock, for those who wait; a disk that is full loses the name and not the lock."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(errors="replace"), 0)
 
 
 def _acquire(descriptor: int, path: Path, say: Callable[[str], None], timeout: float) -> None:
@@ -67,12 +78,15 @@ def _acquire(descriptor: int, path: Path, say: Callable[[str], None], timeout: f
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             pass
+        except OSError as error:
+            raise _cannot_open(path, f"it cannot be locked ({error.strerror})") from error
         else:
             return
+        safe_point()
         if not told:
-            holder = os.pread(descriptor, 400, 0).decode(errors="replace").strip() or "another perfgate"
+            holder = one_line(os.pread(descriptor, 400, 0).decode(errors="replace")) or "another perfgate"
             say(f"waiting for the machine: {holder} is measuring (lock {path}); two at once would spoil both")
             told = True
         if time.monotonic() - started > timeout:

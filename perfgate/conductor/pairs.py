@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
+from perfgate.conductor.interrupts import safe_point
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import Arm, FailedPair, Replicate
@@ -53,8 +54,11 @@ def measure_pairs(bench: Bench, reference: WorkloadReference, *, base: Checkout,
     cpus = quietest_cpus(gate.cpus)
     measured = PairedMeasurement()
     failures_in_a_row = 0
-    plans = draw_plans(bench.config.measure.seed, reference.name, pairs=gate.pairs, aa_pairs=gate.aa_pairs, quads=gate.quads)
+    plans = draw_plans(
+        bench.config.measure.seed, reference.name, pairs=gate.pairs, aa_pairs=gate.aa_pairs, quads=gate.quads
+    )
     for position, plan in enumerate(plans):
+        safe_point()
         bench.say(f"{reference.name}: pair {position + 1} of {len(plans)}, base against {_second(plan)}")
         try:
             _measure_pair(bench, reference, plan, base, head, cpus, measured)

@@ -1,4 +1,4 @@
-"""The one module that speaks git: which commits to compare, and worktrees to measure them in."""
+"""A git clone: which commits to compare, and worktrees to measure them in."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-import git
-
+from perfgate.conductor.git import run_git
+from perfgate.conductor.interrupts import held_back
+from perfgate.conductor.leftovers import remove_folder
 from perfgate.document.run import Source
 from perfgate.errors import RepositoryError
 
@@ -32,16 +33,16 @@ class Repository:
     """A git clone, found from a folder inside it. Raises RepositoryError when there is none."""
 
     def __init__(self, start: Path) -> None:
+        if not start.is_dir():
+            raise RepositoryError(f"{start} does not exist")
+        self.root = start
         try:
-            self._repo = git.Repo(start, search_parent_directories=True)
-        except git.exc.NoSuchPathError as error:
-            raise RepositoryError(f"{start} does not exist") from error
-        except git.exc.InvalidGitRepositoryError as error:
-            raise RepositoryError(f"{start} is not in a git repository; run `git init` and commit, or go to a clone") from error
-        if self._repo.working_tree_dir is None:
-            raise RepositoryError(f"{start} is a bare repository; perfgate needs a work tree")
-        self.root = Path(self._repo.working_tree_dir)
-        self._run("rev-parse", "--git-dir")  # an early, clear word on `safe.directory`
+            top = self._run("rev-parse", "--show-toplevel")
+        except RepositoryError as error:
+            raise _not_a_clone(start, str(error)) from error
+        if not top:
+            raise RepositoryError(f"{start} lies inside a .git folder; go to the work tree")
+        self.root = Path(top)
 
     def head(self) -> str:
         """Return the commit that is checked out."""
@@ -91,7 +92,9 @@ class Repository:
 
     def dirty_files(self) -> list[str]:
         """Return tracked files that differ from HEAD."""
-        return self._run("diff", "--name-only", "HEAD").splitlines()
+        # No refreshed index is written back: the user's index is theirs.
+        names = self._run("-c", "diff.autoRefreshIndex=false", "diff", "--name-only", "--no-ext-diff", "-z", "HEAD")
+        return [name for name in names.split("\0") if name]
 
     def snapshot(self) -> tuple[str, bool]:
         """Return a commit that holds the work tree as it is now, and whether it differs from HEAD.
@@ -100,8 +103,15 @@ class Repository:
         """
         head = self.head()
         with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
-            index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            self._run("read-tree", head, env=index)
+            copied = Path(folder) / "index"
+            index = {"GIT_INDEX_FILE": str(copied)}
+            original = Path(self._run("rev-parse", "--path-format=absolute", "--git-path", "index"))
+            if original.exists():
+                # A copy, not a new one from HEAD: it knows which files have not changed, and which a sparse checkout
+                # leaves out and nobody has deleted.
+                shutil.copyfile(original, copied)
+            else:
+                self._run("read-tree", head, env=index)
             self._run("add", "--all", env=index)
             tree = self._run("write-tree", env=index)
         if tree == self._run("rev-parse", f"{head}^{{tree}}"):
@@ -111,14 +121,13 @@ class Repository:
 
     def source(self, commit: str, *, dirty: bool = False, branch: Optional[str] = None) -> Source:
         """Return what a run document says of the code it measured."""
-        described = self._repo.commit(commit)
-        subject = described.message.splitlines()[0] if described.message else ""
+        committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
         return Source(
             commit=commit,
             branch=branch if branch is not None else self._branch(),
             dirty=dirty,
-            committed_at=described.committed_datetime.isoformat(),
-            subject=str(subject)[:200],
+            committed_at=committed_at,
+            subject=subject[:200].encode(errors="replace").decode(),
         )
 
     def show(self, commit: str, path: str) -> Optional[str]:
@@ -141,16 +150,13 @@ class Repository:
         perfgate left behind are swept away first: their lock is free.
         """
         parent = Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir")) / WORKTREE_FOLDER
-        self._sweep(parent)
-        parent.mkdir(exist_ok=True)
-        session = Path(tempfile.mkdtemp(prefix="", dir=parent))
-        lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield {name: self._add_worktree(session / name, commit, link) for name, commit in commits.items()}
-        finally:
-            self._remove_session(session)
-            os.close(lock)
+        with held_back():
+            session, lock = self._open_session(parent)
+            try:
+                yield {name: self._add_worktree(session / name, commit, link) for name, commit in commits.items()}
+            finally:
+                self._remove_session(session)
+                os.close(lock)
 
     def is_shallow(self) -> bool:
         """Return whether history is cut off."""
@@ -166,21 +172,45 @@ class Repository:
                 target.symlink_to(origin)
         return path
 
-    def _sweep(self, parent: Path) -> None:
-        for session in sorted(parent.glob("*")) if parent.is_dir() else []:
+    def _open_session(self, parent: Path) -> tuple[Path, int]:
+        """Sweep away what is nobody's, and return a new folder with its lock held."""
+        try:
+            parent.mkdir(exist_ok=True)
+            # One at a time: a folder that has no lock held yet is not one that was left behind.
+            guard = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RepositoryError(
+                f"{parent} cannot be made ({error.strerror}); perfgate keeps its worktrees there"
+            ) from error
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            for folder in parent.iterdir():
+                self._sweep(folder)
+            session = Path(tempfile.mkdtemp(prefix="", dir=parent))
             lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                continue
-            else:
-                self._remove_session(session)
-            finally:
-                os.close(lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        finally:
+            os.close(guard)
+        return session, lock
+
+    def _sweep(self, session: Path) -> None:
+        if not session.is_dir():
+            return
+        lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        else:
+            self._remove_session(session)
+        finally:
+            os.close(lock)
 
     def _remove_session(self, session: Path) -> None:
-        shutil.rmtree(session, ignore_errors=True)
-        self._run("worktree", "prune")
+        remove_folder(session)
+        # What git keeps of a worktree whose folder is gone. Not worth failing for: git prunes it by itself in time.
+        with suppress(RepositoryError):
+            self._run("worktree", "prune", stop_when_interrupted=False)
 
     def _merge_base(self, commit: str, head: str, revision: str) -> str:
         try:
@@ -188,7 +218,7 @@ class Repository:
         except RepositoryError:
             remedy = (
                 "this is a shallow clone, so the common ancestor is cut off; fetch more history "
-                "(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: \"0\"`)"
+                '(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: "0"`)'
                 if self.is_shallow()
                 else "they share no history; give --base a commit that head descends from"
             )
@@ -205,11 +235,18 @@ class Repository:
         name = self._run("rev-parse", "--abbrev-ref", "HEAD")
         return None if name == "HEAD" else name
 
-    def _run(self, *arguments: str, env: Optional[dict[str, str]] = None) -> str:
-        try:
-            return str(self._repo.git.execute(["git", *arguments], env=env)).strip()
-        except git.exc.GitCommandError as error:
-            words = str(error.stderr).strip().removeprefix("stderr:").strip().strip("'").strip()
-            raise RepositoryError(f"git {arguments[0]} failed in {self._repo.working_tree_dir}: {words}") from error
-        except git.exc.GitCommandNotFound as error:
-            raise RepositoryError("git is not installed or not on PATH") from error
+    def _run(self, *arguments: str, env: Optional[dict[str, str]] = None, stop_when_interrupted: bool = True) -> str:
+        """Run git in the clone and return what it prints."""
+        done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
+        if done.code:
+            command = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
+            raise RepositoryError(f"git {command} failed in {self.root}: {done.errors or f'exit code {done.code}'}")
+        return done.output
+
+
+def _not_a_clone(start: Path, words: str) -> RepositoryError:
+    if "not a git repository" in words:
+        return RepositoryError(f"{start} is not in a git repository; run `git init` and commit, or go to a clone")
+    if "must be run in a work tree" in words:
+        return RepositoryError(f"{start} is a bare repository; perfgate needs a work tree")
+    return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy

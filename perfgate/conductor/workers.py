@@ -1,41 +1,37 @@
-"""The conductor's handles on the fork server and its workers: start, ask, limit, kill."""
+"""The conductor's handle on one worker: ask it, limit it, end it, and say how it ended."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Callable, Optional, TypeVar
+from typing import Callable, Optional, Protocol, TypeVar
 
 import msgspec
 
+from perfgate.conductor.interrupts import safe_point
+from perfgate.conductor.logs import bound_log, log_tail, one_line
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
+    STACK_SIGNAL,
     ConnectionClosed,
     Exited,
     Failed,
-    Forked,
-    ForkRequest,
+    Inbox,
     Progress,
-    ServerFailed,
-    ServerReady,
-    receive,
+    ProtocolError,
     reply_decoder,
     send,
-    send_with_descriptor,
-    server_decoder,
 )
 
 TICK_SECONDS = 0.2
+LEAVE_SECONDS = 0.5
 EXIT_SECONDS = 5.0
-LOG_TAIL_BYTES = 4_000
+STACK_SECONDS = 1.0
+MAX_STACK = 20_000
 
 ReplyType = TypeVar("ReplyType", bound=msgspec.Struct)
 Say = Callable[[str], None]
@@ -50,141 +46,37 @@ class WorkerError(MeasuringError):
         self.alive = alive
 
 
-class ForkServer:
-    """The running fork server. Use it as a context manager: leaving it kills every worker."""
+class Keeper(Protocol):
+    """Who forked the worker and hears how it ends."""
 
-    def __init__(self, *, environment: dict[str, str], preload: list[str], scratch: Path, say: Say) -> None:
-        self._say = say
-        self._scratch = scratch
-        self._workers: dict[int, Worker] = {}
-        self._next_id = 0
-        self._log = scratch / "server.log"
-        ours, theirs = socket.socketpair()
-        self._connection = ours
-        with self._log.open("wb") as log:
-            # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "perfgate.measuring.worker", str(theirs.fileno()), *preload],
-                env=environment,
-                cwd=scratch,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        theirs.close()
-        self.start_up = 0.0
-
-    def __enter__(self) -> ForkServer:
-        return self
-
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        for worker in list(self._workers.values()):
-            worker.close()
-        self._connection.close()
-        try:
-            self._process.wait(EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill()
-
-    def wait_ready(self, *, timeout: float) -> None:
-        """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        message = self._wait(ServerReady, ServerFailed, timeout=timeout, doing="importing the preloaded modules")
-        if isinstance(message, ServerFailed):
-            raise MeasuringError(
-                f"the worker's interpreter {sys.executable} cannot import what [measure] preload asks for: "
-                f"{message.error.message}\n{message.error.traceback}"
-            )
-        self.start_up = message.start_up
-
-    def fork(self, *, cpus: list[int], layout_seed: int, log: Path, memory_limit: Optional[int]) -> Worker:
-        """Fork a worker pinned to ``cpus``; what its user code prints goes to ``log``."""
-        self._next_id += 1
-        ours, theirs = socket.socketpair()
-        request = ForkRequest(
-            worker_id=self._next_id,
-            layout_seed=layout_seed,
-            cpus=cpus,
-            log_path=str(log),
-            cwd=str(self._scratch),
-            memory_limit=memory_limit,
-        )
-        try:
-            send_with_descriptor(self._connection, request, theirs.fileno())
-        except ConnectionClosed:
-            raise self._died() from None
-        finally:
-            theirs.close()
-        worker = Worker(self, ours, worker_id=self._next_id, log=log, say=self._say)
-        self._workers[self._next_id] = worker
-        worker.pid = self._wait(Forked, Forked, timeout=30, doing="forking a worker").pid
-        return worker
+    @property
+    def running(self) -> bool:
+        """Whether it is still there."""
 
     def exit_of(self, worker: Worker, *, timeout: float) -> Optional[Exited]:
         """Return how a worker ended, None when it has not within ``timeout``."""
-        deadline = time.monotonic() + timeout
-        while worker.exited is None and time.monotonic() < deadline:
-            if not self._readable(TICK_SECONDS):
-                continue
-            try:
-                self._note(server_decoder.decode(receive(self._connection)))
-            except ConnectionClosed:
-                return None
-        return worker.exited
 
     def forget(self, worker: Worker) -> None:
         """Drop a worker that is gone."""
-        self._workers.pop(worker.worker_id, None)
 
-    def _wait(self, *kinds: type, timeout: float, doing: str) -> Any:
-        started = time.monotonic()
-        while True:
-            if self._readable(TICK_SECONDS):
-                try:
-                    message = server_decoder.decode(receive(self._connection))
-                except ConnectionClosed:
-                    raise self._died() from None
-                if isinstance(message, kinds):
-                    return message
-                self._note(message)
-            waited = time.monotonic() - started
-            if waited > timeout:
-                raise MeasuringError(f"{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout")
-            if waited > 2:
-                self._say(f"{doing} ({waited:.0f} s)")
-
-    def _note(self, message: object) -> None:
-        if isinstance(message, Exited) and message.worker_id in self._workers:
-            self._workers[message.worker_id].exited = message
-
-    def _readable(self, seconds: float) -> bool:
-        return bool(select.select([self._connection], [], [], seconds)[0])
-
-    def _died(self) -> MeasuringError:
-        self._kill()
-        return MeasuringError(f"the fork server ended unexpectedly; its log says:\n{log_tail(self._log) or '(nothing)'}")
-
-    def _kill(self) -> None:
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
+    def how_it_ended(self) -> ErrorDetail:
+        """Return how the keeper itself ended."""
 
 
 class Worker:
     """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started."""
 
-    def __init__(self, server: ForkServer, connection: socket.socket, *, worker_id: int, log: Path, say: Say) -> None:
+    def __init__(
+        self, keeper: Keeper, connection: socket.socket, *, worker_id: int, log: Path, stack: Path, say: Say
+    ) -> None:
         self.worker_id = worker_id
         self.log = log
         self.pid = 0
         self.exited: Optional[Exited] = None
-        self._server = server
+        self._keeper = keeper
         self._connection = connection
+        self._inbox = Inbox(connection)
+        self._stack = stack
         self._say = say
 
     def ask(self, request: msgspec.Struct, reply: type[ReplyType], *, timeout: float, doing: str) -> ReplyType:
@@ -198,72 +90,112 @@ class Worker:
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
             raise WorkerError(self._how_it_ended(), alive=False) from None
+        except (ProtocolError, msgspec.DecodeError) as error:
+            raise self._speaks_nonsense(str(error)) from error
         if isinstance(answer, Failed):
             raise WorkerError(msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)), alive=True)
         if not isinstance(answer, reply):
-            self.close()
-            detail = ErrorDetail(kind="protocol", message=f"the worker answered {type(answer).__name__} to {doing}")
-            raise WorkerError(detail, alive=False)
+            raise self._speaks_nonsense(f"a {type(answer).__name__} is no answer to {doing}")
         return answer
 
     def close(self) -> None:
-        """End the worker and its process group."""
+        """End the worker and everything it started."""
         self._connection.close()
-        if self.pid and self._server.exit_of(self, timeout=0.5) is None:
+        if self.pid and self._keeper.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
-            self._server.exit_of(self, timeout=EXIT_SECONDS)
-        self._server.forget(self)
+            self._keeper.exit_of(self, timeout=EXIT_SECONDS)
+        bound_log(self.log)
+        self._keeper.forget(self)
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = time.monotonic()
         what = doing
         while True:
-            if select.select([self._connection], [], [], TICK_SECONDS)[0]:
-                try:
-                    message = reply_decoder.decode(receive(self._connection))
-                except msgspec.DecodeError as error:
-                    raise self._speaks_nonsense(error) from error
+            received = self._inbox.poll(TICK_SECONDS)
+            safe_point()
+            if received is not None:
+                message: msgspec.Struct = reply_decoder.decode(received)
                 if not isinstance(message, Progress):
                     return message
-                what = f"{doing}: {message.text}"
+                what = f"{doing}: {one_line(message.text)}"
                 self._say(what)
             waited = time.monotonic() - started
             if waited > timeout:
                 raise self._timed_out(what, timeout)
             if waited > 1:
                 self._say(f"{what} ({waited:.0f} s)")
+                bound_log(self.log)
 
     def _timed_out(self, what: str, timeout: float) -> WorkerError:
-        stack = _kernel_state(self.pid)
+        self._ask_for_stack()
+        state = _kernel_state(self.pid)
         self._kill()
         detail = ErrorDetail(
             kind="timeout",
-            message=f"{what} took longer than {timeout:.0f} s and was killed{stack}; "
+            message=f"{what} took longer than {timeout:g} s and was killed{state}; "
             "raise [measure] load_timeout or step_timeout if it needs longer",
+            traceback=self._python_stack(),
             log_tail=log_tail(self.log),
         )
         return WorkerError(detail, alive=False)
 
-    def _speaks_nonsense(self, error: Exception) -> WorkerError:
+    def _speaks_nonsense(self, what: str) -> WorkerError:
         self._kill()
-        return WorkerError(ErrorDetail(kind="protocol", message=f"the worker sent no message of ours: {error}"), alive=False)
-
-    def _how_it_ended(self) -> ErrorDetail:
-        exited = self._server.exit_of(self, timeout=EXIT_SECONDS)
-        if exited is None:
-            self._kill()
-            return ErrorDetail(kind="protocol", message="the worker closed its connection", log_tail=log_tail(self.log))
-        if exited.exit_code < 0:
-            name = signal.Signals(-exited.exit_code).name
-            hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
-            return ErrorDetail(
-                kind="signal", message=f"the worker was killed by {name}{hint}", signal=name, log_tail=log_tail(self.log)
-            )
-        return ErrorDetail(
-            kind="exit", message=f"the worker exited with code {exited.exit_code}", log_tail=log_tail(self.log)
+        message = f"the workload wrote into the worker's own socket, or the two speak different versions: {what}"
+        return WorkerError(
+            ErrorDetail(kind="protocol", message=message[:500], log_tail=log_tail(self.log)), alive=False
         )
 
+    def _how_it_ended(self) -> ErrorDetail:
+        exited = self._keeper.exit_of(self, timeout=EXIT_SECONDS)
+        if exited is None and not self._keeper.running:
+            return self._keeper.how_it_ended()
+        tail = log_tail(self.log)
+        if exited is None:
+            self._kill()
+            message = "the workload closed the worker's own socket and went on; it was killed"
+            return ErrorDetail(kind="protocol", message=message, log_tail=tail)
+        if exited.exit_code < 0:
+            return self._killed_by(signal_name(-exited.exit_code), tail)
+        hint = (
+            "; does the workload call os._exit, or close files it did not open?" if exited.exit_code in (0, 1) else ""
+        )
+        return ErrorDetail(
+            kind="exit",
+            message=f"the worker exited with code {exited.exit_code} without an answer{hint}",
+            traceback=self._python_stack(),
+            log_tail=tail,
+        )
+
+    def _killed_by(self, name: str, tail: Optional[str]) -> ErrorDetail:
+        hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
+        return ErrorDetail(
+            kind="signal",
+            message=f"the worker was killed by {name}{hint}",
+            signal=name,
+            traceback=self._python_stack(),
+            log_tail=tail,
+        )
+
+    def _ask_for_stack(self) -> None:
+        """Have a stuck worker write its Python stack; faulthandler does so even while C code runs."""
+        try:
+            os.kill(self.pid, STACK_SIGNAL)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + STACK_SECONDS
+        while self._python_stack() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _python_stack(self) -> Optional[str]:
+        try:
+            return self._stack.read_text(errors="replace")[:MAX_STACK].strip() or None
+        except OSError:
+            return None
+
     def _kill(self) -> None:
+        if not self.pid:  # to killpg, 0 is our own group
+            return
         for kill in (os.killpg, os.kill):
             try:
                 kill(self.pid, signal.SIGKILL)
@@ -271,15 +203,12 @@ class Worker:
                 continue
 
 
-def log_tail(path: Path) -> Optional[str]:
-    """Return the end of a worker's log, None when it printed nothing."""
+def signal_name(number: int) -> str:
+    """Return e.g. ``SIGKILL``; real-time signals have no name of their own."""
     try:
-        with path.open("rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
-            return log.read().decode(errors="replace").strip() or None
-    except OSError:
-        return None
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _kernel_state(pid: int) -> str:

@@ -39,7 +39,11 @@ def start_session(command: str, seed: int, ci: Optional[CiContext]) -> Session:
 def prepare_out(out: Path) -> Path:
     """Create the output folder before anything is measured, so that a wrong path fails in second 0."""
     try:
+        is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
+        if is_new:
+            # What we write is no part of the project: `perfgate local` must not measure it as an uncommitted change.
+            (out / ".gitignore").write_text("*\n")
         probe = out / f".perfgate-{secrets.token_hex(4)}"
         probe.touch()
         probe.unlink()
@@ -88,7 +92,7 @@ def _logs(folder: Path) -> list[Artifact]:
 
 
 def _log(log: Path, folder: Path) -> Artifact:
-    data = log.read_bytes()
+    data = log.read_bytes()  # the conductor bounds them
     return Artifact(
         name=log.name,
         kind="log",
@@ -99,11 +103,12 @@ def _log(log: Path, folder: Path) -> Artifact:
 
 
 def _warnings(findings: list[Findings]) -> list[str]:
-    return [
+    unchecked = [
         f"{found.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
         for found in findings
         if any(check.status == "not_checked" for check in found.correctness)
     ]
+    return unchecked + [warning for found in findings for warning in found.warnings]
 
 
 def ci_context(environ: Mapping[str, str]) -> Optional[CiContext]:

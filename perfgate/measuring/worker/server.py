@@ -6,26 +6,24 @@ at the same addresses), which takes a third off the spread between processes.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
-import resource
 import selectors
 import signal
 import socket
-import sys
 import time
-import traceback
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NoReturn
 
 from perfgate.document.run import ErrorDetail
-from perfgate.measuring.worker.worker import Worker
+from perfgate.measuring.worker.become import become_worker
+from perfgate.measuring.worker.errors import describe_error
+from perfgate.measuring.worker.processes import adopt_orphans, children, die_with_parent, kill_group, outlive_parent
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,
     Forked,
-    ForkRequest,
+    ForkFailed,
     ServerFailed,
     ServerReady,
     fork_decoder,
@@ -33,65 +31,90 @@ from perfgate.protocol import (
     send,
 )
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_PR_SET_CHILD_SUBREAPER = 36
+_KILL_ROUNDS = 100
+_ROUND_SECONDS = 0.005
 
 
 def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns."""
-    _die_with_parent()
+    die_with_parent(os.getppid())
     # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     started = time.perf_counter()
     try:
         for module in preload:
             importlib.import_module(module)
     except BaseException as error:  # noqa: BLE001 - a broken package may raise anything; the conductor reports it
-        detail = ErrorDetail(
-            kind="exception", message=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()
-        )
-        send(connection, ServerFailed(error=detail))
+        send(connection, ServerFailed(error=describe_error(error)))
         os._exit(1)
-    send(connection, ServerReady(start_up=time.perf_counter() - started))
-    _Server(connection).loop()
-    os._exit(0)
+    # From here on we hear of the conductor's end by the end of its socket, and have time to kill what workers started.
+    outlive_parent()
+    code = 1
+    try:
+        send(connection, ServerReady(start_up=time.perf_counter() - started))
+        _Server(connection).loop()
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class _Server:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.workers: dict[int, int] = {}
-        self.wake_up, wake_write = os.pipe()
-        for descriptor in (self.wake_up, wake_write):
+        self.own_children = set(children())
+        self.wake_up, self.wake_write = os.pipe()
+        for descriptor in (self.wake_up, self.wake_write):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.connection, selectors.EVENT_READ)
+        self.selector.register(self.wake_up, selectors.EVENT_READ)
 
     def loop(self) -> None:
-        selector = selectors.DefaultSelector()
-        selector.register(self.connection, selectors.EVENT_READ)
-        selector.register(self.wake_up, selectors.EVENT_READ)
+        """Fork and reap until the conductor closes its end; then nothing that we or a worker started is left."""
         try:
             while True:
-                for key, _ in selector.select():
+                for key, _ in self.selector.select():
                     if key.fileobj is self.connection:
                         self._fork(*receive_with_descriptor(self.connection))
                     else:
                         os.read(self.wake_up, 4096)
                         self._reap()
         except ConnectionClosed:
+            pass
+        finally:
             for pid in self.workers:
-                _kill_group(pid)
+                kill_group(pid)
+            _kill_children(spare=())
 
     def _fork(self, payload: bytes, descriptor: int) -> None:
         request = fork_decoder.decode(payload)
-        pid = os.fork()
+        os.set_inheritable(descriptor, False)
+        server = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(descriptor)
+            refused = ErrorDetail(kind="exception", message=f"the kernel refuses another process: {error}")
+            send(self.connection, ForkFailed(worker_id=request.worker_id, error=refused))
+            return
         if pid == 0:
-            self.connection.close()
-            _become_worker(request, socket.socket(fileno=descriptor))
+            self._forget_everything()
+            become_worker(request, socket.socket(fileno=descriptor), parent=server)
         os.close(descriptor)
         self.workers[pid] = request.worker_id
         send(self.connection, Forked(worker_id=request.worker_id, pid=pid))
+
+    def _forget_everything(self) -> None:
+        """In the child: let go of what belongs to the server."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.selector.close()
+        self.connection.close()
+        os.close(self.wake_up)
+        os.close(self.wake_write)
 
     def _reap(self) -> None:
         while True:
@@ -108,71 +131,36 @@ class _Server:
                 send(self.connection, Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind))
 
     def _kill_orphans(self, dead_worker: int) -> int:
-        """Kill what a worker left running: its process group, and what escaped from it and was handed to us."""
-        orphans = [pid for pid in _children() if pid not in self.workers]
-        _kill_group(dead_worker)
-        for pid in orphans:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        return len(orphans)
+        """Kill what a worker left running, and return how many processes that were.
+
+        A worker adopts its own orphans while it lives, so those that come to us are of one that is dead.
+        """
+        spare = self.own_children | self.workers.keys()
+        left = len(set(children()) - spare)
+        kill_group(dead_worker)
+        return max(left, _kill_children(spare=spare))
 
 
-def _become_worker(request: ForkRequest, connection: socket.socket) -> NoReturn:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
-    _die_with_parent()
-    code = 1
+def _kill_children(*, spare: Iterable[int]) -> int:
+    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return how many there were.
+
+    Bounded: a process that hangs in the kernel cannot be waited for.
+    """
+    killed: set[int] = set()
+    for _ in range(_KILL_ROUNDS):
+        found = set(children()) - set(spare)
+        if not found:
+            break
+        for pid in found:
+            _end(pid)
+        killed |= found
+        time.sleep(_ROUND_SECONDS)
+    return len(killed)
+
+
+def _end(pid: int) -> None:
     try:
-        _redirect_output(request.log_path)
-        os.chdir(request.cwd)
-        os.sched_setaffinity(0, request.cpus)
-        if request.memory_limit:
-            resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
-        # The pad moves every later allocation: the same on both sides of a pair, another from pair to pair, so that luck
-        # with addresses averages out instead of favouring one side.
-        pad = bytearray(16 * (request.layout_seed % 65536) + 16)
-        Worker(connection, cpus=request.cpus).loop()
-        del pad
-        code = 0
-    except ConnectionClosed:
-        code = 0
-    except BaseException:  # noqa: BLE001 - nothing may unwind into the server's stack after a fork
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _redirect_output(log_path: str) -> None:
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-
-
-def _children() -> list[int]:
-    try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    except (ProcessLookupError, ChildProcessError):
         return
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, so that no crash leaves workers behind."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

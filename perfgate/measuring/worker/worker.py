@@ -6,13 +6,12 @@ import random
 import socket
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 import msgspec
 
-from perfgate.document.run import ErrorDetail, StepResult
+from perfgate.document.run import StepResult
 from perfgate.errors import MeasuringError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
@@ -21,6 +20,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
 from perfgate.protocol import (
@@ -44,8 +44,6 @@ from perfgate.protocol import (
     request_decoder,
     send,
 )
-
-MAX_TRACEBACK = 20_000
 
 
 class Worker:
@@ -85,10 +83,8 @@ class Worker:
         self.root = Path(request.root)
         device = self._open(request.device)
         _prepare_libraries(threads=request.threads, seed=request.seed)
-        self._say(f"importing {request.file}")
-        workload = load_workload(
-            Path(request.file), request.attribute, root=self.root, python_path=request.python_path
-        )
+        self._say(f"importing {Path(request.file).name}")
+        workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
         self._say(f"building {request.name}")
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
         if self.workload.model is None:
@@ -124,15 +120,11 @@ class Worker:
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened)
-        warm = warm_up(
-            self._loaded, self._opened, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds
-        )
+        warm = warm_up(self._loaded, self._opened, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds)
         return WarmedUp(calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls)
 
     def _block(self, request: BlockRequest) -> BlockDone:
-        self._warmed.record(
-            request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence
-        )
+        self._warmed.record(request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence)
         return BlockDone()
 
     def _collect(self, _: CollectRequest) -> Collected:
@@ -168,21 +160,7 @@ class Worker:
 def _step_reply(result: StepResult, outcome: Optional[StepOutcome]) -> StepReply:
     if outcome is None:
         return StepReply(result=result)
-    return StepReply(
-        result=result, operators=outcome.operators, counters=outcome.counters, artifacts=outcome.artifacts
-    )
-
-
-def describe_error(error: BaseException, device: Optional[Device] = None) -> ErrorDetail:
-    """Return what a conductor needs to know of an exception: the kind, one line, the traceback."""
-    if isinstance(error, SystemExit):
-        kind, message = "exit", f"the workload called sys.exit({error.code!r})"
-    elif isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
-        kind, message = "memory", f"out of memory: {error}"
-    else:
-        kind, message = "exception", f"{type(error).__name__}: {error}"
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return ErrorDetail(kind=kind, message=message[:2000], traceback=text[-MAX_TRACEBACK:])  # type: ignore[arg-type]
+    return StepReply(result=result, operators=outcome.operators, counters=outcome.counters, artifacts=outcome.artifacts)
 
 
 def _prepare_libraries(*, threads: int, seed: int) -> None:

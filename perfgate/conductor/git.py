@@ -1,0 +1,80 @@
+"""Run git: the one door to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.interrupts import safe_point
+from perfgate.errors import RepositoryError
+
+TICK_SECONDS = 0.2
+# What ties git to one clone (git rev-parse --local-env-vars). A hook that runs perfgate has them set, and `worktree add`
+# would write the caller's index through GIT_INDEX_FILE.
+_TIES = frozenset({
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR", "GIT_NAMESPACE",
+    "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INTERNAL_SUPER_PREFIX",
+})  # fmt: skip
+_SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
+
+
+class GitResult(NamedTuple):
+    """How a git command ended: exit code, standard output without the last newline, its complaints on one line."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def run_git(
+    folder: Path, arguments: Sequence[str], extra: Mapping[str, str], *, stop_when_interrupted: bool = True
+) -> GitResult:
+    """Run git in a folder. Raises RepositoryError when there is no git.
+
+    It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in _TIES}
+    try:
+        process = subprocess.Popen(
+            ["git", *arguments],
+            cwd=folder,
+            env={**inherited, **_SETTINGS, **extra},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise RepositoryError("git is not installed or not on PATH") from None
+    try:
+        output, errors = _communicate(process, stop_when_interrupted)
+    except BaseException:
+        _kill(process)
+        raise
+    return GitResult(process.returncode, _text(output).rstrip("\n"), " ".join(_text(errors).split()))
+
+
+def _communicate(process: subprocess.Popen[bytes], stop_when_interrupted: bool) -> tuple[bytes, bytes]:
+    while True:
+        if stop_when_interrupted:
+            safe_point()
+        try:
+            return process.communicate(timeout=TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")

@@ -1,0 +1,42 @@
+"""What user code prints: kept in a log of bounded size, quoted only as data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+MAX_LOG_BYTES = 32 * 1024**2
+TAIL_BYTES = 4_000
+_DROPPED = b"[perfgate: the output before this line was more than 32 MiB and is dropped]\n"
+
+
+def log_tail(path: Path) -> Optional[str]:
+    """Return the end of a log, None when nothing was printed."""
+    try:
+        with path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - TAIL_BYTES))
+            return log.read().decode(errors="replace").replace("\0", "").strip() or None
+    except OSError:
+        return None
+
+
+def bound_log(path: Path) -> None:
+    """Empty a log that has outgrown its bound, while it is written to.
+
+    Its writers append (O_APPEND), so that they go on at the new end.
+    """
+    try:
+        if path.stat().st_size > MAX_LOG_BYTES:
+            with path.open("r+b") as log:
+                log.truncate(0)
+            with path.open("ab") as log:
+                log.write(_DROPPED)
+    except OSError:
+        return
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """Return a text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
+    return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()
