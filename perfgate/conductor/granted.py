@@ -9,39 +9,62 @@ from pathlib import Path
 from typing import Optional
 
 CGROUP = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 
 
-def granted_cpus() -> list[int]:
+def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[int]:
     """Return the CPUs this process may run on, as many as the cgroup quota pays for.
 
     A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled, which costs more than they gain.
     """
     mask = sorted(os.sched_getaffinity(0))
-    quota = cpu_quota()
+    quota = cpu_quota(cgroup, membership)
     return mask if quota is None else mask[: max(1, math.floor(quota))]
 
 
-def cpu_quota() -> Optional[float]:
-    """Return the CPUs the cgroup (v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``) pays for, None when unlimited."""
-    text = _read(CGROUP / "cpu.max")
-    if text:
-        quota, _, period = text.partition(" ")
-        return None if quota == "max" else int(quota) / int(period)
-    quota_us = _read(CGROUP / "cpu/cpu.cfs_quota_us")
-    period_us = _read(CGROUP / "cpu/cpu.cfs_period_us")
-    if quota_us and period_us and int(quota_us) > 0:
-        return int(quota_us) / int(period_us)
-    return None
+def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> Optional[float]:
+    """Return the CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
+
+    A limit on any level above us holds for us too, so the smallest counts.
+    """
+    quotas = [_ratio(*_read(folder / "cpu.max").partition(" ")[::2]) for folder in _folders(cgroup, membership, "")]
+    for folder in _folders(cgroup, membership, "cpu"):
+        quotas.append(_ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def granted_memory() -> int:
-    """Return the bytes this job may use: the cgroup's limit or the machine's memory."""
+def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
+    """Return the bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = _read(CGROUP / file)
-        if text and text != "max":
-            return min(total, int(text))
-    return total
+    texts = [_read(folder / "memory.max") for folder in _folders(cgroup, membership, "")]
+    texts += [_read(folder / "memory.limit_in_bytes") for folder in _folders(cgroup, membership, "memory")]
+    # v2 says "max" where there is no limit, v1 a number beyond any memory.
+    return min([total, *(int(text) for text in texts if text.isdigit())])
+
+
+def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
+    """Return our cgroup's folder and all above it, of a v1 controller or, for ``""``, of v2.
+
+    /proc/self/cgroup has lines ``number:controllers:/path`` (cgroups(7)). In a container the path may be one of the host
+    that cannot be seen here; the mount point itself then is our cgroup.
+    """
+    mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
+    own = next((path for controllers, path in _memberships(membership) if controller in controllers), "/")
+    steps = [part for part in own.split("/") if part not in ("", "..")]
+    levels = ["/".join(steps[:depth]) for depth in range(len(steps), -1, -1)]
+    return [folder for mount in mounts for level in levels if (folder := mount / level).is_dir()]
+
+
+def _memberships(membership: Path) -> list[tuple[list[str], str]]:
+    fields = [line.split(":", 2) for line in _read(membership).splitlines()]
+    return [(found[1].split(","), found[2]) for found in fields if len(found) == 3]
+
+
+def _ratio(quota: str, period: str) -> Optional[float]:
+    """Return quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
+    if not (quota.isdigit() and period.isdigit() and int(quota) and int(period)):
+        return None
+    return int(quota) / int(period)
 
 
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:

@@ -76,7 +76,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         session = start_session(command, config.measure.seed, ci_context(os.environ))
         progress.status("checking out base and head")
         commits = {"base": sides.base.commit, "head": sides.head}
-        with repository.worktrees(commits, link=config.measure.link) as trees:
+        # Written in perfgate.toml, so meant from there, as every other path in it.
+        link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
+        with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
             measured = _measure(

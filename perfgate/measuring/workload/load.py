@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from perfgate.errors import WorkloadError
-from perfgate.measuring.workload.workload import Workload
+from perfgate.measuring.workload.workload import SLA, Workload
 
 MODULE_NAME = "perfgate_workload"
 
@@ -20,6 +21,8 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     Raises WorkloadError when the file or the name is missing or is not a Workload; what the file itself raises goes
     through, with its traceback.
     """
+    if file.is_dir():
+        raise WorkloadError(f"workload file {file} is a folder; name the Python file in it")
     if not file.is_file():
         raise WorkloadError(f"workload file {file} does not exist; correct `workload` in perfgate.toml")
     folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
@@ -54,7 +57,21 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
     for name in ("build", "inputs"):
         if not callable(getattr(workload, name)):
             raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
+    for name in ("call", "train_step", "preprocess", "check"):
+        found = getattr(workload, name)
+        if found is not None and not callable(found):
+            raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(found).__name__}")
     if not isinstance(workload.batch, int) or workload.batch < 1:
         raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
-    if not workload.shapes:
-        raise WorkloadError(f"{where}: shapes must name at least one shape, e.g. {{'default': {{}}}}")
+    if not isinstance(workload.sla, SLA):
+        raise WorkloadError(f"{where}: sla must be an SLA, e.g. SLA(p99=0.05), found {workload.sla!r}")
+    _check_shapes(workload.shapes, where)
+
+
+def _check_shapes(shapes: object, where: str) -> None:
+    remedy = "write e.g. shapes={'short': {'length': 16}, 'long': {'length': 512}}"
+    if not isinstance(shapes, Mapping) or not shapes:
+        raise WorkloadError(f"{where}: shapes must name at least one shape; {remedy}")
+    for name, arguments in shapes.items():
+        if not isinstance(name, str) or not isinstance(arguments, Mapping):
+            raise WorkloadError(f"{where}: shape {name!r} must be a name with keyword arguments for inputs; {remedy}")
