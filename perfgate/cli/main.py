@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import platform
 import sys
 import tempfile
 import traceback
-from types import FrameType
 from typing import NoReturn, Optional
 
 import click
@@ -49,8 +47,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
-    # A CI job that is cancelled gets SIGTERM: clean up as for ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
+    install()
+    make_streams_last()
     try:
         cli.main(standalone_mode=False)
     except PerfgateError as error:
@@ -62,38 +60,34 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         _say("perfgate: interrupted")
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone (`perfgate … | head`): nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception:  # noqa: BLE001 - the one place that turns a bug into a report
-        code = EXIT_BUG
         _report_bug()
+        code = EXIT_BUG
     else:
-        code = 0
+        code = EXIT_PASS
     sys.exit(code)
 
 
-def _interrupt(signum: int, frame: Optional[FrameType]) -> None:  # noqa: ARG001
-    raise KeyboardInterrupt
-
-
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(harmless(text), err=True)
 
 
 def _report_bug() -> None:
     text = "".join(
         [
-            f"perfgate {__version__}\npython {sys.version}\nplatform {sys.platform}\n",
+            f"perfgate {__version__}\npython {sys.version}\nplatform {platform.platform()}\n",
             f"command {' '.join(sys.argv[1:])}\n\n",
             traceback.format_exc(),
         ]
     )
-    with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:
-        file.write(text)
     _say(text)
-    _say("perfgate: " + BUG_ADVICE.format(path=file.name))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:
+            file.write(text)
+    except OSError:
+        _say(f"perfgate: {BUG_ADVICE} with the lines above")
+    else:
+        _say(f"perfgate: {BUG_ADVICE} with the lines above, which also stand in {file.name}")
 
 
 if __name__ == "__main__":

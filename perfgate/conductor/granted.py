@@ -27,9 +27,12 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> Optional[
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
-    quotas = [_ratio(*_read(folder / "cpu.max").partition(" ")[::2]) for folder in _folders(cgroup, membership, "")]
-    for folder in _folders(cgroup, membership, "cpu"):
-        quotas.append(_ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
+    texts = [_read(folder / "cpu.max").partition(" ")[::2] for folder in _folders(cgroup, membership, "")]
+    texts += [
+        (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+        for folder in _folders(cgroup, membership, "cpu")
+    ]
+    quotas = [_ratio(quota, period) for quota, period in texts]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 

@@ -1,0 +1,65 @@
+"""Standard output and error that survive their reader, and text that a CI host cannot take for a command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any, TextIO
+
+from perfgate.errors import PerfgateError
+
+
+def make_streams_last() -> None:
+    """Let a reader that goes away (``perfgate check | head``) change nothing.
+
+    click and rich end the command with code 1 on a broken pipe, and 1 is a verdict of ours.
+    """
+    sys.stdout = _lasting(sys.stdout)
+    sys.stderr = _lasting(sys.stderr)
+
+
+def harmless(text: str) -> str:
+    """Return a text with outside parts so that no line of it is a command to GitHub's runner, nor moves a cursor.
+
+    The runner obeys lines that begin with ``::`` after blanks, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
+    """
+    lines = [_harmless_line(line) for line in text.splitlines()]
+    return "\n".join(lines)
+
+
+def _harmless_line(line: str) -> str:
+    visible = "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)
+    visible = visible.replace("##[", "## [")
+    return "| " + visible if visible.lstrip().startswith("::") else visible
+
+
+def _lasting(stream: TextIO) -> TextIO:
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, OSError, ValueError):  # closed by whoever started us, or a test's StringIO
+        return stream
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_LastingFile(descriptor, "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+    )
+
+
+class _LastingFile(io.FileIO):
+    """A file whose writes go nowhere once its reader has gone."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+        except OSError as error:
+            raise PerfgateError(
+                f"the output cannot be written: {error.strerror}; free space, or redirect it"
+            ) from error
