@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import sys
-import tempfile
 import traceback
 from typing import NoReturn, Optional
 
@@ -75,6 +73,9 @@ def _say(text: str) -> None:
 
 
 def _report_bug() -> None:
+    import platform  # here, because `perfgate --help` needs neither
+    import tempfile
+
     text = "".join(
         [
             f"perfgate {__version__}\npython {sys.version}\nplatform {platform.platform()}\n",

@@ -21,6 +21,9 @@ _TIES = frozenset({
     "GIT_COMMON_DIR", "GIT_NAMESPACE",
     "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INTERNAL_SUPER_PREFIX",
 })  # fmt: skip
+# Hooks must not run, whatever the command: they may be the change's own code, in our environment.
+_OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+# Optional locks: `git status` would write a refreshed index, and the index is the user's.
 _SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
 
 
@@ -42,7 +45,7 @@ def run_git(
     inherited = {name: value for name, value in os.environ.items() if name not in _TIES}
     try:
         process = subprocess.Popen(
-            ["git", *arguments],
+            ["git", *_OPTIONS, *arguments],
             cwd=folder,
             env={**inherited, **_SETTINGS, **extra},
             stdin=subprocess.DEVNULL,

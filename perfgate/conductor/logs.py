@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Optional
 
 MAX_LOG_BYTES = 32 * 1024**2
+KEPT_BYTES = 1024**2
 TAIL_BYTES = 4_000
-_DROPPED = b"[perfgate: the output before this line was more than 32 MiB and is dropped]\n"
+_DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\n"
 
 
 def log_tail(path: Path) -> Optional[str]:
@@ -23,16 +24,20 @@ def log_tail(path: Path) -> Optional[str]:
 
 
 def bound_log(path: Path) -> None:
-    """Empty a log that has outgrown its bound, while it is written to.
+    """Drop the middle of a log that has outgrown its bound, also while it is written to.
 
     Its writers append (O_APPEND), so that they go on at the new end.
     """
     try:
-        if path.stat().st_size > MAX_LOG_BYTES:
-            with path.open("r+b") as log:
-                log.truncate(0)
-            with path.open("ab") as log:
-                log.write(_DROPPED)
+        with path.open("r+b") as log:
+            size = log.seek(0, os.SEEK_END)
+            if size <= MAX_LOG_BYTES:
+                return
+            log.seek(size - KEPT_BYTES)
+            end = log.read(KEPT_BYTES)
+            log.truncate(KEPT_BYTES)
+        with path.open("ab") as log:
+            log.write(_DROPPED + end)
     except OSError:
         return
 

@@ -92,9 +92,8 @@ class Repository:
 
     def dirty_files(self) -> list[str]:
         """Return tracked files that differ from HEAD."""
-        # No refreshed index is written back: the user's index is theirs.
-        names = self._run("-c", "diff.autoRefreshIndex=false", "diff", "--name-only", "--no-ext-diff", "-z", "HEAD")
-        return [name for name in names.split("\0") if name]
+        entries = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split("\0")
+        return [entry[3:] for entry in entries if entry]  # git status, "Short Format": XY, a blank, the path
 
     def snapshot(self) -> tuple[str, bool]:
         """Return a commit that holds the work tree as it is now, and whether it differs from HEAD.
@@ -163,8 +162,7 @@ class Repository:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
     def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
-        # Hooks of the repository must not run: they are the change's own code, in our process, with our environment.
-        self._run("-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--quiet", "--detach", str(path), commit)
+        self._run("worktree", "add", "--quiet", "--detach", str(path), commit)
         for entry in link:
             origin, target = self.root / entry, path / entry
             if origin.exists() and not target.exists():
@@ -239,8 +237,9 @@ class Repository:
         """Run git in the clone and return what it prints."""
         done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
         if done.code:
-            command = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
-            raise RepositoryError(f"git {command} failed in {self.root}: {done.errors or f'exit code {done.code}'}")
+            raise RepositoryError(
+                f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {done.code}'}"
+            )
         return done.output
 
 

@@ -189,7 +189,9 @@ class Worker:
 
     def _python_stack(self) -> Optional[str]:
         try:
-            return self._stack.read_text(errors="replace")[:MAX_STACK].strip() or None
+            stack = self._stack.read_text(errors="replace")
+            # faulthandler ends with a long list of every extension module that is loaded.
+            return stack.partition("\nExtension modules:")[0][:MAX_STACK].strip() or None
         except OSError:
             return None
 

@@ -1,0 +1,78 @@
+"""A project with every bad workload there is, and one bench for all tests: importing torch costs seconds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.bench import Bench, Checkout, open_bench
+from perfgate.conductor.checklist import Findings, run_checklist
+from perfgate.config import Config, WorkloadReference, load_config
+
+WORKLOADS = Path(__file__).parents[2] / "data" / "workloads"
+
+TOML = """
+project = "failing"
+workload = "perf/failing.py:well"
+[measure]
+load_timeout = 8
+step_timeout = 8
+memory_limit = 3221225472
+"""
+
+Measure = Callable[..., Findings]
+
+
+@pytest.fixture(scope="session")
+def failing_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("failing")
+    (root / "perf").mkdir()
+    shutil.copy(WORKLOADS / "failing.py", root / "perf")
+    (root / "perfgate.toml").write_text(TOML)
+    return root
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What the conductor said it waits for."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def bench(failing_project: Path, tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Bench]:
+    with open_bench(load_config(failing_project), logs=tmp_path_factory.mktemp("logs"), say=said.append) as opened:
+        yield opened
+
+
+@pytest.fixture
+def checkout(failing_project: Path) -> Checkout:
+    return Checkout(root=failing_project, harness=failing_project)
+
+
+@pytest.fixture
+def measure(bench: Bench, checkout: Checkout, tmp_path: Path) -> Measure:
+    """Run steps (3 and 2, unless told) of the checklist on one workload of failing.py."""
+
+    def run(name: str, *, steps: tuple[int, ...] = (3, 2), **settings: object) -> Findings:
+        before = bench.config
+        bench.config = with_settings(before, **settings)
+        try:
+            return run_checklist(bench, checkout, reference_to(name), steps=steps, quick=True, folder=tmp_path)
+        finally:
+            bench.config = before
+
+    return run
+
+
+def with_settings(config: Config, **settings: object) -> Config:
+    import msgspec
+
+    return replace(config, measure=msgspec.structs.replace(config.measure, **settings))
+
+
+def reference_to(name: str) -> WorkloadReference:
+    return WorkloadReference(name=name, file="perf/failing.py", attribute=name)

@@ -1,0 +1,178 @@
+"""Whatever user code does ends as an error with its cause in the run document, and the next worker works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.bench import Bench
+from perfgate.conductor.checklist import Findings
+from perfgate.document.run import ErrorDetail, StepResult
+
+Measure = Callable[..., Findings]
+
+# name, kind, words of the message, words of the traceback (None: there can be none)
+LOADING = [
+    ("build_raises", "exception", "ValueError: no such checkpoint", "in _raise"),
+    ("build_none", "exception", "build(device) returned None; return the model", "WorkloadError"),
+    ("build_exits", "exit", "SystemExit: I quit", "sys.exit"),
+    ("build_aborts", "signal", "killed by SIGABRT", "failing.py"),
+]
+CALLING = [
+    ("inputs_none", "exception", "inputs(1, seed) returned None; return a tensor", "WorkloadError"),
+    ("inputs_raise", "exception", "KeyError: 'row 7'", "in _raise"),
+    ("inputs_wrong", "exception", "must be Tensor, not str", "TypeError"),
+    ("call_raises", "exception", "RuntimeError: mat1 and mat2 shapes", "in _raise"),
+    ("call_raises_surrogate", "exception", "FileNotFoundError: caf?.bin", "in _raise"),
+    ("call_exits", "exit", "SystemExit: 3", "sys.exit"),
+    ("call_exits_hard", "exit", "exited with code 7", None),
+    ("call_aborts", "signal", "killed by SIGABRT", "failing.py"),
+    ("call_segfaults", "signal", "killed by SIGSEGV", "in _segfault"),
+    ("call_is_killed", "signal", "killed by SIGKILL; the kernel's out-of-memory killer", None),
+    ("call_kills_server", "signal", "the fork server was killed by SIGKILL", None),
+    ("call_takes_memory", "memory", "can't allocate memory", "in _allocate"),
+    ("call_takes_python_memory", "memory", "MemoryError", "in _allocate_python"),
+    ("call_recurses", "exception", "RecursionError", "in _exhaust_stack"),
+    ("call_closes_everything", "exit", "close files it did not open?", None),
+    ("call_writes_garbage", "protocol", "it announces 542393671 bytes", None),
+    ("call_writes_json", "protocol", "missing required field", None),
+    ("call_answers_itself", "protocol", "a BlockDone is no answer", None),
+]
+
+
+def _error(step: StepResult) -> ErrorDetail:
+    assert step.status == "error"
+    assert step.error is not None
+    return step.error
+
+
+def _expect(error: ErrorDetail, kind: str, words: str, trace: object) -> None:
+    assert error.kind == kind
+    assert words in error.message
+    assert (str(trace) in error.traceback) if trace and error.traceback else trace is None
+
+
+@pytest.mark.parametrize(("name", "kind", "words", "trace"), LOADING)
+def test_run_checklist__workload_fails_to_load__every_step_has_the_error(
+    measure: Measure, name: str, kind: str, words: str, trace: str
+) -> None:
+    findings = measure(name)
+    assert findings.workload.error is not None
+    _expect(findings.workload.error, kind, words, trace)
+    assert [(step.number, step.status) for step in findings.steps] == [(3, "error"), (2, "error")]
+    assert findings.steps[0].error == findings.workload.error
+
+
+@pytest.mark.parametrize(("name", "kind", "words", "trace"), CALLING)
+def test_run_checklist__call_fails__that_step_has_the_error_and_the_next_is_measured(
+    measure: Measure, name: str, kind: str, words: str, trace: str
+) -> None:
+    findings = measure(name, steps=(2, 3))
+    assert findings.workload.error is None
+    _expect(_error(findings.steps[0]), kind, words, trace)
+    assert (findings.steps[1].number, findings.steps[1].status) == (3, "not_applicable")
+
+
+def test_run_checklist__call_hangs__stopped_at_the_time_limit_with_its_python_stack(
+    measure: Measure, said: list[str]
+) -> None:
+    said.clear()
+    findings = measure("call_hangs", steps=(2, 3), step_timeout=1.5)
+    error = _error(findings.steps[0])
+    assert error.kind == "timeout"
+    assert "took longer than 1.5 s and was killed" in error.message
+    assert error.traceback is not None
+    assert "in _sleep" in error.traceback
+    assert findings.steps[1].status == "not_applicable"
+    assert any(line.startswith("call_hangs: step 2 utilization") and line.endswith("(1 s)") for line in said)
+
+
+def test_run_checklist__half_a_message__the_conductor_does_not_wait_for_the_rest(measure: Measure) -> None:
+    error = _error(measure("call_writes_half_a_message", steps=(2,), step_timeout=1.5).steps[0])
+    assert error.kind == "timeout"
+
+
+def test_run_checklist__build_hangs__stopped_at_the_load_limit(measure: Measure, said: list[str]) -> None:
+    said.clear()
+    findings = measure("build_hangs", load_timeout=1.5)
+    assert findings.workload.error is not None
+    assert findings.workload.error.kind == "timeout"
+    assert "building build_hangs took longer than 1.5 s" in findings.workload.error.message
+    assert any("loading workload build_hangs: building build_hangs (1 s)" in line for line in said)
+
+
+def test_run_checklist__worker_killed_from_outside__signal_in_the_document(measure: Measure, bench: Bench) -> None:
+    def kill_the_worker() -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            workers = list((bench._server._workers if bench._server else {}).values())
+            if workers and workers[0].pid:
+                time.sleep(0.5)
+                os.kill(workers[0].pid, signal.SIGKILL)
+                return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill_the_worker)
+    killer.start()
+    findings = measure("build_hangs")
+    killer.join()
+    assert findings.workload.error is not None
+    assert (findings.workload.error.kind, findings.workload.error.signal) == ("signal", "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("well", "passed", None),
+        ("check_says_false", "failed", "check returned False"),
+        ("check_says_tensor_false", "failed", "check returned tensor(False)"),
+        ("check_raises", "failed", "AssertionError: off by 0.5"),
+        ("check_aborts", "error", "killed by SIGABRT"),
+        ("call_raises", "not_checked", None),
+    ],
+)
+def test_run_checklist__check__its_word_and_the_steps_all_the_same(
+    measure: Measure, name: str, status: str, words: str
+) -> None:
+    findings = measure(name, steps=(3,))
+    assert [found.status for found in findings.correctness] == [status]
+    assert words is None or words in str(findings.correctness[0].message)
+    assert [step.status for step in findings.steps] == ["not_applicable"]
+
+
+def test_run_checklist__workload_prints__into_the_log_alone(measure: Measure, bench: Bench, capfd: object) -> None:
+    findings = measure("prints_much", steps=(2,))
+    log = bench.log("prints_much").read_text()
+    assert findings.steps[0].status in ("ok", "attention")
+    assert findings.workload.shapes == ["default"]  # not the forged message that was printed
+    assert "::error::forged by the workload" in log
+    assert '"type": "loaded"' in log
+    assert "written past Python" in log
+    captured = capfd.readouterr()  # type: ignore[attr-defined]
+    assert "forged" not in captured.out + captured.err
+
+
+@pytest.mark.parametrize("name", ["leaves_process", "leaves_daemon"])
+def test_run_checklist__workload_leaves_processes__killed_and_said(measure: Measure, name: str) -> None:
+    findings = measure(name, steps=(2,))
+    assert len(findings.warnings) == 1
+    assert findings.warnings[0].startswith(f"{name}: left ")
+    assert findings.warnings[0].endswith("processes running, now killed")
+    assert _processes_with(b"1234.5") == []
+
+
+def _processes_with(word: bytes) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if word in (folder / "cmdline").read_bytes():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found

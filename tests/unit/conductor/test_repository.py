@@ -1,0 +1,314 @@
+"""Real git repositories in every state a CI job or a desk can present."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.repository import WORKTREE_FOLDER, Repository
+from perfgate.errors import RepositoryError
+
+
+def git(folder: Path, *arguments: str, **environment: str) -> str:
+    who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    # The settings of whoever runs the tests must not matter.
+    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env={**os.environ, **who, **clean, **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str, **files: str) -> str:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--allow-empty", "-qm", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """main with two commits, the branch ``feature`` from the first one checked out, one commit ahead."""
+    root = tmp_path / "clone"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    commit(root, "one", model="1")
+    git(root, "branch", "feature")
+    commit(root, "two", model="2")
+    git(root, "checkout", "-q", "feature")
+    commit(root, "three", other="3")
+    return root
+
+
+def _refused(clone: Path, revision: str) -> str:
+    repository = Repository(clone)
+    with pytest.raises(RepositoryError) as refusal:
+        repository.choose_base(revision, repository.head())
+    return str(refusal.value)
+
+
+def test_repository__no_git__says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="is not in a git repository; run `git init` and commit"):
+        Repository(tmp_path)
+
+
+def test_repository__bare__needs_a_work_tree(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare")
+    with pytest.raises(RepositoryError, match="bare repository; perfgate needs a work tree"):
+        Repository(tmp_path)
+
+
+def test_repository__git_not_installed__says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RepositoryError, match="git is not installed or not on PATH"):
+        Repository(tmp_path)
+
+
+def test_head__no_commit__says_commit_first(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(RepositoryError, match="no commit yet; commit something first"):
+        Repository(tmp_path).head()
+
+
+def test_main_branch__none__names_the_remedies(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "trunk")
+    commit(tmp_path, "one")
+    with pytest.raises(RepositoryError, match=r"no branch main or master .* --base, .*main_branch"):
+        Repository(tmp_path).main_branch()
+    assert Repository(tmp_path).main_branch("trunk") == "trunk"
+
+
+def test_main_branch__clone__the_remotes_default(clone: Path, tmp_path: Path) -> None:
+    git(clone, "branch", "-m", "main", "stable")
+    git(clone, "checkout", "-q", "stable")
+    git(tmp_path, "clone", "-q", str(clone), "second")
+    assert Repository(tmp_path / "second").main_branch() == "origin/stable"
+
+
+def test_choose_base__branches_apart__merge_base(clone: Path) -> None:
+    repository = Repository(clone)
+    base = repository.choose_base("main", repository.head())
+    assert base.commit == git(clone, "rev-parse", "main~1")
+    assert base.because == "merge base of main and head"
+
+
+@pytest.mark.parametrize(
+    ("revision", "because"),
+    [
+        ("HEAD", "HEAD as given, the same commit as head"),
+        ("HEAD~1", "HEAD~1, an ancestor of head"),
+        ("ahead", "ahead as given, it is ahead of head"),
+    ],
+)
+def test_choose_base__on_one_line_with_head__taken_as_given(clone: Path, revision: str, because: str) -> None:
+    git(clone, "checkout", "-q", "-b", "ahead")
+    commit(clone, "four")
+    git(clone, "checkout", "-q", "feature")
+    repository = Repository(clone)
+    base = repository.choose_base(revision, repository.head())
+    assert (base.commit, base.because) == (git(clone, "rev-parse", revision), because)
+
+
+@pytest.mark.parametrize("revision", ["nonsense", "-x", "--upload-pack=touch x", "main:model.py"])
+def test_choose_base__unknown__says_so(clone: Path, revision: str) -> None:
+    assert f"git knows no commit {revision!r}" in _refused(clone, revision)
+
+
+def test_choose_base__unrelated_histories__says_what_to_give(clone: Path) -> None:
+    git(clone, "checkout", "-q", "--orphan", "island")
+    commit(clone, "alone")
+    assert "they share no history; give --base a commit that head descends from" in _refused(clone, "main")
+
+
+def test_choose_base__shallow_clone_without_the_merge_base__says_how_to_fetch(clone: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "1", "--branch", "feature", f"file://{clone}", "shallow")
+    shallow = tmp_path / "shallow"
+    git(shallow, "fetch", "-q", "--depth", "1", "origin", "main:refs/remotes/origin/main")
+    message = _refused(shallow, "origin/main")
+    assert "no merge base of origin/main and head" in message
+    assert "fetch-depth: 0" in message
+    assert "GIT_DEPTH" in message
+    assert "shallow clone: fetch more history" in _refused(shallow, "v1.0")
+
+
+def test_dirty_files__changed_staged_and_odd_names__all_named(clone: Path) -> None:
+    (clone / "model.py").write_text("changed")
+    (clone / "naïve name.py").write_text("new")
+    git(clone, "add", "naïve name.py")
+    assert Repository(clone).dirty_files() == ["model.py", "naïve name.py"]
+
+
+def test_dirty_files__touched_but_equal__none_and_the_index_is_not_rewritten(clone: Path) -> None:
+    os.utime(clone / "model.py", (1, 1))
+    index = (clone / ".git" / "index").read_bytes()
+    assert Repository(clone).dirty_files() == []
+    assert (clone / ".git" / "index").read_bytes() == index
+
+
+def test_snapshot__clean__head_itself(clone: Path) -> None:
+    assert Repository(clone).snapshot() == (git(clone, "rev-parse", "HEAD"), False)
+
+
+def test_snapshot__changes_untracked_and_ignored__all_but_the_ignored_and_nothing_is_touched(clone: Path) -> None:
+    (clone / "model.py").write_text("changed")
+    (clone / "new.py").write_text("new")
+    (clone / "weights.bin").write_text("ignored")
+    (clone / ".git" / "info" / "exclude").write_text("*.bin\n")
+    (clone / "other.py").unlink()
+    before = ((clone / ".git" / "index").read_bytes(), git(clone, "status", "--porcelain"), git(clone, "branch", "-av"))
+    snapshot, dirty = Repository(clone).snapshot()
+    assert dirty
+    assert git(clone, "ls-tree", "-r", "--name-only", snapshot).splitlines() == ["model.py", "new.py"]
+    assert git(clone, "show", f"{snapshot}:model.py") == "changed"
+    assert git(clone, "rev-parse", f"{snapshot}^") == git(clone, "rev-parse", "HEAD")
+    after = ((clone / ".git" / "index").read_bytes(), git(clone, "status", "--porcelain"), git(clone, "branch", "-av"))
+    assert after == before
+
+
+def test_snapshot__sparse_checkout__what_is_left_out_is_not_deleted(clone: Path) -> None:
+    git(clone, "sparse-checkout", "set", "--no-cone", "other.py")
+    assert not (clone / "model.py").exists()
+    assert Repository(clone).snapshot() == (git(clone, "rev-parse", "HEAD"), False)
+
+
+def test_snapshot__folder_of_an_earlier_result__not_a_change(clone: Path) -> None:
+    from perfgate.flows.session import prepare_out
+
+    out = prepare_out(clone / ".perfgate" / "local")
+    (out / "report.html").write_text("a report")
+    assert Repository(clone).snapshot()[1] is False
+
+
+def test_prefix__project_in_a_subfolder__its_path(clone: Path) -> None:
+    (clone / "models" / "encoder").mkdir(parents=True)
+    repository = Repository(clone / "models" / "encoder")
+    assert repository.root == clone
+    assert repository.prefix(clone / "models" / "encoder") == "models/encoder"
+    assert repository.prefix(clone) == ""
+
+
+def test_source__commit__subject_time_and_branch(clone: Path) -> None:
+    repository = Repository(clone)
+    source = repository.source(repository.head())
+    assert (source.subject, source.branch, source.dirty) == ("three", "feature", False)
+    assert source.committed_at is not None
+    assert source.committed_at[:2] == "20"
+
+
+def test_show__file_and_no_file__text_and_none(clone: Path) -> None:
+    repository = Repository(clone)
+    assert repository.show("main", "model.py") == "2"
+    assert repository.show("main", "absent.py") is None
+
+
+def _worktrees(clone: Path) -> list[str]:
+    return git(clone, "worktree", "list").splitlines()
+
+
+def test_worktrees__success__both_checked_out_and_removed(clone: Path) -> None:
+    repository = Repository(clone)
+    status = git(clone, "status", "--porcelain")
+    with repository.worktrees({"base": "main", "head": "feature"}, link=[]) as trees:
+        assert (trees["base"] / "model.py").read_text() == "2"
+        assert (trees["head"] / "other.py").read_text() == "3"
+        assert git(clone, "status", "--porcelain") == status
+    assert len(_worktrees(clone)) == 1
+    assert list((clone / ".git" / WORKTREE_FOLDER).iterdir()) == []
+    assert not (clone / ".git" / "worktrees").exists()
+
+
+def test_worktrees__error_and_folders_without_write_permission__removed(clone: Path) -> None:
+    class ExpectedError(Exception):
+        pass
+
+    with pytest.raises(ExpectedError), Repository(clone).worktrees({"base": "main"}, link=[]) as trees:
+        locked = trees["base"] / "locked"
+        locked.mkdir()
+        (locked / "file").touch()
+        locked.chmod(0o500)
+        raise ExpectedError
+    assert len(_worktrees(clone)) == 1
+    assert list((clone / ".git" / WORKTREE_FOLDER).iterdir()) == []
+
+
+def test_worktrees__killed_session__swept_by_the_next_and_a_living_one_is_left_alone(clone: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from perfgate.conductor.repository import Repository\n"
+        f"with Repository(Path({str(clone)!r})).worktrees({{'base': 'main'}}, link=[]):\n"
+        "    print('there', flush=True)\n    sys.stdin.readline()\n"
+    )
+    arguments = [sys.executable, "-c", script]
+    processes = [
+        subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    killed, living = processes
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+    assert len(_worktrees(clone)) == 3
+    killed.kill()
+    killed.communicate()
+    with Repository(clone).worktrees({"base": "main"}, link=[]):
+        assert len(_worktrees(clone)) == 3  # the clone, the living one, ours
+    assert len(_worktrees(clone)) == 2
+    living.communicate("go\n")
+    assert living.returncode == 0
+    assert len(_worktrees(clone)) == 1
+
+
+@pytest.fixture
+def hooked(clone: Path) -> Iterator[Path]:
+    """A clone with hooks that leave a file; the hooks are the change's own code."""
+    for hook in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-commit"):
+        path = clone / ".git" / "hooks" / hook
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho {hook} >> {clone.parent / 'hooked'}\n")
+        path.chmod(0o755)
+    yield clone
+    assert not (clone.parent / "hooked").exists()
+
+
+def test_worktrees_and_snapshot__hooks_in_the_repository__do_not_run(hooked: Path) -> None:
+    (hooked / "new.py").write_text("new")
+    repository = Repository(hooked)
+    snapshot, _ = repository.snapshot()
+    with repository.worktrees({"base": "main", "head": snapshot}, link=[]) as trees:
+        assert (trees["head"] / "new.py").exists()
+
+
+def test_worktrees__called_from_a_git_hook__the_callers_repository_and_index_stay(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git sets these for its hooks; obeyed, they would send our commands to another repository and index."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    index = (clone / ".git" / "index").read_bytes()
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(clone / ".git" / "index"))
+    repository = Repository(clone)
+    assert repository.root == clone
+    with repository.worktrees({"base": "main"}, link=[]) as trees:
+        assert (trees["base"] / "model.py").read_text() == "2"
+    assert (clone / ".git" / "index").read_bytes() == index
+
+
+def test_worktrees__linked_weights__shared_and_still_there_afterwards(clone: Path) -> None:
+    (clone / "weights").mkdir()
+    (clone / "weights" / "w.bin").write_text("large")
+    with Repository(clone).worktrees({"base": "main"}, link=["weights", "absent"]) as trees:
+        assert (trees["base"] / "weights" / "w.bin").read_text() == "large"
+        assert not (trees["base"] / "absent").exists()
+    assert (clone / "weights" / "w.bin").read_text() == "large"

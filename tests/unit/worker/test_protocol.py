@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from perfgate.document.run import ErrorDetail
+from perfgate.protocol import (
+    MAX_MESSAGE_BYTES,
+    BlockDone,
+    ConnectionClosed,
+    Failed,
+    ForkRequest,
+    Inbox,
+    Progress,
+    ProtocolError,
+    fork_decoder,
+    receive,
+    receive_with_descriptor,
+    reply_decoder,
+    send,
+    send_with_descriptor,
+)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+Ends = tuple[socket.socket, socket.socket]
+
+
+def test_send__message__framed_by_its_length_little_endian(ends: Ends) -> None:
+    send(ends[0], BlockDone())
+    assert ends[1].recv(100) == b"\x15\x00\x00\x00" + b'{"type":"block_done"}'
+
+
+def test_receive__message_in_single_bytes__whole(ends: Ends) -> None:
+    def drip() -> None:
+        for byte in b"\x15\x00\x00\x00" + b'{"type":"block_done"}':
+            ends[0].send(bytes([byte]))
+
+    writer = threading.Thread(target=drip)
+    writer.start()
+    assert reply_decoder.decode(receive(ends[1])) == BlockDone()
+    writer.join()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x15\x00", b"\x15\x00\x00\x00", b'\x15\x00\x00\x00{"type":'])
+def test_receive__sender_goes_away__connection_closed(ends: Ends, sent: bytes) -> None:
+    ends[0].sendall(sent)
+    ends[0].close()
+    with pytest.raises(ConnectionClosed):
+        receive(ends[1])
+
+
+def test_inbox__half_a_message__none_in_time_and_whole_later(ends: Ends) -> None:
+    inbox = Inbox(ends[1])
+    ends[0].sendall(b'\x15\x00\x00\x00{"type":')
+    started = time.monotonic()
+    assert inbox.poll(0.05) is None
+    assert inbox.poll(0.05) is None
+    assert time.monotonic() - started < 1
+    ends[0].sendall(b'"block_done"}')
+    assert inbox.poll(0.05) == b'{"type":"block_done"}'
+
+
+def test_inbox__two_messages_at_once__one_after_the_other(ends: Ends) -> None:
+    send(ends[0], Progress(text="one"))
+    send(ends[0], Progress(text="two"))
+    inbox = Inbox(ends[1])
+    assert [reply_decoder.decode(inbox.poll(1) or b"") for _ in range(2)] == [Progress("one"), Progress("two")]
+    assert inbox.poll(0) is None
+
+
+def test_inbox__closed_in_the_middle__connection_closed(ends: Ends) -> None:
+    ends[0].sendall(b"\x15\x00\x00\x00{")
+    ends[0].close()
+    inbox = Inbox(ends[1])
+    assert inbox.poll(1) is None
+    with pytest.raises(ConnectionClosed):
+        inbox.poll(1)
+
+
+def test_inbox__too_much_announced__protocol_error_and_nothing_is_read_for_it(ends: Ends) -> None:
+    ends[0].sendall((MAX_MESSAGE_BYTES + 1).to_bytes(4, "little"))
+    with pytest.raises(ProtocolError, match="announces 536870913 bytes"):
+        Inbox(ends[1]).poll(1)
+
+
+def test_inbox__message_larger_than_the_socket_buffer__whole(ends: Ends) -> None:
+    text = "x" * 3_000_000
+    writer = threading.Thread(target=send, args=(ends[0], Progress(text=text)))
+    writer.start()
+    inbox, message = Inbox(ends[1]), None
+    while message is None:
+        message = inbox.poll(1)
+    writer.join()
+    assert reply_decoder.decode(message) == Progress(text=text)
+
+
+def test_send__reader_gone__connection_closed(ends: Ends) -> None:
+    ends[1].close()
+    with pytest.raises(ConnectionClosed):
+        send(ends[0], Progress(text="x" * 1_000_000))
+
+
+def test_send__our_own_socket_was_closed_under_us__connection_closed() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        os.close(ours.detach())
+        with pytest.raises(ConnectionClosed):
+            send(ours, BlockDone())
+
+
+def test_send__lone_surrogate_in_a_text__arrives_with_a_question_mark(ends: Ends) -> None:
+    send(ends[0], Failed(error=ErrorDetail(kind="exception", message="caf\udce9.bin")))
+    found = reply_decoder.decode(receive(ends[1]))
+    assert found == Failed(error=ErrorDetail(kind="exception", message="caf?.bin"))
+
+
+def test_send_with_descriptor__pipe__the_other_side_can_write_into_it(ends: Ends) -> None:
+    read_end, write_end = os.pipe()
+    request = ForkRequest(
+        worker_id=7, layout_seed=1, cpus=[0], log_path="log", stack_path="stack", cwd="/", memory_limit=None
+    )
+    send_with_descriptor(ends[0], request, write_end)
+    os.close(write_end)
+    payload, received = receive_with_descriptor(ends[1])
+    os.write(received, b"hello")
+    os.close(received)
+    assert fork_decoder.decode(payload) == request
+    assert os.read(read_end, 10) == b"hello"
+    os.close(read_end)
+
+
+def test_receive_with_descriptor__message_without_one__connection_closed(ends: Ends) -> None:
+    send(ends[0], BlockDone())
+    with pytest.raises(ConnectionClosed):
+        receive_with_descriptor(ends[1])
