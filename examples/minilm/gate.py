@@ -186,7 +186,9 @@ def gate(repository: Path, change: Change, out: Path) -> Seen:
     shutil.rmtree(out, ignore_errors=True)
     print(f"\n=== {change.name}: {change.subject} (expected: {change.verdict})", flush=True)
     start = time.monotonic()
-    done = subprocess.run([_perfgate(), "check", "--base", "main", "--out", str(out)], cwd=repository, check=False)
+    command = [_perfgate(), "check", "--base", "main", "--out", str(out)]
+    # Its progress comes on stderr; what it prints at the end is the comment once more, drawn for a terminal.
+    done = subprocess.run(command, cwd=repository, check=False, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - start
     verdict, regressed = read_decision(out / "decision.json")
     _show(out)
