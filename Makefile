@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test check format clean test-slow bench-gate
+.PHONY: demo test check format clean minilm schemas test-slow bench-gate
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -23,6 +23,14 @@ check: $(VENV)/.installed
 format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# A real model under the gate: planted changes to all-MiniLM-L6-v2 (examples/minilm/README.md).
+minilm: $(VENV)/.installed
+	$(BIN)/python examples/minilm/gate.py $(CHANGES)
+
+# Write schemas/ anew from the records.
+schemas: $(VENV)/.installed
+	$(BIN)/python -m perfgate.flows.schemas
 
 # Proofs of many minutes.
 test-slow: $(VENV)/.installed

@@ -1,0 +1,69 @@
+"""Instructions rot unless a test reads them: the README's commands, snippets, tables and targets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfgate.cli import commands
+from perfgate.config import parse_config
+from perfgate.discovery import member_names
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def snippets(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_readme__commands_named__exist() -> None:
+    named = set(re.findall(r"`perfgate ([a-z]+)", README))
+    assert named <= set(member_names(commands)), named - set(member_names(commands))
+
+
+def test_readme__commands_there_are__named() -> None:
+    table = set(re.findall(r"^\| `perfgate ([a-z]+)` \|", README, flags=re.MULTILINE))
+    assert table == set(member_names(commands))
+
+
+def test_readme__make_targets_named__exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, flags=re.MULTILINE)) <= targets
+
+
+def test_readme__workload_snippet__is_python() -> None:
+    (workload,) = snippets("python")
+    compile(workload, "README.md", "exec")
+
+
+def test_readme__config_snippet__is_accepted() -> None:
+    (config,) = snippets("toml")
+    (reference,) = parse_config(config, ROOT / "perfgate.toml").workloads
+    assert (reference.file, reference.attribute) == ("perf/workload.py", "encoder")
+
+
+@pytest.mark.parametrize(("number", "schema"), [(0, "vendor.github-workflows"), (1, "vendor.gitlab-ci")])
+def test_readme__ci_snippets__are_valid(tmp_path: Path, number: int, schema: str) -> None:
+    file = tmp_path / "snippet.yml"
+    file.write_text(snippets("yaml")[number], encoding="utf-8")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
+    if schema == "vendor.gitlab-ci":
+        command += ["--data-transform", "gitlab-ci"]
+    done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme__links_into_the_repository__lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_readme__ci_snippets__short_enough_to_read() -> None:
+    github, gitlab = snippets("yaml")
+    assert len(github.splitlines()) <= 10
+    assert len(gitlab.splitlines()) <= 8
