@@ -77,7 +77,10 @@ def _round(cases: list[Case], number: int) -> Iterator[dict[str, object]]:
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="perfgate-repeat-") as scratch:
             record = _gate(case, Path(scratch))
-        print(f"{number + 1:3} {case.name:32} {record['verdict']:12} {record['seconds']:6.1f} s  {record['reasons']}", flush=True)
+        print(
+            f"{number + 1:3} {case.name:32} {record['verdict']:12} {record['seconds']:6.1f} s  {record['reasons']}",
+            flush=True,
+        )
         yield record
 
 
@@ -89,7 +92,9 @@ def _gate(case: Case, scratch: Path) -> dict[str, object]:
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     decision = out / "decision.json"
-    found = json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
+    found = (
+        json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
+    )
     times = [one for one in found.get("comparisons", []) if one["method"] == "paired"]
     return {
         "case": case.name,
@@ -111,7 +116,9 @@ def _plant_demo(case: Case, repository: Path) -> None:
     if case.change == "identical":
         (repository / "NOTES.md").write_text("Only words.\n")
     else:
-        shutil.copytree(DEMO / case.change, repository, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            DEMO / case.change, repository, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     _commit(repository, case.change)
 
 
@@ -123,7 +130,17 @@ def _plant_minilm(case: Case, repository: Path) -> None:
 
 def _commit(repository: Path, message: str) -> None:
     _git(repository, "add", "--all")
-    _git(repository, "-c", "user.name=repeat", "-c", "user.email=repeat@perfgate.invalid", "commit", "--quiet", "-m", message)
+    _git(
+        repository,
+        "-c",
+        "user.name=repeat",
+        "-c",
+        "user.email=repeat@perfgate.invalid",
+        "commit",
+        "--quiet",
+        "-m",
+        message,
+    )
 
 
 def _git(repository: Path, *arguments: str) -> None:

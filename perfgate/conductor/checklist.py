@@ -41,7 +41,7 @@ class Findings:
 def run_checklist(
     bench: Bench, checkout: Checkout, reference: WorkloadReference, *, steps: tuple[int, ...], quick: bool, folder: Path
 ) -> Findings:
-    """Run the correctness check and the steps on one workload; files go into ``folder``.
+    """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     What fails is kept as an error with its traceback; everything else is still measured.
     """
@@ -56,19 +56,20 @@ def run_checklist(
             ):
                 findings.workload = _record(checkout, reference, loaded=loaded, error=None)
                 alive = True
-                if check_pending:
-                    check_pending = False
-                    alive = _check(bench, worker, reference, loaded, findings)
+                # The steps come first, so that the first call that step 1 times is the first there is.
                 while alive and remaining:
                     alive = _run_step(bench, worker, reference, remaining.pop(0), quick, folder, findings)
+                if alive and check_pending:
+                    check_pending = False
+                    _check(bench, worker, reference, loaded, findings)
             _note_left_behind(worker, reference, findings)
         except WorkerError as error:
             return _nothing_loaded(findings, checkout, reference, remaining, error.detail)
     return findings
 
 
-def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> bool:
-    """Run the correctness check and return whether the worker can be asked again."""
+def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> None:
+    """Run the correctness check; one that cannot run is kept as an error of every shape."""
     doing = f"checking the output of {reference.name}"
     try:
         reply = worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing)
@@ -78,9 +79,8 @@ def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: L
             CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message[:500])
             for shape in loaded.shapes
         ]
-        return error.alive
+        return
     findings.correctness = reply.results
-    return True
 
 
 def _note_left_behind(worker: Worker, reference: WorkloadReference, findings: Findings) -> None:

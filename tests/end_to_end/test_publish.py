@@ -13,7 +13,6 @@ from typing import Any, Optional
 import msgspec
 import pytest
 
-from perfgate.version import __version__
 from perfgate.document.decision import Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
@@ -21,6 +20,7 @@ from perfgate.document.run import CiContext, CounterSet, OpCount, RunDocument, S
 from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
 from perfgate.judging.forge.comment import marker, read_state
 from perfgate.judging.gate.decide import decide
+from perfgate.version import __version__
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, Reply, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 

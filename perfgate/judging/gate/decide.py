@@ -183,8 +183,8 @@ def _measured(screened: Comparison, gating: list[Comparison]) -> bool:
 def _check_sides(base: RunDocument, head: RunDocument) -> None:
     if base.replicates and base.session.id != head.session.id:
         raise DocumentError(
-            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they were not "
-            "measured side by side; judge the two run.json of one check folder"
+            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they "
+            "were not measured side by side; judge the two run.json of one check folder"
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perfgate.document.run import Testbed
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.workload.bound import POOL_SIZE
 
 # Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
 # glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
@@ -21,7 +22,9 @@ SPEED_PREFIXES = ("MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_"
 _NOT_SPEED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "TORCHELASTIC_", "TORCH_HOME")
 
 
-def describe_testbed(device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ) -> Testbed:
+def describe_testbed(
+    device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ
+) -> Testbed:
     """Return the testbed as this worker process sees it."""
     comparable = {
         "device.kind": device.kind,
@@ -31,6 +34,8 @@ def describe_testbed(device: Device, *, threads: int, cpus: list[int], environ: 
         "python": platform.python_version(),
         "threads": str(threads),
         "cpus": str(len(cpus)),
+        "inputs": f"{POOL_SIZE} in rotation",
+        "garbage collector": "off while timing",
         **{f"device.{key}": value for key, value in device.properties().items()},
         **_torch_settings(),
         **{f"env.{name}": value for name, value in sorted(environ.items()) if _changes_speed(name)},
@@ -53,7 +58,7 @@ def _changes_speed(name: str) -> bool:
 
 
 def _torch_settings() -> dict[str, str]:
-    import sys  # noqa: PLC0415
+    import sys
 
     torch = sys.modules.get("torch")
     if torch is None:

@@ -43,7 +43,9 @@ class BoundWorkload:
         items = self.batch if batch is None else batch
         made = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
         if made is None:
-            raise WorkloadError(f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict")
+            raise WorkloadError(
+                f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict"
+            )
         return self.workload.preprocess(made) if self.workload.preprocess else made
 
     def pool(self, shape: str, *, batch: Optional[int] = None) -> list[Any]:

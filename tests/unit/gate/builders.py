@@ -16,7 +16,9 @@ SHAPE = "long"
 WORKLOAD = "encoder"
 
 
-def columns(call: float, *, gap: float = 0.0, cpu: Optional[float] = None, blocks: int = 4, calls: int = 20) -> BlockColumns:
+def columns(
+    call: float, *, gap: float = 0.0, cpu: Optional[float] = None, blocks: int = 4, calls: int = 20
+) -> BlockColumns:
     """Return blocks of equal calls of ``call`` seconds with ``gap`` seconds after each."""
     wall_ns, cpu_ns = round(call * 1e9), round((call if cpu is None else cpu) * 1e9)
     span = calls * (wall_ns + round(gap * 1e9))
@@ -75,7 +77,9 @@ def sides(
     return base, head
 
 
-def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: Optional[dict[str, str]] = None) -> CounterSet:
+def counters(
+    ops: dict[str, int], *, unstable: Sequence[str] = (), lines: Optional[dict[str, str]] = None
+) -> CounterSet:
     """Return a counter set of these ops; ``aten::clone`` copies 1,000 bytes each time."""
     clones = ops.get("aten::clone", 0)
     return CounterSet(
@@ -88,7 +92,9 @@ def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: Option
             "counters.copy_bytes": clones * 1000,
         },
         ops=[
-            OpCount(op=op, count=count, copy_bytes=1000 * count if op == "aten::clone" else 0, line=(lines or {}).get(op))
+            OpCount(
+                op=op, count=count, copy_bytes=1000 * count if op == "aten::clone" else 0, line=(lines or {}).get(op)
+            )
             for op, count in ops.items()
         ],
         unstable=list(unstable),

@@ -16,11 +16,14 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide, exit_code, judge_folder
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
+NO_HISTORY, DEFAULT_POLICY = History(), Policy()
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
 SLOWER = [1.05 + 0.001 * pair for pair in range(14)]
 
 
-def judge(base: RunDocument, head: RunDocument, *, history: History = History(), policy: Policy = Policy()) -> DecisionDocument:
+def judge(
+    base: RunDocument, head: RunDocument, *, history: History = NO_HISTORY, policy: Policy = DEFAULT_POLICY
+) -> DecisionDocument:
     return decide(base, head, policy=policy, history=history, chosen_because="merge base of main and head")
 
 
@@ -28,7 +31,9 @@ def comparison(decision: DecisionDocument, metric: str) -> Comparison:
     return next(found for found in decision.comparisons if found.metric == metric)
 
 
-def with_counters(base: RunDocument, head: RunDocument, before: dict[str, int], after: dict[str, int], **fields: object):
+def with_counters(
+    base: RunDocument, head: RunDocument, before: dict[str, int], after: dict[str, int], **fields: object
+):
     return (
         msgspec.structs.replace(base, counters=[counters(before)]),
         msgspec.structs.replace(head, counters=[counters(after, **fields)]),  # type: ignore[arg-type]

@@ -19,4 +19,6 @@ def check(scores, sessions):
     assert torch.isfinite(scores).all(), "scores must be finite"
 
 
-ranker = Workload(build=build, inputs=inputs, check=check, batch=8, shapes={"typical": {"length": 48}, "one-item": {"length": 1}})
+ranker = Workload(
+    build=build, inputs=inputs, check=check, batch=8, shapes={"typical": {"length": 48}, "one-item": {"length": 1}}
+)
