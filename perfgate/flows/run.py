@@ -39,7 +39,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     out = prepare_out(options.out)
     source = _source(config.root)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
-    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root}", say=progress.note):
+    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
         progress.status("starting")
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
             testbed = bench.testbed()

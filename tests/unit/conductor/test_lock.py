@@ -33,7 +33,7 @@ def test_machine_lock__held_by_another__says_who_and_gives_up_in_time(tmp_path: 
     holder = _holder(tmp_path / "lock")
     said: list[str] = []
     with (
-        pytest.raises(MeasuringError, match="the machine was busy for 0 s .* try again later"),
+        pytest.raises(MeasuringError, match=r"the machine was busy for 0 s .* try again later"),
         machine_lock(tmp_path / "lock", purpose="", say=said.append, timeout=0.1),
     ):
         pass
@@ -70,7 +70,7 @@ def test_machine_lock__path_that_is_no_lock_file__remedy(tmp_path: Path, kind: s
         os.mkfifo(path)
     with (
         pytest.raises(
-            MeasuringError, match="cannot be opened: .*; set PERFGATE_LOCK to a file you can write"
+            MeasuringError, match=r"cannot be opened: .*; set PERFGATE_LOCK to a file you can write"
         ) as refusal,
         machine_lock(path, purpose="", say=print),
     ):

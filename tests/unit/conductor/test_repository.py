@@ -232,12 +232,16 @@ def test_worktrees__error_and_folders_without_write_permission__removed(clone: P
     class ExpectedError(Exception):
         pass
 
-    with pytest.raises(ExpectedError), Repository(clone).worktrees({"base": "main"}, link=[]) as trees:
-        locked = trees["base"] / "locked"
-        locked.mkdir()
-        (locked / "file").touch()
-        locked.chmod(0o500)
-        raise ExpectedError
+    def fail() -> None:
+        with Repository(clone).worktrees({"base": "main"}, link=[]) as trees:
+            locked = trees["base"] / "locked"
+            locked.mkdir()
+            (locked / "file").touch()
+            locked.chmod(0o500)
+            raise ExpectedError
+
+    with pytest.raises(ExpectedError):
+        fail()
     assert len(_worktrees(clone)) == 1
     assert list((clone / ".git" / WORKTREE_FOLDER).iterdir()) == []
 

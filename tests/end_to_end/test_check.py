@@ -1,0 +1,121 @@
+"""From a clone to a decision, with the smallest gate there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Clone, Perfgate
+
+RELU = "return torch.relu(y)"
+
+
+def _decision(out: Path) -> dict[str, Any]:
+    return dict(json.loads((out / "decision.json").read_text()))
+
+
+def _outcomes(decision: dict[str, Any], outcome: str) -> dict[str, str]:
+    return {found["metric"]: found["method"] for found in decision["comparisons"] if found["outcome"] == outcome}
+
+
+def _files(out: Path) -> list[str]:
+    return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.suffix in (".json", ".md", ".html"))
+
+
+def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_sides_and_gate_agrees_to_the_byte(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    clone.commit(
+        "nothing but a comment, and a larger batch",
+        model=("    def forward", "    # the forward\n    def forward"),
+        perf__workload=("batch=8", "batch=16"),
+    )
+    out = tmp_path / "out"
+    done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4", cwd=clone.root)
+    decision = _decision(out)
+    assert (done.returncode, decision["verdict"]) in ((0, "PASS"), (0, "WARN"), (3, "INCONCLUSIVE")), done.stderr
+    assert not any(method == "counter" for method in _outcomes(decision, "regressed").values())
+    assert _files(out) == ["base/run.json", "comment.md", "decision.json", "head/run.json", "report.html"]
+    assert decision["base"]["commit"] == clone.git("rev-parse", "main")
+    assert decision["base"]["chosen_because"] == "main, an ancestor of head"
+    assert decision["pairs"] == 8
+    runs = [json.loads((out / side / "run.json").read_text()) for side in ("base", "head")]
+    assert [run["workloads"][0]["batch"] for run in runs] == [16, 16]
+    assert runs[0]["workloads"][0]["sha256"] == runs[1]["workloads"][0]["sha256"]
+    assert runs[0]["source"]["commit"] == clone.git("rev-parse", "main")
+    assert perfgate.scratch_folders == []
+    assert len(clone.git("worktree", "list").splitlines()) == 1
+    assert clone.git("status", "--porcelain") == ""
+
+    again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), cwd=tmp_path)
+    assert again.returncode == done.returncode, again.stderr
+    assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
+
+
+def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    slow = "for _ in range(6):\n            y = y.t().contiguous().t()\n        return torch.relu(y)"
+    clone.commit("a mistake", model=(RELU, slow))
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
+    assert done.returncode == 1, done.stderr
+    decision = _decision(clone.root / "out")
+    assert decision["verdict"] == "FAIL"
+    assert "counters.framework_ops" in _outcomes(decision, "regressed")
+    comment = (clone.root / "out" / "comment.md").read_text()
+    assert "aten::clone" in comment or "aten::copy_" in comment or "aten::contiguous" in comment
+    assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
+
+
+def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clone) -> None:
+    clone.commit("faster and wrong", model=(RELU, "return y"))
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
+    assert done.returncode == 1, done.stderr
+    decision = _decision(clone.root / "out")
+    assert decision["verdict"] == "FAIL"
+    assert "regressed: small/default correctness" in decision["reasons"]
+    assert "relu gives nothing below zero" in (clone.root / "out" / "head" / "run.json").read_text()
+
+
+def test_check__head_does_not_load__exit_4_and_the_traceback_is_kept(perfgate: Perfgate, clone: Clone) -> None:
+    clone.commit("broken", model=("def build():", "def build():\n    raise ValueError('no checkpoint')"))
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
+    assert done.returncode == 4, done.stderr
+    decision = _decision(clone.root / "out")
+    assert decision["verdict"] == "INCONCLUSIVE"
+    assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
+    assert "ValueError: no checkpoint" in decision["failures"][0]["error"]["message"]
+    assert "in build" in decision["failures"][0]["error"]["traceback"]
+
+
+def test_local__uncommitted_mistake_in_a_subfolder__fail_and_the_work_tree_is_untouched(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    (clone.root / "models").mkdir()
+    clone.git("mv", "model.py", "perf", "perfgate.toml", "models")
+    clone.git("commit", "-qm", "move")
+    clone.git("branch", "-f", "main")
+    project = clone.root / "models"
+    (project / "helper.py").write_text("def more(y):\n    for _ in range(6):\n        y = y + 0\n    return y\n")
+    model = project / "model.py"
+    model.write_text("from helper import more\n" + model.read_text().replace(RELU, "return torch.relu(more(y))"))
+    before = clone.git("status", "--porcelain")
+    done = perfgate("local", cwd=project)
+    assert done.returncode == 1, done.stderr
+    decision = _decision(project / ".perfgate" / "local")
+    assert "counters.framework_ops" in _outcomes(decision, "regressed")
+    assert decision["head"]["dirty"] is True
+    assert clone.git("status", "--porcelain") == before
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_check__dirty_clone__refused_by_name_unless_allowed(perfgate: Perfgate, clone: Clone, allow: bool) -> None:
+    (clone.root / "model.py").write_text("raise ValueError('not committed')")
+    flags = ["--allow-dirty"] if allow else []
+    done = perfgate("check", "--base", "nonsense" if allow else "main", *flags, "--out", "out", cwd=clone.root)
+    assert done.returncode == 2
+    wanted = "git knows no commit 'nonsense'" if allow else "has uncommitted changes in model.py; commit them, or use"
+    assert wanted in done.stderr

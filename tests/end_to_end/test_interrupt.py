@@ -1,0 +1,121 @@
+"""Ctrl-C, SIGTERM and kill -9 at any moment: nothing is left but whole files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Clone, Perfgate
+
+Project = Callable[..., Path]
+
+# From the first imports to the pairs, on a machine of any speed: seconds after the start.
+DELAYS = [0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5, 6.0]
+
+
+def _interrupted(process: subprocess.Popen[str], delay: float, number: signal.Signals) -> int:
+    time.sleep(delay)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    return process.returncode
+
+
+def _assert_clean(perfgate: Perfgate) -> None:
+    assert perfgate.processes() == []
+    assert perfgate.scratch_folders == []
+
+
+def _assert_whole_files(out: Path) -> None:
+    for path in out.rglob("*"):
+        assert not path.name.endswith(".tmp")
+        assert not path.name.startswith(".perfgate-")
+        if path.suffix == ".json" and path.is_file():
+            json.loads(path.read_text())
+
+
+def test_check__interrupted_at_many_moments__130_and_nothing_left(perfgate: Perfgate, clone: Clone) -> None:
+    for index, delay in enumerate(DELAYS):
+        number = signal.SIGTERM if index % 2 else signal.SIGINT
+        out = clone.root / f"out-{index}"
+        process = perfgate.start(
+            "check", "--base", "main", "--out", str(out), "--steps", "4", cwd=clone.root,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert _interrupted(process, delay, number) == 130, f"{number.name} after {delay} s"
+        _assert_clean(perfgate)
+        _assert_whole_files(out)
+        assert len(clone.git("worktree", "list").splitlines()) == 1
+        assert list(clone.root.glob(".git/perfgate-worktrees/*")) == []
+
+
+def test_run__ctrl_c_twice_in_a_hanging_workload__130_and_nothing_left(perfgate: Perfgate, failing: Project) -> None:
+    root = failing("build_hangs")
+    process = perfgate.start("run", "--steps", "3", cwd=root, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while "building build_hangs" not in (line := process.stderr.readline()):
+        assert line
+    for _ in range(2):  # the second, of the impatient, must not spoil the cleaning up
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert said.strip().endswith("perfgate: interrupted")
+    _assert_clean(perfgate)
+    assert not (root / "perfgate-out" / "run.json").exists()
+
+
+def test_run__interrupted_while_waiting_for_the_machine__130_at_once(perfgate: Perfgate, failing: Project) -> None:
+    import fcntl
+
+    root = failing("well")
+    with Path(perfgate.environment["PERFGATE_LOCK"]).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = perfgate.start("run", "--steps", "3", cwd=root, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert "waiting for the machine: another perfgate is measuring" in process.stderr.readline()
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert time.monotonic() - started < 2
+    _assert_clean(perfgate)
+
+
+@pytest.mark.parametrize("victim", ["conductor", "everyone at once"])
+def test_check__conductor_killed__workers_die_by_themselves_and_the_next_check_sweeps(
+    perfgate: Perfgate, clone: Clone, victim: str
+) -> None:
+    clone.commit("hang", model=("def build():", "def build():\n    import time; time.sleep(3600)"))
+    process = perfgate.start(
+        "check", "--base", "HEAD", "--steps", "4", cwd=clone.root, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stderr is not None
+    while "building small" not in (line := process.stderr.readline()):
+        assert line
+    assert len(perfgate.processes()) == 3  # conductor, fork server, worker
+    if victim == "conductor":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+    deadline = time.monotonic() + 5
+    while perfgate.processes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert perfgate.processes() == []
+    assert len(clone.git("worktree", "list").splitlines()) == 3
+    second = perfgate.start(
+        "check", "--base", "HEAD", "--steps", "4", cwd=clone.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert second.stderr is not None
+    while "building small" not in (line := second.stderr.readline()):
+        assert line
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=20)
+    assert len(clone.git("worktree", "list").splitlines()) == 1
