@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import NoReturn, Optional
 
 HERE = Path(__file__).resolve().parent
 PROJECT = ("encoder.py", "sentences.py", "perf/workload.py", "perfgate.toml", "requirements.txt")
@@ -235,7 +235,7 @@ def _complaint(one: Seen) -> str:
     return f"   <- not as expected, see {one.folder}"
 
 
-def _stop(message: str) -> str:
+def _stop(message: str) -> NoReturn:
     print(f"gate.py: {message}", file=sys.stderr)
     raise SystemExit(2)
 
