@@ -96,8 +96,8 @@ def _small_ops(comparison: Comparison) -> list[Suggestion]:
     rises = {part.name: part for part in comparison.parts if part.head > part.base}
     if "aten::bmm" in rises and any("attention" in part.name for part in comparison.parts if part.head < part.base):
         return [_suggestion("unfused-attention", comparison, rises["aten::bmm"].line,
-                            "attention runs as separate matmul and softmax now; keep scaled_dot_product_attention "
-                            "(in transformers: attn_implementation=\"sdpa\")")]  # fmt: skip
+                            "attention runs as separate matmul and softmax now; keep scaled_dot_product_attention, "
+                            "which transformers calls sdpa")]  # fmt: skip
     most = max(rises.values(), key=lambda part: part.head - part.base, default=None)
     if most is None or most.head - most.base < 2:
         return []

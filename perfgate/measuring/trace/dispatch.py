@@ -20,6 +20,8 @@ from perfgate.measuring.trace.tally import OpTally
 # _copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
 _COPY_TO_RESULT = frozenset({"aten::clone", "aten::_to_copy", "aten::copy"})
 _COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
+# The second half of a reshape that copies: the clone is counted, this hides from autograd that it is a view of it.
+_UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
 _PACKAGE = str(Path(perfgate.__file__).resolve().parent)
 
 
@@ -62,6 +64,8 @@ class CountingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @lru_cache(maxsize=4096)
 def _is_view(func: Any) -> bool:
     """Return whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
+    if func._schema.name in _UNMARKED_VIEWS:
+        return True
     marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
     return bool(marks) and not any(mark.is_write for mark in marks)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import counts_by_name, self_times, totals_by_name
+from perfgate.measuring.trace.analysis import counts_by_name, self_times
 from perfgate.measuring.trace.events import KINDS, EventTable, IntColumn
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
@@ -32,17 +32,15 @@ _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True)
 class OperatorTotal:
-    """One operator over all calls of a trace: nanoseconds of self time and number of events.
+    """One operator of a trace: nanoseconds of self time in a typical call of the workload, events over all calls.
 
-    ``typical_ns`` is the self time of one call of the workload, the median over the calls: one call that the scheduler
-    interrupted would outweigh all others in a mean.
+    Typical is the median over the calls: one call that the scheduler interrupted would outweigh all others in a mean.
     """
 
     name: str
     kind: RowKind
-    self_ns: int
-    count: int
     typical_ns: float
+    count: int
 
 
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
@@ -51,20 +49,18 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     One name on two kinds of event (never seen) would count as the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
-    totals = totals_by_name(events.name, own, len(events.names))
     counts = counts_by_name(events.name, len(events.names))
     present, first = np.unique(events.name, return_index=True)
     rows = [
         OperatorTotal(
             name=events.names[name],
             kind=_row_kind(int(events.kind[at])),
-            self_ns=int(totals[name]),
-            count=int(counts[name]),
             typical_ns=_typical(events, own, name, calls),
+            count=int(counts[name]),
         )
         for name, at in zip(present.tolist(), first.tolist())
     ]
-    return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+    return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
 
 
 def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
@@ -81,11 +77,11 @@ def op_class(name: str) -> OpClass:
     return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
 
 
-def class_totals(rows: list[OperatorTotal]) -> dict[OpClass, int]:
+def class_totals(rows: list[OperatorTotal]) -> dict[OpClass, float]:
     """Return the nanoseconds of self time of each class, zero included."""
-    totals: dict[OpClass, int] = {"conv_matmul": 0, "copy": 0, "reshape": 0, "softmax": 0, "other": 0}
+    totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
     for row in rows:
-        totals[op_class(row.name)] += row.self_ns
+        totals[op_class(row.name)] += row.typical_ns
     return totals
 
 

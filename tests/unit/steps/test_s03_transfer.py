@@ -88,7 +88,7 @@ def test_transfer__limit_of_the_project__comes_before_the_default() -> None:
 def test_transfer__no_memory_of_its_own__not_applicable_with_the_reason() -> None:
     outcome = STEP.measure(context_on(FakeDevice(capabilities=frozenset({"queue"})), curve(MS, 0)))
     assert outcome.status == "not_applicable"
-    assert outcome.reason == "fake accelerator works in host memory: there is nothing to copy"
+    assert outcome.reason == "the device works in host memory: there is nothing to copy"
     assert outcome.values == []
 
 

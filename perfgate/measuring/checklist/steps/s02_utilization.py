@@ -30,7 +30,7 @@ _MOST_CALLS = 100
 # A workload of minutes per call gets fewer than twenty rather than an hour.
 _LONGEST_NS = 2_000_000_000
 _FEWEST_LONG_CALLS = 3
-_NO_TIMELINE = "the profiler of {} shows no kernels on a timeline of their own; see utilization.host"
+_NO_TIMELINE = "the profiler shows no kernels of this device on a timeline of their own; see utilization.host"
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,7 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
         labels=labels,
     )
     if "kernel_timeline" not in device.capabilities:
-        reason = _NO_TIMELINE.format(device.name)
-        absent = (Value(metric=name, value=None, labels=labels, reason=reason) for name in _TIMELINE_METRICS)
+        absent = (Value(metric=name, value=None, labels=labels, reason=_NO_TIMELINE) for name in _TIMELINE_METRICS)
         return [*absent, host]
     busy_ns = _busy_ns(context, call, calls=run.calls)
     return [

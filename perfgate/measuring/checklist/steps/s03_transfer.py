@@ -54,7 +54,7 @@ class TransferStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the device has no memory of its own."""
         if "own_memory" not in context.device.capabilities:
-            reason = f"{context.device.name} works in host memory: there is nothing to copy"
+            reason = "the device works in host memory: there is nothing to copy"
             return StepOutcome(status="not_applicable", reason=reason)
         shape = context.workload.shapes[0]
         with quiet():

@@ -94,12 +94,12 @@ def _trace(context: StepContext, shape: str, path: Path) -> CallTrace:
 def _operators(context: StepContext, shape: str, trace: CallTrace) -> _Shape:
     events = _events(context, trace)
     totals = operator_totals(events, calls=trace.calls)
-    busy_ns = sum(row.self_ns for row in totals)
+    busy_ns = sum(row.typical_ns for row in totals)
     if not busy_ns:
         reason = "the trace holds no operator"
         return _Shape(values=[Value(metric="ops.coverage", value=None, labels={"shape": shape}, reason=reason)])
     rows = [_row(context, shape, row, trace.calls, busy_ns) for row in totals[:MAX_ROWS]]
-    coverage = sum(row.self_ns for row in totals[:MAX_ROWS]) / busy_ns
+    coverage = sum(row.typical_ns for row in totals[:MAX_ROWS]) / busy_ns
     shares = {group: ns / busy_ns for group, ns in class_totals(totals).items()}
     return _Shape(
         values=[
@@ -121,7 +121,7 @@ def _events(context: StepContext, trace: CallTrace) -> EventTable:
     return trace.device_work() if "kernel_timeline" in context.device.capabilities else trace.host_ops()
 
 
-def _row(context: StepContext, shape: str, total: OperatorTotal, calls: int, busy_ns: int) -> OperatorRow:
+def _row(context: StepContext, shape: str, total: OperatorTotal, calls: int, busy_ns: float) -> OperatorRow:
     return OperatorRow(
         workload=context.workload.name,
         shape=shape,
@@ -129,7 +129,7 @@ def _row(context: StepContext, shape: str, total: OperatorTotal, calls: int, bus
         kind=total.kind,
         self_time=total.typical_ns / 1e9,
         count=total.count / calls,
-        share=total.self_ns / busy_ns,
+        share=total.typical_ns / busy_ns,
     )
 
 
