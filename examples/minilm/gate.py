@@ -27,6 +27,7 @@ from typing import NoReturn, Optional
 HERE = Path(__file__).resolve().parent
 PROJECT = ("encoder.py", "sentences.py", "perf/workload.py", "perfgate.toml", "requirements.txt")
 REQUIREMENTS = HERE / "requirements.txt"
+INTERRUPTED = 130
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:==(\S+))?")
 
 
@@ -186,13 +187,25 @@ def gate(repository: Path, change: Change, out: Path) -> Seen:
     shutil.rmtree(out, ignore_errors=True)
     print(f"\n=== {change.name}: {change.subject} (expected: {change.verdict})", flush=True)
     start = time.monotonic()
-    command = [_perfgate(), "check", "--base", "main", "--out", str(out)]
-    # Its progress comes on stderr; what it prints at the end is the comment once more, drawn for a terminal.
-    done = subprocess.run(command, cwd=repository, check=False, stdout=subprocess.DEVNULL)
+    exit_code = _check(repository, out)
     seconds = time.monotonic() - start
     verdict, regressed = read_decision(out / "decision.json")
     _show(out)
-    return Seen(change, verdict, regressed, done.returncode, seconds, out)
+    return Seen(change, verdict, regressed, exit_code, seconds, out)
+
+
+def _check(repository: Path, out: Path) -> int:
+    command = [_perfgate(), "check", "--base", "main", "--out", str(out)]
+    # Its progress comes on stderr; what it prints at the end is the comment once more, drawn for a terminal.
+    process = subprocess.Popen(command, cwd=repository, stdout=subprocess.DEVNULL)
+    try:
+        exit_code = process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # it was interrupted too, and cleans up before it ends
+        raise
+    if exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return exit_code
 
 
 def read_decision(path: Path) -> tuple[Optional[str], frozenset[str]]:
@@ -241,4 +254,7 @@ def _stop(message: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
