@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -21,6 +22,8 @@ from perfgate.flows.progress import Progress
 from perfgate.flows.session import ci_context, now, prepare_out, put_together, start_session
 
 AVAILABLE_STEPS = (1, 2, 3, 4, 5)
+# Three digits: a larger number is no step, and a range of it would fill the memory.
+_STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,11 @@ def parse_steps(text: Optional[str]) -> tuple[int, ...]:
     slugs = {title.slug: number for number, title in step_titles().items()}
     chosen: set[int] = set()
     for word in filter(None, (part.strip() for part in text.split(","))):
-        first, dash, last = word.partition("-")
+        bounds = _STEP_RANGE.fullmatch(word)
         if word in slugs:
             chosen.add(slugs[word])
-        elif first.isdigit() and (last.isdigit() or not dash):
-            chosen.update(range(int(first), int(last or first) + 1))
+        elif bounds:
+            chosen.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
         else:
             raise UsageError(
                 f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch"

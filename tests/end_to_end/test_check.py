@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,18 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert clone.git("status", "--porcelain") == ""
 
     again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), cwd=tmp_path)
+    assert _exit_code_without_a_reader(perfgate, "gate", str(out), cwd=tmp_path) == done.returncode
     assert again.returncode == done.returncode, again.stderr
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
+
+
+def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) -> int:
+    """Run with nobody at the other end of standard output, as in `perfgate gate out | head -1`."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = perfgate.start(*arguments, cwd=cwd, stdout=write_end)
+    os.close(write_end)
+    return process.wait(60)
 
 
 def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op(
@@ -66,6 +77,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     assert decision["verdict"] == "FAIL"
     assert "counters.framework_ops" in _outcomes(decision, "regressed")
     comment = (clone.root / "out" / "comment.md").read_text()
+    assert _exit_code_without_a_reader(perfgate, "gate", "out", cwd=clone.root) == 1
     assert "aten::clone" in comment or "aten::copy_" in comment or "aten::contiguous" in comment
     assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
 

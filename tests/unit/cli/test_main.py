@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfgate.cli import commands
+from perfgate.cli.streams import harmless
+from perfgate.discovery import member_names
+from perfgate.errors import UsageError
+from perfgate.flows.run import parse_steps
+
+
+def _perfgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfgate.cli.main", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help__modules__none_of_the_heavy_ones_is_imported() -> None:
+    script = (
+        "import sys\nfrom perfgate.cli.main import cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        "heavy = {'torch', 'scipy', 'requests', 'git', 'numpy', 'rich', 'jsonschema', 'sqlalchemy', 'jinja2'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Exit codes: 0 PASS" in done.stdout
+
+
+def test_help__every_command__has_a_sentence_and_ends_0() -> None:
+    from click.testing import CliRunner
+
+    from perfgate.cli.main import cli
+
+    names = member_names(commands)
+    assert {"run", "check", "local", "gate", "publish", "baseline", "demo", "explain"} <= set(names)
+    for name in names:
+        found = CliRunner().invoke(cli, [name, "--help"])
+        assert found.exit_code == 0, name
+        assert len(found.output.splitlines()[2].split()) > 3, name
+    assert CliRunner().invoke(cli, ["--version"]).output.startswith("perfgate, version ")
+
+
+def test_main__unknown_command__exit_2() -> None:
+    done = _perfgate("chekc")
+    assert done.returncode == 2
+    assert "No such command 'chekc'" in done.stderr
+
+
+def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) -> None:
+    """A module that shadows one of ours is the kind of bug no message of ours foresees."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "msgspec.py").write_text("raise RuntimeError('half installed')")
+    done = _perfgate("run", "-C", str(tmp_path), PYTHONPATH=str(broken), TMPDIR=str(tmp_path), MY_TOKEN="secret-value")
+    assert done.returncode == 5
+    assert "this is a bug in perfgate; please report it with the lines above, which also stand in" in done.stderr
+    (log,) = tmp_path.glob("perfgate-bug-*.log")
+    text = log.read_text()
+    assert text.startswith("perfgate 0.")
+    assert "command run -C" in text
+    assert "RuntimeError: half installed" in text
+    assert "secret-value" not in text + done.stderr
+
+
+def test_main__broken_installation_and_no_place_for_a_log__exit_5_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise RuntimeError('half installed')")
+    (tmp_path / "tempfile.py").write_text("def NamedTemporaryFile(*a, **k): raise OSError('no space')")
+    done = _perfgate("run", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 5
+    assert "please report it with the lines above" in done.stderr
+
+
+def test_main__reader_of_the_output_gone__the_exit_code_is_not_a_verdict(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "perfgate.cli.main", "--help"], stdout=write_end, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n::error::x", "a\n| ::error::x"),
+        ("a\n  ::set-env name=x::y", "a\n|   ::set-env name=x::y"),
+        ("##[add-path]/tmp", "## [add-path]/tmp"),
+        ("std::bad_alloc", "std::bad_alloc"),
+        ("\x1b[2Jgone", "\ufffd[2Jgone"),
+    ],
+)
+def test_harmless__outside_text__no_command_of_a_ci_host(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [(None, (1, 2, 3, 4, 5)), ("1", (1,)), ("3-5,1", (1, 3, 4, 5)), ("latency, batch", (1, 5)), ("2,2,2-2", (2,))],
+)
+def test_parse_steps__numbers_ranges_names__sorted_once_each(text: str, steps: tuple[int, ...]) -> None:
+    assert parse_steps(text) == steps
+
+
+@pytest.mark.parametrize("text", ["99", "0", "fast", "3-", "-3", "5-1", "1-99999999999", "²", ",", "", "1;2", "1.5"])
+def test_parse_steps__nonsense__refused_with_what_there_is(text: str) -> None:
+    with pytest.raises(UsageError, match=r"there are 1 latency, 2 utilization|write numbers, ranges or names"):
+        parse_steps(text)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.workload.load import MODULE_NAME, load_workload
+
+
+@pytest.fixture(autouse=True)
+def _same_imports_afterwards() -> Iterator[None]:
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in (MODULE_NAME, "beside", "model_of_project"):
+        sys.modules.pop(name, None)
+
+
+def _load(root: Path, text: str, attribute: str = "w") -> object:
+    (root / "perf").mkdir(exist_ok=True)
+    file = root / "perf" / "workload.py"
+    file.write_text(text)
+    return load_workload(file, attribute, root=root, python_path=[".", "src"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ("build=1, inputs=print", "build must be a function, found int"),
+        ("build=print, inputs=None", "inputs must be a function, found NoneType"),
+        ("build=print, inputs=print, check=True", "check must be a function or left out, found bool"),
+        ("build=print, inputs=print, sla=0.1", r"sla must be an SLA, e.g. SLA\(p99=0.05\), found 0.1"),
+        ("build=print, inputs=print, batch=0", "batch must be a positive integer, found 0"),
+        ("build=print, inputs=print, shapes={}", "shapes must name at least one shape"),
+        ("build=print, inputs=print, shapes=['a']", "shapes must name at least one shape"),
+        ("build=print, inputs=print, shapes={'a': 3}", "shape 'a' must be a name with keyword arguments"),
+    ],
+)
+def test_load_workload__wrong_field__says_which(tmp_path: Path, fields: str, words: str) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        _load(tmp_path, f"from perfgate import Workload\nw = Workload({fields})")
+
+
+def test_load_workload__folder__says_so(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match="is a folder; name the Python file in it"):
+        load_workload(tmp_path, "w", root=tmp_path, python_path=[])
+
+
+def test_load_workload__not_python__says_so(tmp_path: Path) -> None:
+    (tmp_path / "workload.txt").touch()
+    with pytest.raises(WorkloadError, match=r"its name must end in \.py"):
+        load_workload(tmp_path / "workload.txt", "w", root=tmp_path, python_path=[])
+
+
+def test_load_workload__imports_from_project_and_from_beside__both_found(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "model_of_project.py").write_text("NAME = 'model'")
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf" / "beside.py").write_text("SIZE = 7")
+    text = (
+        "from perfgate import Workload\nfrom model_of_project import NAME\nfrom beside import SIZE\n"
+        "w = Workload(build=lambda device: NAME, inputs=print, batch=SIZE)"
+    )
+    assert getattr(_load(tmp_path, text), "batch", None) == 7
