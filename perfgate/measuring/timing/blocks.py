@@ -159,14 +159,17 @@ def warm_up(workload: BoundWorkload, device: Device, *, block_seconds: float, ca
     """Warm up every shape and say how many calls make a block of about ``block_seconds``: at least 3.
 
     A shape is steady when three block medians in a row lie within 2 %, or when half a second has passed and the medians
-    do not keep falling (then noise, not warming, holds them apart). ``cap_seconds`` is shared by all shapes; where it
-    ends the search, ``steady`` is False. What is alive is frozen, so that the collections between blocks are short.
+    do not keep falling (then noise, not warming, holds them apart). All shapes share that half second, for it is the
+    process that warms up, and ``cap_seconds``; where that ends the search, ``steady`` is False. What is alive is frozen,
+    so that the collections between blocks are short.
     """
     _freeze()
-    share_ns = int(cap_seconds * 1e9 / len(workload.shapes))
+    block_ns = int(block_seconds * 1e9)
+    settling_ns, cap_ns = (int(seconds * 1e9 / len(workload.shapes)) for seconds in (SETTLING_SECONDS, cap_seconds))
     calls, steady, block_calls = 0, True, {}
     for shape in workload.shapes:
-        settled = _settle(workload.caller(shape), device, block_ns=int(block_seconds * 1e9), cap_ns=share_ns)
+        call = workload.caller(shape)
+        settled = _settle(call, device, block_ns=block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
         calls += settled.calls
         steady = steady and settled.steady
         block_calls[shape] = max(FEWEST_CALLS, math.ceil(block_seconds * 1e9 / settled.call_ns))
@@ -186,7 +189,7 @@ class _Settled:
     call_ns: float
 
 
-def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, cap_ns: int) -> _Settled:
+def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
     started = device.clock_ns()
     call()
     device.synchronize()
@@ -197,7 +200,7 @@ def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, cap_ns: i
         medians.append(max(1.0, float(np.median(wall))))
         block_calls = max(1, math.ceil(block_ns / medians[-1]))
         elapsed = device.clock_ns() - started
-        if _agree(medians) or (elapsed >= SETTLING_SECONDS * 1e9 and _stopped_falling(medians)):
+        if _agree(medians) or (elapsed >= settling_ns and _stopped_falling(medians)):
             return _Settled(used, steady=True, call_ns=medians[-1])
         if elapsed >= cap_ns:
             return _Settled(used, steady=False, call_ns=medians[-1])
