@@ -23,11 +23,12 @@ from perfgate.errors import ConfigError, RepositoryError
 from perfgate.flows.judge import write_decision_folder
 from perfgate.flows.progress import Progress
 from perfgate.flows.screen import stored_history
-from perfgate.flows.session import ci_context, now, prepare_out, put_together, start_session
+from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
 from perfgate.judging.gate.decide import decide
 
 BASE_STEPS = (4,)
 DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
+RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     out = prepare_out(options.out)
     prefix = repository.prefix(directory)
     with machine_lock(lock_path(), purpose=f"perfgate check in {directory.resolve()}", say=progress.note):
+        forget_results(out, RESULTS)
         # The session starts when the machine is ours: waiting for it is not measuring.
         command = "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))

@@ -19,7 +19,7 @@ from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
 from perfgate.flows.progress import Progress
-from perfgate.flows.session import ci_context, now, prepare_out, put_together, start_session
+from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
 
 AVAILABLE_STEPS = (1, 2, 3, 4, 5)
 # Three digits: a larger number is no step, and a range of it would fill the memory.
@@ -43,6 +43,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     source = _source(config.root)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
     with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
+        forget_results(out, ("run.json",))
         progress.status("starting")
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
             testbed = bench.testbed()

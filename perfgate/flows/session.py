@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
@@ -52,6 +52,12 @@ def prepare_out(out: Path) -> Path:
             f"the output folder {out} cannot be written ({error.strerror}); choose another with --out"
         ) from error
     return out.resolve()
+
+
+def forget_results(out: Path, names: Iterable[str]) -> None:
+    """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
+    for name in names:
+        (out / name).unlink(missing_ok=True)
 
 
 def put_together(
