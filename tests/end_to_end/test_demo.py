@@ -1,0 +1,32 @@
+"""The demo, as a newcomer starts it. Minutes long, so behind a marker: `make test-slow`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCUMENTS = ("head/run.json", "base/run.json", "decision.json", "comment.md", "report.html")
+
+
+@pytest.mark.slow
+def test_demo__from_nothing__passes_the_refactoring_and_fails_the_mistake(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    environment = {**os.environ, "PERFGATE_LOCK": str(tmp_path / "lock")}
+    command = [sys.executable, "-m", "perfgate", "demo", "--dir", str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    verdicts = {}
+    for change in ("refactor", "mistake"):
+        assert all((folder / "results" / change / name).exists() for name in DOCUMENTS)
+        verdicts[change] = json.loads((folder / "results" / change / "decision.json").read_text())["verdict"]
+    assert verdicts == {"refactor": "PASS", "mistake": "FAIL"}
+    comment = (folder / "results" / "mistake" / "comment.md").read_text()
+    assert "framework ops per call" in comment
+    assert "8 more `aten::_softmax`" in comment
+    assert comment in done.stdout
