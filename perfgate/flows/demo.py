@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
-import git
-
 import perfgate
+from perfgate.conductor.git import run_git
 from perfgate.document.files import read_decision
-from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, RepositoryError, UsageError
 
 PROJECT = Path(perfgate.__file__).parent / "demo"
 BASELINE_RUNS = 2
-_AUTHOR = git.Actor("perfgate demo", "demo@perfgate.invalid")
+_AUTHOR = {
+    f"GIT_{role}_{field}": text
+    for role in ("AUTHOR", "COMMITTER")
+    for field, text in (("NAME", "perfgate demo"), ("EMAIL", "demo@perfgate.invalid"))
+}
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,11 @@ def run_demo(folder: Optional[Path], echo: Echo) -> int:
     place = _place(folder)
     project, results = place / "project", place / "results"
     echo(f"The demo plays in {place}\n")
-    repository = _commit_main(project, echo)
+    _commit_main(project, echo)
     environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
     for number in range(BASELINE_RUNS):
         _perfgate(["baseline", "record", "--quick"], project, environment, echo, hide=number > 0)
-    codes = [_judge(repository, change, results / change.name, environment, echo) for change in CHANGES]
+    codes = [_judge(project, change, results / change.name, environment, echo) for change in CHANGES]
     return _conclude(codes, results, echo)
 
 
@@ -61,27 +64,25 @@ def _place(folder: Optional[Path]) -> Path:
     return folder.resolve()
 
 
-def _commit_main(project: Path, echo: Echo) -> git.Repo:
+def _commit_main(project: Path, echo: Echo) -> None:
     shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
-    repository = git.Repo.init(project, initial_branch="main")
+    _git(project, "init", "--quiet")
+    _git(project, "symbolic-ref", "HEAD", "refs/heads/main")
     (project / ".gitignore").write_text("__pycache__/\n.perfgate/\nperfgate-out/\n")
-    _commit(repository, "A ranker for shopping sessions")
+    _commit(project, "A ranker for shopping sessions")
     echo("1. A small model project, committed as main. Its workload is this file:\n")
     echo((project / "perf" / "workload.py").read_text())
     echo("2. Two runs of main go into the store:\n")
-    return repository
 
 
 def _judge(
-    repository: git.Repo, change: ChangeRequest, out: Path, environment: dict[str, str], echo: Echo
+    project: Path, change: ChangeRequest, out: Path, environment: dict[str, str], echo: Echo
 ) -> tuple[ChangeRequest, int]:
-    project = Path(str(repository.working_tree_dir))
-    repository.git.checkout("main", "--quiet")
-    repository.git.checkout("-b", change.name, "--quiet")
+    _git(project, "checkout", "--quiet", "-b", change.name, "main")
     shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    _commit(repository, change.title)
+    _commit(project, change.title)
     echo(f"\n{'=' * 78}\n{3 + CHANGES.index(change)}. A change request: {change.title}\n")
-    echo(repository.git.diff("--stat", "main"))
+    echo(_git(project, "diff", "--stat", "main"))
     code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo)
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
         raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
@@ -90,9 +91,16 @@ def _judge(
     return change, code
 
 
-def _commit(repository: git.Repo, message: str) -> None:
-    repository.git.add("--all")
-    repository.index.commit(message, author=_AUTHOR, committer=_AUTHOR)
+def _commit(project: Path, message: str) -> None:
+    _git(project, "add", "--all")
+    _git(project, "commit", "--quiet", "--no-gpg-sign", "--message", message)
+
+
+def _git(project: Path, *arguments: str) -> str:
+    result = run_git(project, arguments, _AUTHOR)
+    if result.code:
+        raise RepositoryError(f"git {arguments[0]} failed in {project}: {result.errors}")
+    return result.output
 
 
 def _perfgate(
