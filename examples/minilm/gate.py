@@ -245,6 +245,8 @@ def _complaint(one: Seen) -> str:
         return ""
     if one.verdict == one.change.verdict:
         return f"   <- exit {one.exit_code}, expected {one.change.regressed or 'nothing'} among the regressed"
+    if one.verdict == "INCONCLUSIVE":
+        return "   <- this machine is too busy to tell; run it again when it is quieter"
     return f"   <- not as expected, see {one.folder}"
 
 

@@ -102,6 +102,14 @@ def test_as_expected__one_of_them_differs__false(example):
     assert not seen(example, "dtype-round-trip", "FAIL", exit_code=0, regressed=["counters.copies"]).as_expected
 
 
+def test_print_summary__inconclusive__says_to_run_again(example, capsys):
+    example.print_summary([seen(example, "identical", "INCONCLUSIVE", exit_code=3)])
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "identical             PASS      INCONCLUSIVE         1"
+        "   <- this machine is too busy to tell; run it again when it is quieter"
+    )
+
+
 def test_read_decision__a_document__verdict_and_what_regressed(example, tmp_path):
     rows = [{"metric": "counters.copies", "outcome": "regressed"}, {"metric": "latency.low", "outcome": "unchanged"}]
     path = tmp_path / "decision.json"
