@@ -41,11 +41,16 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the gate decides. ``pairs`` process pairs of base and head, ``aa_pairs`` of base and base, per workload."""
+    """How the gate decides.
 
-    pairs: int = 16
+    ``pairs`` process pairs of base and head and ``aa_pairs`` of base and base per workload; while a time comparison that
+    must decide is undecided, as many pairs again, up to ``looks`` times in all.
+    """
+
+    pairs: int = 12
     aa_pairs: int = 7
-    quads: int = 6
+    looks: int = 2
+    quads: int = 10
     block_seconds: float = 0.02
     cpus: int = 1
     alpha: float = 0.01
@@ -105,7 +110,11 @@ class Config:
         """Return what the gate tolerates, as it goes into the decision document."""
         gate = self.gate
         return Policy(
-            alpha=gate.alpha, alpha_ok=gate.alpha_ok, ok_margin=gate.ok_margin, tolerances=dict(gate.tolerance)
+            alpha=gate.alpha,
+            alpha_ok=gate.alpha_ok,
+            ok_margin=gate.ok_margin,
+            looks=gate.looks,
+            tolerances=dict(gate.tolerance),
         )
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
@@ -203,6 +212,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
     wrong = [
         (gate.pairs < 8, "[gate] pairs must be at least 8: fewer cannot show anything at alpha 0.01", gate.pairs),
         (gate.aa_pairs < 5, "[gate] aa_pairs must be at least 5", gate.aa_pairs),
+        (not 1 <= gate.looks <= 5, "[gate] looks must be 1 to 5", gate.looks),
         (gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
         (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
         (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),

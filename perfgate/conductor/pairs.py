@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
@@ -21,6 +21,7 @@ from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest
 
 WARM_UP_CAP_SECONDS = 8.0
 FAILURES_TO_STOP = 3
+PAIRS_PER_LOOK = 100_000  # so that the numbers of pairs of two looks never meet
 
 
 @dataclass
@@ -48,15 +49,43 @@ class _Plan(NamedTuple):
     second_leads_quad: list[bool]
 
 
-def measure_pairs(bench: Bench, reference: WorkloadReference, *, base: Checkout, head: Checkout) -> PairedMeasurement:
-    """Measure all pairs of one workload. A pair that fails is kept as such; after three in a row the rest is skipped."""
+def measure_pairs(
+    bench: Bench,
+    reference: WorkloadReference,
+    *,
+    base: Checkout,
+    head: Checkout,
+    measured: PairedMeasurement,
+    looks: int,
+    enough: Callable[[], bool],
+) -> None:
+    """Measure the pairs of one workload into ``measured``; while ``enough`` says no, as many again, ``looks`` times."""
     gate = bench.config.gate
-    cpus = quietest_cpus(gate.cpus)
-    measured = PairedMeasurement()
+    for look in range(looks):
+        plans = draw_plans(
+            bench.config.measure.seed,
+            reference.name,
+            pairs=gate.pairs,
+            # The noise floor is known after the first look.
+            aa_pairs=0 if look else gate.aa_pairs,
+            quads=gate.quads,
+            look=look,
+        )
+        if not _measure_plans(bench, reference, plans, base, head, measured) or enough():
+            return
+
+
+def _measure_plans(
+    bench: Bench,
+    reference: WorkloadReference,
+    plans: list[_Plan],
+    base: Checkout,
+    head: Checkout,
+    measured: PairedMeasurement,
+) -> bool:
+    """Measure pairs; one that fails is kept as such. Return False when three in a row failed and the rest was skipped."""
+    cpus = quietest_cpus(bench.config.gate.cpus)
     failures_in_a_row = 0
-    plans = draw_plans(
-        bench.config.measure.seed, reference.name, pairs=gate.pairs, aa_pairs=gate.aa_pairs, quads=gate.quads
-    )
     for position, plan in enumerate(plans):
         safe_point()
         bench.say(f"{reference.name}: pair {position + 1} of {len(plans)}, base against {_second(plan)}")
@@ -68,18 +97,18 @@ def measure_pairs(bench: Bench, reference: WorkloadReference, *, base: Checkout,
             measured.failed.append(failed)
             failures_in_a_row += 1
         if failures_in_a_row == FAILURES_TO_STOP:
-            break
-    return measured
+            return False
+    return True
 
 
-def draw_plans(seed: int, workload: str, *, pairs: int, aa_pairs: int, quads: int) -> list[_Plan]:
-    """Return the pairs in the order they run; the same seed and workload give the same plan."""
-    lot = random.Random(f"{seed}/{workload}")
+def draw_plans(seed: int, workload: str, *, pairs: int, aa_pairs: int, quads: int, look: int = 0) -> list[_Plan]:
+    """Return the pairs of one look in the order they run; the same seed, workload and look give the same plan."""
+    lot = random.Random(f"{seed}/{workload}/{look}")
     arms: list[Arm] = [*["ab"] * pairs, *["aa"] * aa_pairs]  # type: ignore[list-item]
     lot.shuffle(arms)
     return [
         _Plan(
-            pair=number,
+            pair=look * PAIRS_PER_LOOK + number,
             arm=arm,
             layout_seed=lot.randrange(1, 65536),
             second_starts=lot.random() < 0.5,

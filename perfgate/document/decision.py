@@ -21,12 +21,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tolerances`` maps a metric to its allowed relative worsening (0.01 = 1 %); ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged; ``alpha`` the chance of a false alarm of the whole gate, and
-    ``alpha_ok`` that of a wrong "unchanged" per comparison.
+    ``alpha_ok`` that of a wrong "unchanged" per comparison. Both are shared out equally over the ``looks`` that the
+    measuring may take at the growing number of pairs, which keeps them true however it stops (Bonferroni).
     """
 
     alpha: float = 0.01
     alpha_ok: float = 0.05
     ok_margin: float = 0.02
+    looks: int = 2
     tolerances: dict[str, float] = {}
 
 

@@ -24,7 +24,7 @@ from perfgate.flows.judge import write_decision_folder
 from perfgate.flows.progress import Progress
 from perfgate.flows.screen import stored_history
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
-from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.decide import decide, more_pairs_would_help
 
 BASE_STEPS = (4,)
 DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
@@ -50,6 +50,16 @@ class _Sides(NamedTuple):
     base_source: Source
     head: str
     head_source: Source
+
+
+class _Job(NamedTuple):
+    """What is known before anything is measured."""
+
+    config: Config
+    session: Session
+    sides: _Sides
+    policy: Policy
+    out: Path
 
 
 class _Measured(NamedTuple):
@@ -83,22 +93,21 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
+            policy = _policy_of_base(repository, sides.base.commit, prefix, config)
             measured = _measure(
-                config,
+                _Job(config, session, sides, policy, out),
                 base=Checkout(root=trees["base"] / prefix, harness=head_root),
                 head=Checkout(root=head_root, harness=head_root),
                 options=options,
-                out=out,
                 progress=progress,
             )
         session = msgspec.structs.replace(session, finished_at=now())
-    base, head = _documents(config, session, sides, measured, out)
+    base, head = _documents(_Job(config, session, sides, policy, out), measured)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     history = stored_history(config, head, os.environ, warn=progress.note)
     if history.series:
         write_history(out / "history.json", history)
-    policy = _policy_of_base(repository, sides.base.commit, prefix, config)
     decision = decide(base, head, policy=policy, history=history, chosen_because=sides.base.because)
     write_decision_folder(out, decision, base, head)
     return decision
@@ -123,16 +132,14 @@ def _choose_sides(repository: Repository, config: Config, options: CheckOptions)
     )
 
 
-def _measure(
-    config: Config, *, base: Checkout, head: Checkout, options: CheckOptions, out: Path, progress: Progress
-) -> _Measured:
-    folders = {side: out / side for side in ("base", "head")}
+def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> _Measured:
+    folders = {side: job.out / side for side in ("base", "head")}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
-    with open_bench(config, logs=out / "head" / "logs", say=progress.status) as bench:
+    with open_bench(job.config, logs=job.out / "head" / "logs", say=progress.status) as bench:
         testbed = bench.testbed()
         found = _Measured(testbed, [], [], [])
-        for reference in config.selected(options.workloads):
+        for reference in job.config.selected(options.workloads):
             progress.status(f"{reference.name}: measuring base")
             found.base.append(
                 run_checklist(bench, base, reference, steps=BASE_STEPS, quick=True, folder=folders["base"])
@@ -141,39 +148,45 @@ def _measure(
             found.head.append(
                 run_checklist(bench, head, reference, steps=options.steps, quick=True, folder=folders["head"])
             )
-            found.pairs.append(_measure_pairs(bench, reference, base, head, found))
+            found.pairs.append(PairedMeasurement())
+            _measure_pairs(bench, reference, base, head, job, found)
         return found
 
 
 def _measure_pairs(
-    bench: Bench, reference: WorkloadReference, base: Checkout, head: Checkout, found: _Measured
-) -> PairedMeasurement:
-    """Measure the pairs of a workload that loads on both sides."""
+    bench: Bench, reference: WorkloadReference, base: Checkout, head: Checkout, job: _Job, found: _Measured
+) -> None:
+    """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up."""
     if found.base[-1].workload.error or found.head[-1].workload.error:
-        return PairedMeasurement()
-    return measure_pairs(bench, reference, base=base, head=head)
+        return
+
+    def enough() -> bool:
+        documents = _documents(job, found)
+        return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name)
+
+    measure_pairs(
+        bench, reference, base=base, head=head, measured=found.pairs[-1], looks=job.policy.looks, enough=enough
+    )
 
 
-def _documents(
-    config: Config, session: Session, sides: _Sides, measured: _Measured, out: Path
-) -> tuple[RunDocument, RunDocument]:
+def _documents(job: _Job, measured: _Measured) -> tuple[RunDocument, RunDocument]:
     base = put_together(
-        config,
-        session=session,
-        source=sides.base_source,
+        job.config,
+        session=job.session,
+        source=job.sides.base_source,
         testbed=measured.testbed,
         findings=measured.base,
-        folder=out / "base",
+        folder=job.out / "base",
         side="base",
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
     )
     head = put_together(
-        config,
-        session=session,
-        source=sides.head_source,
+        job.config,
+        session=job.session,
+        source=job.sides.head_source,
         testbed=measured.testbed,
         findings=measured.head,
-        folder=out / "head",
+        folder=job.out / "head",
         side="head",
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
         failed_pairs=[failed for pairs in measured.pairs for failed in pairs.failed],

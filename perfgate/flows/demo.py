@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
+from rich.console import Console
+
 import perfgate
 from perfgate.conductor.git import run_git
 from perfgate.document.files import read_decision
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, RepositoryError, UsageError
+from perfgate.judging.report.preview import preview_comment
 
 PROJECT = Path(perfgate.__file__).parent / "demo"
 BASELINE_RUNS = 2
@@ -50,7 +53,9 @@ def run_demo(folder: Optional[Path], echo: Echo) -> int:
     _commit_main(project, echo)
     environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
     for number in range(BASELINE_RUNS):
-        _perfgate(["baseline", "record", "--quick"], project, environment, echo, hide=number > 0)
+        record = ["baseline", "record", "--quick", "--out", str(place / f"main-{number + 1}")]
+        if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
+            raise MeasuringError(f"main could not be recorded (exit code {code}); its own message stands above")
     codes = [_judge(project, change, results / change.name, environment, echo) for change in CHANGES]
     return _conclude(codes, results, echo)
 
@@ -83,11 +88,12 @@ def _judge(
     _commit(project, change.title)
     echo(f"\n{'=' * 78}\n{3 + CHANGES.index(change)}. A change request: {change.title}\n")
     echo(_git(project, "diff", "--stat", "main"))
-    code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo)
+    # What the command prints at its end is the comment once more, in its terminal form.
+    code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
         raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
     echo("\nThe comment the change request would get:\n")
-    echo((out / "comment.md").read_text())
+    preview_comment((out / "comment.md").read_text(encoding="utf-8"), Console())
     return change, code
 
 
@@ -104,16 +110,14 @@ def _git(project: Path, *arguments: str) -> str:
 
 
 def _perfgate(
-    arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, hide: bool = False
+    arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, quiet: bool = False
 ) -> int:
-    """Run a command of ours as a user would; what it says goes to the terminal."""
-    if not hide:
-        echo(f"$ perfgate {' '.join(arguments)}")
-    output = subprocess.DEVNULL if hide else None
+    """Run a command of ours as a user would; what it says goes to the terminal, its result only unless ``quiet``."""
+    echo(f"$ perfgate {' '.join(arguments)}")
     command = [sys.executable, "-m", "perfgate", *arguments]
-    code = subprocess.run(command, cwd=project, env=environment, stdout=output, stderr=output, check=False).returncode
-    if not hide:
-        echo(f"(exit code {code})")
+    stdout = subprocess.DEVNULL if quiet else None
+    code = subprocess.run(command, cwd=project, env=environment, stdout=stdout, check=False).returncode
+    echo(f"(exit code {code})")
     return code
 
 

@@ -29,4 +29,5 @@ def test_demo__from_nothing__passes_the_refactoring_and_fails_the_mistake(tmp_pa
     comment = (folder / "results" / "mistake" / "comment.md").read_text()
     assert "framework ops per call" in comment
     assert "8 more `aten::_softmax`" in comment
-    assert comment in done.stdout
+    assert "perfgate: FAIL" in done.stdout
+    assert "perfgate: PASS" in done.stdout

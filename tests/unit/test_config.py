@@ -26,7 +26,7 @@ def test_load_config__one_line__defaults_and_names(tmp_path: Path) -> None:
     assert config.workloads[0].text == "perf/workload.py:encoder"
     assert (config.root, config.project, config.device) == (tmp_path, tmp_path.name, "cpu")
     assert (config.measure.python_path, config.measure.preload, config.measure.threads) == ([".", "src"], ["torch"], 0)
-    assert (config.gate.pairs, config.gate.aa_pairs, config.gate.alpha) == (16, 7, 0.01)
+    assert (config.gate.pairs, config.gate.aa_pairs, config.gate.alpha) == (12, 7, 0.01)
 
 
 def test_load_config__no_file__shows_what_to_write(tmp_path: Path) -> None:

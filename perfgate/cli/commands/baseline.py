@@ -30,11 +30,14 @@ def COMMAND() -> None:  # noqa: N802 - what main looks for
 @click.option("--run", "run_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Keep this run document instead of measuring.")  # fmt: skip
 @click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
+@click.option(
+    "--quick", is_flag=True, help="Shorter measurements, wider intervals: as `perfgate check` measures its head."
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
               help="Folder for what is measured.")  # fmt: skip
 @_json
 @_directory
-def record(run_file: Optional[Path], allow_dirty: bool, out: Path, as_json: bool, directory: Path) -> None:
+def record(run_file: Optional[Path], allow_dirty: bool, quick: bool, out: Path, as_json: bool, directory: Path) -> None:
     """Measure main, or take a run document, and keep it. One run a session; a run of a change is refused."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.baseline import record_file, record_measured
@@ -45,7 +48,9 @@ def record(run_file: Optional[Path], allow_dirty: bool, out: Path, as_json: bool
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
         with TerminalProgress() as progress:
-            kept = record_measured(config, os.environ, RunOptions(out=out), progress, allow_dirty=allow_dirty)
+            kept = record_measured(
+                config, os.environ, RunOptions(out=out, quick=quick), progress, allow_dirty=allow_dirty
+            )
     if as_json:
         _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project})
     else:

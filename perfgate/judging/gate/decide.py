@@ -124,6 +124,16 @@ def decide(
     )
 
 
+def more_pairs_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
+    """Return whether the verdict hangs on a time comparison of this workload that more pairs could decide."""
+    comparisons = compare_promises(base, head) + compare_counters(base, head, policy)
+    comparisons += _veto(compare_time(base, head, policy), noise_floors(base, policy, pairs=_pairs(head)))
+    gating = [comparison for comparison in comparisons if comparison.gating and comparison.workload == workload]
+    if any(comparison.outcome == "regressed" for comparison in gating):
+        return False
+    return any(c.outcome == "inconclusive" and c.metric in _MUST_DECIDE for c in gating)
+
+
 def exit_code(decision: DecisionDocument) -> int:
     """Return the documented exit code: an error is not a verdict, so a failed measurement has its own."""
     if decision.verdict == "FAIL":

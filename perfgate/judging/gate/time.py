@@ -74,7 +74,7 @@ def _shapes(run: RunDocument) -> list[tuple[str, str]]:
 def _compare_family(cells: list[_Cell], family: Family, policy: Policy) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
     p_values = [p_above(cell.effects.differences, math.log1p(tolerance(policy, cell.metric))) for cell in members]
-    alpha = policy.alpha * family.share
+    alpha = policy.alpha * family.share / policy.looks
     return [
         _compare_cell(cell, policy, alpha=alpha, p=p, p_adjusted=adjusted)
         for cell, p, adjusted in zip(members, p_values, holm(p_values))
@@ -86,8 +86,9 @@ def _compare_cell(cell: _Cell, policy: Policy, *, alpha: float, p: float, p_adju
     effect = estimate(differences)
     outcome = _outcome(cell, policy, alpha=alpha, p_adjusted=p_adjusted)
     described = metric(cell.metric)
-    # The interval shown has the gate's alpha on each side; each outcome has its own, stricter or looser bound.
-    low, high = lower_bound(differences, policy.alpha), upper_bound(differences, policy.alpha)
+    # The interval shown has the gate's alpha of one look on each side; each outcome has its own, stricter or looser bound.
+    shown = policy.alpha / policy.looks
+    low, high = lower_bound(differences, shown), upper_bound(differences, shown)
     has_interval = math.isfinite(low) and math.isfinite(high)
     return Comparison(
         workload=cell.workload,
@@ -102,7 +103,7 @@ def _compare_cell(cell: _Cell, policy: Policy, *, alpha: float, p: float, p_adju
         head=rounded(_head_level(cell, effect)),
         delta=rounded(math.expm1(effect)),
         interval=(rounded(math.expm1(low)), rounded(math.expm1(high))) if has_interval else None,
-        confidence=rounded(1 - 2 * policy.alpha) if has_interval else None,
+        confidence=rounded(1 - 2 * shown) if has_interval else None,
         p=rounded(p),
         p_adjusted=rounded(p_adjusted),
         tolerance=tolerance(policy, cell.metric),
@@ -125,15 +126,16 @@ def _outcome(cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float) ->
         return "regressed"
     if p_below(differences, -math.log1p(tolerance(policy, cell.metric))) <= alpha:
         return "improved"
-    if upper_bound(differences, policy.alpha_ok) < math.log1p(margin_for_unchanged(policy, cell.metric)):
+    if upper_bound(differences, policy.alpha_ok / policy.looks) < math.log1p(margin_for_unchanged(policy, cell.metric)):
         return "unchanged"
     return "inconclusive"
 
 
 def _why_inconclusive(cell: _Cell, policy: Policy) -> str:
     margin = margin_for_unchanged(policy, cell.metric)
-    upper = math.expm1(upper_bound(cell.effects.differences, policy.alpha_ok))
-    return f"a slowdown of {margin:.1%} is not excluded (at most {upper:.1%} with {1 - policy.alpha_ok:.0%} confidence)"
+    alpha = policy.alpha_ok / policy.looks
+    upper = math.expm1(upper_bound(cell.effects.differences, alpha))
+    return f"a slowdown of {margin:.0%} is not excluded (at most {upper:.1%} with {1 - alpha:.1%} confidence)"
 
 
 def _pairs_needed(cell: _Cell, policy: Policy) -> Optional[int]:

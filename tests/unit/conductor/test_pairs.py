@@ -26,3 +26,11 @@ def test_draw_plans__many_seeds__no_side_is_favoured() -> None:
     assert 421 < sum(plan.second_starts for plan in plans) < 579
     quads = [lead for plan in plans for lead in plan.second_leads_quad]
     assert 4750 < sum(quads) < 5250
+
+
+def test_draw_plans__second_look__other_lots_and_pair_numbers_of_its_own() -> None:
+    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, quads=4)
+    second = draw_plans(7, "encoder", pairs=8, aa_pairs=0, quads=4, look=1)
+    assert {plan.arm for plan in second} == {"ab"}
+    assert not {plan.pair for plan in first} & {plan.pair for plan in second}
+    assert [plan.layout_seed for plan in second] != [plan.layout_seed for plan in first][:8]

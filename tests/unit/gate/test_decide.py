@@ -13,7 +13,7 @@ from perfgate.document.files import canonical_bytes, write_decision, write_run
 from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import decide, exit_code, judge_folder
+from perfgate.judging.gate.decide import decide, exit_code, judge_folder, more_pairs_would_help
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_HISTORY, DEFAULT_POLICY = History(), Policy()
@@ -56,7 +56,7 @@ def test_decide__five_percent_slower__fail_with_interval_around_the_truth() -> N
     assert found.outcome == "regressed"
     assert found.delta == pytest.approx(0.05, abs=1e-6)
     assert found.interval == pytest.approx((0.05, 0.05), abs=1e-6)
-    assert found.confidence == 0.98
+    assert found.confidence == 0.99
     assert "regressed: encoder/long latency.low" in decision.reasons
 
 
@@ -249,3 +249,16 @@ def test_decide__two_hundred_unchanged_gates__alarms_stay_rare() -> None:
         spread = np.where(generator.random(14) < 0.125, 0.08, 0.01)
         alarms += judge(*sides(np.exp(generator.normal(0.0, spread)).tolist())).verdict == "FAIL"
     assert alarms <= 4
+
+
+def test_more_pairs_would_help__noisy_pairs__yes_until_a_counter_has_failed() -> None:
+    base, head = sides(np.exp(np.random.default_rng(5).normal(0.0, 0.1, 14)).tolist())
+    assert more_pairs_would_help(base, head, policy=DEFAULT_POLICY, workload=WORKLOAD)
+    failed = with_counters(base, head, {"aten::add": 1}, {"aten::add": 2})
+    assert not more_pairs_would_help(*failed, policy=DEFAULT_POLICY, workload=WORKLOAD)
+
+
+def test_more_pairs_would_help__decided_or_another_workload__no() -> None:
+    assert not more_pairs_would_help(*sides(NO_CHANGE), policy=DEFAULT_POLICY, workload=WORKLOAD)
+    noisy = sides(np.exp(np.random.default_rng(5).normal(0.0, 0.1, 14)).tolist())
+    assert not more_pairs_would_help(*noisy, policy=DEFAULT_POLICY, workload="another")
