@@ -1,25 +1,11 @@
-"""The default tolerances, and which comparisons may fail the gate."""
+"""What the gate tolerates of a metric, and which time metrics are corrected for together."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from perfgate.document.decision import Policy
-
-# Allowed relative worsening. A counter is exact, so any worsening counts; time tolerances lie above what a code change that
-# does not change speed can shift by luck of memory layout (below 1 % has not been excluded).
-DEFAULT_TOLERANCES: dict[str, float] = {
-    "counters.framework_ops": 0.0,
-    "counters.copies": 0.0,
-    "counters.copy_bytes": 0.0,
-    "counters.noncontiguous_copies": 0.0,
-    "counters.allocations": 0.0,
-    "memory.peak": 0.01,
-    "latency.low": 0.01,
-    "throughput.gap": 0.01,
-    "latency.p50": 0.02,
-    "latency.p99": 0.05,
-}
+from perfgate.document.tolerances import DEFAULT_TOLERANCES
 
 
 class Family(NamedTuple):

@@ -7,9 +7,10 @@ from typing import Optional
 
 from perfgate.document.checklist import StepTitle, step_titles
 from perfgate.document.metric import METRICS, Metric, metric
+from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.step_texts import STEP_LIMITS, STEP_TEXTS, TOLERANCES
+from perfgate.judging.report.step_texts import STEP_LIMITS, STEP_TEXTS
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
 
@@ -66,7 +67,7 @@ def _explain_metric(found: Metric) -> str:
         "source": Words(found.source),
         "step": found.step,
         "step_title": Words(step_titles()[found.step].title),
-        "tolerance": formats.setting(TOLERANCES[found.name]) if found.name in TOLERANCES else None,
+        "tolerance": formats.setting(DEFAULT_TOLERANCES[found.name]) if found.name in DEFAULT_TOLERANCES else None,
         "limits": _limits(found.name),
     }
     return str(render("explain/metric.txt.j2", "plain", values)).strip() + "\n"

@@ -58,7 +58,7 @@ STEP_TEXTS: dict[int, StepText] = {
     ),
 }
 
-# What the steps and the gate start with; perfgate.toml overrides them under [limits] and [gate.tolerance].
+# What the steps start with; perfgate.toml overrides them under [limits].
 STEP_LIMITS: dict[str, float] = {
     "utilization.busy.warning": 0.80,
     "utilization.busy.severe": 0.50,
@@ -73,16 +73,4 @@ STEP_LIMITS: dict[str, float] = {
     "batch.loss.warning": 0.05,
     "batch.loss.severe": 0.20,
     "batch.knee.gain": 1.10,
-}
-TOLERANCES: dict[str, float] = {
-    "counters.framework_ops": 0.0,
-    "counters.copies": 0.0,
-    "counters.copy_bytes": 0.0,
-    "counters.noncontiguous_copies": 0.0,
-    "counters.allocations": 0.0,
-    "memory.peak": 0.01,
-    "latency.low": 0.01,
-    "throughput.gap": 0.01,
-    "latency.p50": 0.02,
-    "latency.p99": 0.05,
 }

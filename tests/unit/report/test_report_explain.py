@@ -9,9 +9,8 @@ from perfgate.cli.commands.explain import COMMAND
 from perfgate.discovery import load_members
 from perfgate.document.metric import METRICS
 from perfgate.errors import UsageError
-from perfgate.judging.gate.policy import DEFAULT_TOLERANCES
 from perfgate.judging.report.explain import explain
-from perfgate.judging.report.step_texts import STEP_LIMITS, TOLERANCES
+from perfgate.judging.report.step_texts import STEP_LIMITS
 from perfgate.measuring.checklist import steps
 
 
@@ -55,13 +54,12 @@ def test_explain__number_outside_the_checklist__is_refused() -> None:
         explain("21")
 
 
-def test_step_texts__limits_and_tolerances__are_those_of_the_steps_and_the_gate() -> None:
+def test_step_texts__limits__are_those_of_the_steps() -> None:
     # The report may import neither wing; this is what keeps its copy of the numbers true.
     limits: dict[str, float] = {}
     for step in load_members(steps):
         limits.update(step.DEFAULT_LIMITS)
     assert limits == STEP_LIMITS
-    assert DEFAULT_TOLERANCES == TOLERANCES
 
 
 def test_command__metric__prints_the_explanation() -> None:

@@ -1,0 +1,18 @@
+"""The tolerances the gate starts with; ``[gate.tolerance]`` in perfgate.toml overrides them."""
+
+from __future__ import annotations
+
+# Allowed relative worsening. A counter is exact, so any worsening counts; time tolerances lie above what a code change that
+# does not change speed can shift by luck of memory layout (below 1 % has not been excluded).
+DEFAULT_TOLERANCES: dict[str, float] = {
+    "counters.framework_ops": 0.0,
+    "counters.copies": 0.0,
+    "counters.copy_bytes": 0.0,
+    "counters.noncontiguous_copies": 0.0,
+    "counters.allocations": 0.0,
+    "memory.peak": 0.01,
+    "latency.low": 0.01,
+    "throughput.gap": 0.01,
+    "latency.p50": 0.02,
+    "latency.p99": 0.05,
+}
