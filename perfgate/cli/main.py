@@ -47,9 +47,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
-    install()
     make_streams_last()
     try:
+        install()
         cli.main(standalone_mode=False)
     except PerfgateError as error:
         _say(f"perfgate: {error}")

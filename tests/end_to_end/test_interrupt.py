@@ -17,14 +17,26 @@ from tests.end_to_end.conftest import Clone, Perfgate
 Project = Callable[..., Path]
 
 # From the first imports to the pairs, on a machine of any speed: seconds after the start.
-DELAYS = [0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5, 6.0]
+DELAYS = [0.0, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 6.0]
 
 
 def _interrupted(process: subprocess.Popen[str], delay: float, number: signal.Signals) -> int:
+    _wait_until_heard(process.pid)
     time.sleep(delay)
     process.send_signal(number)
     process.communicate(timeout=20)
     return process.returncode
+
+
+def _wait_until_heard(pid: int) -> None:
+    """Wait until the command has its signal handlers: before that an interpreter that starts slowly just dies."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the command never listened to signals")
 
 
 def _assert_clean(perfgate: Perfgate) -> None:
@@ -41,6 +53,10 @@ def _assert_whole_files(out: Path) -> None:
 
 
 def test_check__interrupted_at_many_moments__130_and_nothing_left(perfgate: Perfgate, clone: Clone) -> None:
+    # Long enough that no machine has finished when the last signal comes.
+    settings = clone.root / "perfgate.toml"
+    settings.write_text(settings.read_text().replace("pairs = 8", "pairs = 200"))
+    clone.git("commit", "-qam", "a longer gate")
     for index, delay in enumerate(DELAYS):
         number = signal.SIGTERM if index % 2 else signal.SIGINT
         out = clone.root / f"out-{index}"
