@@ -94,15 +94,16 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
             policy = _policy_of_base(repository, sides.base.commit, prefix, config)
+            job = _Job(config, session, sides, policy, out)
             measured = _measure(
-                _Job(config, session, sides, policy, out),
+                job,
                 base=Checkout(root=trees["base"] / prefix, harness=head_root),
                 head=Checkout(root=head_root, harness=head_root),
                 options=options,
                 progress=progress,
             )
-        session = msgspec.structs.replace(session, finished_at=now())
-    base, head = _documents(_Job(config, session, sides, policy, out), measured)
+        finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
+    base, head = _documents(finished, measured)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     history = stored_history(config, head, os.environ, warn=progress.note)
