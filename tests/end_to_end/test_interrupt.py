@@ -32,7 +32,9 @@ def _wait_until_heard(pid: int) -> None:
     """Wait until the command has its signal handlers: before that an interpreter that starts slowly just dies."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+        caught = next(
+            line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")
+        )
         if int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1:
             return
         time.sleep(0.02)

@@ -14,6 +14,7 @@ def test_worker_environment__nothing_around__what_is_pinned() -> None:
         "HOME": "/scratch",
         "TMPDIR": "/scratch",
         "OMP_NUM_THREADS": "3",
+        "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONHASHSEED": "5",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -46,3 +47,7 @@ def test_worker_environment__secrets_and_paths__only_what_is_listed_or_asked_for
         "OMP_NUM_THREADS": "3",
         "MODEL_CACHE": "/models",
     }
+
+
+def test_worker_environment__wait_policy_of_the_user__kept() -> None:
+    assert _environment({"OMP_WAIT_POLICY": "ACTIVE"})["OMP_WAIT_POLICY"] == "ACTIVE"
