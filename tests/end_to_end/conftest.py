@@ -20,6 +20,7 @@ SMALL_GATE = """
 [gate]
 pairs = 8
 aa_pairs = 5
+looks = 1
 quads = 2
 block_seconds = 0.002
 """
