@@ -21,6 +21,8 @@ from perfgate.document.run import Testbed
 from perfgate.protocol import Loaded, LoadRequest, TestbedReply, TestbedRequest
 
 MEMORY_SHARE = 0.9
+# Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
+PRELOAD_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Bench:
             environment=environment, preload=measure.preload, scratch=self._scratch, folder=folder, say=self.say
         )
         self._server = server
-        server.wait_ready(timeout=measure.load_timeout)
+        server.wait_ready(timeout=max(measure.load_timeout, PRELOAD_SECONDS))
         return server
 
     def close(self) -> None:
