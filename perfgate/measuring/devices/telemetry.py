@@ -1,0 +1,43 @@
+"""What a device says of its own state at one moment: heat, power, clocks, load, memory, health, and who else uses it."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import msgspec
+
+
+class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """One process on a device; ``memory`` is what it holds there in bytes, None where the tool does not say."""
+
+    pid: int
+    name: str = ""
+    memory: Optional[int] = None
+
+
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of one device, in base units; None where the device does not say, which is never zero.
+
+    ``temperature`` in degrees Celsius, ``power`` in W, ``clock`` and ``rated_clock`` in Hz, memory in bytes.
+    ``utilization`` is the share of time the compute cores were busy, 0 to 1, and ``units`` the same of each unit that is
+    counted by itself (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …). ``health`` is the device's own word, such as
+    OK or Alarm. ``foreign_processes`` are those other than the asking one, empty where there are none.
+    """
+
+    temperature: Optional[float] = None
+    power: Optional[float] = None
+    clock: Optional[float] = None
+    rated_clock: Optional[float] = None
+    utilization: Optional[float] = None
+    units: dict[str, float] = {}
+    memory_used: Optional[int] = None
+    memory_total: Optional[int] = None
+    health: Optional[str] = None
+    throttled: Optional[bool] = None
+    foreign_processes: Optional[list[DeviceProcess]] = None
+
+    def clock_share(self) -> Optional[float]:
+        """Return the clock over the rated one."""
+        if self.clock is None or not self.rated_clock:
+            return None
+        return self.clock / self.rated_clock
