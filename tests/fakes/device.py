@@ -186,7 +186,8 @@ class FakeDevice:
         _each(batch, lambda tensor: sizes.append(tensor.bytes))
         return sum(sizes)
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        path = folder / f"{name}.json.gz"
         self._log = TraceLog()
         try:
             for _ in range(calls):
@@ -197,6 +198,7 @@ class FakeDevice:
             write_trace(self._log, path)
         finally:
             self._log = None
+        return path
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         if "allocation_count" not in self.capabilities:

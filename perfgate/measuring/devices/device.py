@@ -107,10 +107,11 @@ class Device(Protocol):
     def bytes_of(self, batch: Any) -> int:
         """Return the bytes of all tensors in a batch."""
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
-        """Profile ``calls`` calls and write one Kineto (Chrome trace event) JSON file, gzipped where it ends in .gz.
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
-        Every call stands in a host event ``perfgate.call`` (category ``user_annotation``).
+        Returns its path; ``trace.read.read_recording`` understands it. Every call is waited for and stands in a host event
+        ``perfgate.call``. What fails leaves no file.
         """
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:

@@ -15,7 +15,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.events import EventKind, EventTable
-from perfgate.measuring.trace.readers.kineto import read_kineto
+from perfgate.measuring.trace.read import read_recording
 
 CALL = "perfgate.call"
 DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
@@ -24,10 +24,11 @@ KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
 
 @dataclass(frozen=True)
 class CallTrace:
-    """A trace of so many calls."""
+    """A trace of so many calls, and the file it was read from."""
 
     events: EventTable
     calls: int
+    path: Path
 
     def host_ops(self) -> EventTable:
         """Return the framework operators, of all threads, that began while calls were made."""
@@ -45,20 +46,23 @@ class CallTrace:
         return self.events.of_kind(*KERNEL_KINDS)
 
 
-def record_calls(device: Device, call: Callable[[], Any], *, calls: int, path: Path) -> CallTrace:
-    """Trace ``calls`` calls into ``path`` and return what the file says.
+def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> CallTrace:
+    """Trace ``calls`` calls into a file ``name`` in ``folder`` and return what it says.
 
     Raises MeasuringError where the trace does not hold that many calls, and DocumentError where it cannot be read.
     """
-    device.record_trace(call, calls=calls, path=path)
-    events = read_kineto(path)
+    path = device.record_trace(call, calls=calls, folder=folder, name=name)
+    timelines = read_recording(path).timelines
+    if len(timelines) != 1:
+        raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
+    events = timelines[0].events
     found = len(events.named(CALL).of_kind("annotation"))
     if found != calls:
         raise MeasuringError(
             f"{path.name}: the trace holds {found} of {calls} calls, so the profiler dropped events; "
             "run again, with --quick for a shorter trace"
         )
-    return CallTrace(events=events, calls=calls)
+    return CallTrace(events=events, calls=calls, path=path)
 
 
 def intervals(events: EventTable) -> Intervals:
@@ -72,11 +76,11 @@ def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> i
 
 
 def trace_name(workload: str, shape: str) -> str:
-    """Return the file name of a trace; what is no letter, digit, dot, dash or underscore becomes a dash.
+    """Return the file name of a trace without its suffix; what is no letter, digit, dot, dash or underscore becomes a dash.
 
     A shape whose name had to be changed gets some digits of its hash, so that no two shapes share a file.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)
     if plain != shape:
         plain += "-" + hashlib.sha256(shape.encode()).hexdigest()[:8]
-    return f"trace-{workload}-{plain}.json.gz"
+    return f"trace-{workload}-{plain}"

@@ -46,11 +46,12 @@ class OperatorTotal:
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     """Return every operator among the events of ``calls`` calls, most self time first; equal ones by name.
 
-    One name on two kinds of event (never seen) would count as the kind that comes first in the table.
+    Kernels are counted by their type where the profiler knows it (``EventTable.group``). One name on two kinds of event
+    (never seen) would count as the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
-    counts = counts_by_name(events.name, len(events.names))
-    present, first = np.unique(events.name, return_index=True)
+    counts = counts_by_name(events.group, len(events.names))
+    present, first = np.unique(events.group, return_index=True)
     rows = [
         OperatorTotal(
             name=events.names[name],
@@ -65,7 +66,7 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
 
 def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
     """Return the median over the calls; the mean where the events do not divide into calls of equally many."""
-    chosen = np.nonzero(events.name == name)[0]
+    chosen = np.nonzero(events.group == name)[0]
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls
     in_order = chosen[np.argsort(events.start[chosen], kind="stable")]

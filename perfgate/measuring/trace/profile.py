@@ -79,7 +79,7 @@ def _typical(calls: list[list[float]]) -> float:
 def _device_profile(call: Callable[[], Any], device: Device, calls: int) -> Callable[[], list[CallTimes]]:
     """Trace the calls; the trace gives one typical call of what ran on the device."""
     with tempfile.TemporaryDirectory() as folder:
-        trace = record_calls(device, call, calls=calls, path=Path(folder) / "turn.json")
+        trace = record_calls(device, call, calls=calls, folder=Path(folder), name="turn")
     return lambda: [{row.name: [row.typical_ns] for row in operator_totals(trace.device_work(), calls=calls)}]
 
 

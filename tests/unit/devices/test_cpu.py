@@ -86,7 +86,7 @@ def test_is_out_of_memory__torch_cannot_allocate__true():
 
 def test_record_trace__folder_is_missing__says_what_to_do(tmp_path):
     with pytest.raises(MeasuringError, match="trace"):
-        open_device("cpu").record_trace(lambda: torch.ones(2), calls=1, path=tmp_path / "absent" / "trace.json.gz")
+        open_device("cpu").record_trace(lambda: torch.ones(2), calls=1, folder=tmp_path / "absent", name="trace")
 
 
 def test_open_device__unknown_kind__names_those_known():

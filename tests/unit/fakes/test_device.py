@@ -111,8 +111,7 @@ def test_bytes_of__nested_batch__sum() -> None:
     assert device.bytes_of({"a": (FakeTensor(1, 3), FakeTensor(1, 4)), "b": [FakeTensor(1, 5)], "c": None}) == 12
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_record_trace__two_calls__kineto_events_in_microseconds(name: str, tmp_path: Path) -> None:
+def test_record_trace__two_calls__kineto_events_in_microseconds(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=1500, pinned_bandwidth=1e9)
     device.host_ns = 0
 
@@ -120,9 +119,9 @@ def test_record_trace__two_calls__kineto_events_in_microseconds(name: str, tmp_p
         device.to_device(device.pin(FakeTensor(1, 10_000)), non_blocking=True)
         device.launch("aten::mm", 20_250)
 
-    device.record_trace(call, calls=2, path=tmp_path / name)
-    raw = (tmp_path / name).read_bytes()
-    events = json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)["traceEvents"]
+    path = device.record_trace(call, calls=2, folder=tmp_path, name="trace")
+    assert path == tmp_path / "trace.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     assert [event["cat"] for event in events] == ["cpu_op", "gpu_memcpy", "cpu_op", "kernel", "user_annotation"] * 2
     copy, kernel, annotation = events[1], events[3], events[4]
     assert (copy["name"], copy["ts"], copy["dur"]) == ("Memcpy HtoD (Pinned -> Device)", 1.5, 10.0)

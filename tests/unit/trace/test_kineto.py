@@ -79,7 +79,7 @@ def test_read_kineto__device_trace__kernels_copies_and_collectives_apart():
 
 
 def test_call_trace__device_trace__kernels_without_copies():
-    trace = CallTrace(read_kineto(DATA / "device.json"), calls=1)
+    trace = CallTrace(read_kineto(DATA / "device.json"), calls=1, path=DATA / "device.json")
 
     # Kernel 540..600 and collective 590..630: 90 us together.
     assert union_length(Intervals(trace.kernels().start, trace.kernels().end)) == 90_000

@@ -54,8 +54,8 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
 class _DroppingDevice(FakeDevice):
     """Its profiler loses a call."""
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
-        super().record_trace(call, calls=calls - 1, path=path)
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        return super().record_trace(call, calls=calls - 1, folder=folder, name=name)
 
 
 def test_operator_profile__device_whose_trace_drops_calls__error() -> None:

@@ -118,7 +118,7 @@ def _run_calls(call: Callable[[], Any], device: Device, *, calls: int) -> _Run:
 def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> int:
     """Return the nanoseconds in which a kernel ran, on any stream, over as many traced calls."""
     with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".utilization-") as folder:
-        trace = record_calls(context.device, call, calls=calls, path=Path(folder) / "trace.json.gz")
+        trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name="trace")
     return union_length(intervals(trace.kernels()))
 
 

@@ -61,9 +61,9 @@ class TopOpsStep:
         artifacts: list[Artifact] = []
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
-            path = context.artifacts / trace_name(context.workload.name, shape)
-            shapes.append(_operators(context, shape, _trace(context, shape, path)))
-            artifacts.append(_artifact(path, context.workload.name))
+            trace = _trace(context, shape)
+            shapes.append(_operators(context, shape, trace))
+            artifacts.append(_artifact(trace.path, context.workload.name))
             context.progress(f"counting operators with inputs of shape {shape}")
             counters.append(count_calls(context.workload, context.device, shape, root=context.root))
         counters = with_compilations(context.workload, counters, root=context.root)
@@ -84,13 +84,14 @@ class TopOpsStep:
 STEP = TopOpsStep()
 
 
-def _trace(context: StepContext, shape: str, path: Path) -> CallTrace:
+def _trace(context: StepContext, shape: str) -> CallTrace:
     call = context.workload.caller(shape)
     with quiet():
         state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 5.0)
         most = 10 if context.quick else 20
         calls = calls_within(state.call_ns, seconds=5.0, fewest=3, most=most)
-        return record_calls(context.device, call, calls=calls, path=path)
+        name = trace_name(context.workload.name, shape)
+        return record_calls(context.device, call, calls=calls, folder=context.artifacts, name=name)
 
 
 def _operators(context: StepContext, shape: str, trace: CallTrace) -> _Shape:

@@ -105,10 +105,10 @@ class CpuDevice:
         """Return the bytes of all tensors in a batch."""
         return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(batch))
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, path: Path) -> None:
-        """Profile ``calls`` calls with shapes and Python stacks; the file appears under its name only when complete.
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        """Profile ``calls`` calls with shapes and Python stacks into a gzipped Kineto trace, ``name.json.gz``.
 
-        Raises MeasuringError when the trace cannot be written.
+        The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
         """
         import torch
         from torch.profiler import ProfilerActivity, profile
@@ -117,16 +117,17 @@ class CpuDevice:
             for _ in range(calls):
                 with torch.profiler.record_function(_CALL):
                     call()
+        path = folder / f"{name}.json.gz"
         with _written_aside(path) as (plain, packed):
             profiler.export_chrome_trace(str(plain))
             if not plain.is_file() or not plain.stat().st_size:
                 raise MeasuringError(
                     f"{path}: the profiler wrote no trace; check that the disk has space and is writable"
                 )
-            if path.suffix == ".gz":
-                with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-            (packed if path.suffix == ".gz" else plain).replace(path)
+            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            packed.replace(path)
+        return path
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return the allocations of each call, counted at torch's CPU allocator.

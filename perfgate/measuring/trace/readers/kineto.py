@@ -11,8 +11,10 @@ import msgspec
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.events import MAX_NS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.readers._json_events import event_batches
+from perfgate.measuring.trace.recording import Recording, Timeline
 
-FORMAT = "kineto"
+READS = "traces of torch.profiler (Kineto), *.json and *.json.gz"
+PRIORITY = 0
 MAX_EVENTS = 50_000_000
 _MAX_NUMBER_TEXT = 64
 
@@ -54,6 +56,18 @@ class _Event(msgspec.Struct):
     ts: msgspec.Raw = msgspec.Raw()
     dur: msgspec.Raw = msgspec.Raw()
     args: Optional[_Arguments] = None
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path may be such a trace."""
+    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+
+
+def read(path: Path) -> Recording:
+    """Return the recording of a Kineto trace. Raises DocumentError as ``read_kineto`` does."""
+    return Recording(
+        path=path, format="kineto", timelines=(Timeline(rank=None, device=None, events=read_kineto(path)),)
+    )
 
 
 def read_kineto(path: Path) -> EventTable:

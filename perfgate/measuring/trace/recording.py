@@ -1,0 +1,136 @@
+"""What a profiler left behind, whichever profiler it was: a timeline for each rank and device, and the tables beside it.
+
+Times are integer nanoseconds of the recording's own clock. What was not collected is None or left out, and ``absent`` says
+why; it is never an empty table and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple, Optional
+
+from perfgate.measuring.trace.events import EventTable
+
+RecordingFormat = Literal["ascend-pytorch", "ascend-db", "ascend-trace-view", "msprof", "kineto", "chrome"]
+
+
+class Kernel(NamedTuple):
+    """One run of a kernel as the profiler's table of kernels has it.
+
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as the file words it (``AI_CORE``). Shapes,
+    dtypes and formats have one entry a tensor; an empty shape is a scalar. ``wait_ns`` is the idle time before it,
+    ``blocks`` the number of cores it was split over, ``model_id`` None for an eager kernel. ``counters`` are the hardware
+    counters that were asked for, by column name as written, numbers as written.
+    """
+
+    name: str
+    type: Optional[str]
+    core: Optional[str]
+    start_ns: Optional[int]
+    duration_ns: int
+    wait_ns: Optional[int] = None
+    step: Optional[int] = None
+    stream: Optional[int] = None
+    task: Optional[int] = None
+    model_id: Optional[int] = None
+    state: Optional[str] = None
+    blocks: Optional[int] = None
+    mix_blocks: Optional[int] = None
+    hf32: Optional[bool] = None
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    input_formats: tuple[str, ...] = ()
+    output_shapes: tuple[tuple[int, ...], ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    output_formats: tuple[str, ...] = ()
+    counters: Mapping[str, float] = {}
+
+    @property
+    def is_collective(self) -> bool:
+        """Return whether it is the share of a collective operation."""
+        return (self.core or "").upper() in ("HCCL", "COMMUNICATION")
+
+
+class ProfilerStep(NamedTuple):
+    """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
+
+    ``number`` is None for what the profiler ascribes to no step. The parts are nanoseconds of device time: computing,
+    communication, the part of it that no computing hides, and neither.
+    """
+
+    number: Optional[int]
+    start_ns: Optional[int] = None
+    end_ns: Optional[int] = None
+    computing_ns: Optional[int] = None
+    communication_ns: Optional[int] = None
+    exposed_communication_ns: Optional[int] = None
+    free_ns: Optional[int] = None
+
+
+class LinkUse(NamedTuple):
+    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second."""
+
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: Optional[float]
+
+
+class Collective(NamedTuple):
+    """One collective or point-to-point operation of one rank; ``group`` is the communicator's name."""
+
+    name: str
+    kind: Literal["collective", "p2p"]
+    group: Optional[str]
+    step: Optional[int]
+    start_ns: Optional[int]
+    elapsed_ns: Optional[int]
+    transit_ns: Optional[int]
+    wait_ns: Optional[int]
+    synchronization_ns: Optional[int]
+    idle_ns: Optional[int]
+    links: tuple[LinkUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
+
+    ``events`` holds the host's events and those of this device alone. ``kernels``, ``steps`` and ``collectives`` are None
+    where that table was not collected.
+    """
+
+    rank: Optional[int]
+    device: Optional[int]
+    events: EventTable
+    kernels: Optional[tuple[Kernel, ...]] = None
+    steps: Optional[tuple[ProfilerStep, ...]] = None
+    collectives: Optional[tuple[Collective, ...]] = None
+    memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
+
+    @property
+    def label(self) -> str:
+        """Return e.g. ``rank 0, device 4``."""
+        parts = [
+            f"{word} {number}" for word, number in (("rank", self.rank), ("device", self.device)) if number is not None
+        ]
+        return ", ".join(parts) or "all"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything one file or folder of a profiler says.
+
+    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason.
+    """
+
+    path: Path
+    format: RecordingFormat
+    timelines: tuple[Timeline, ...]
+    software: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
