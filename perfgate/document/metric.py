@@ -146,6 +146,19 @@ _CATALOGUE = [
             "it may be faster, and the output loses digits. A rise warns, with operator and line, unless the workload has a "
             "check of its output and that passes.",
             "dtypes of results, over " + _DISPATCH),
+    _metric("counters.kernels", "kernel launches per call", "1", "lower", "exact", 4,
+            "How many kernels one call runs on the device, those of collectives apart. Each costs a launch and a gap. Only "
+            "where the profiler shows them.", _TRACE),
+    _metric("counters.format_conversions", "format conversions per call", "1", "lower", "exact", 4,
+            "Kernels that only bring a tensor into another layout or format: TransData between NCHW and NC1HWC0 on Ascend, "
+            "nchwToNhwc and its like on CUDA. Only where the profiler shows kernels.", _TRACE),
+    _metric("counters.device_copies", "device copies per call", "1", "lower", "exact", 4,
+            "Copies and fills by the device's copy engine in one call. Only where the profiler shows them.", _TRACE),
+    _metric("counters.collectives", "collectives per call", "1", "lower", "exact", 4,
+            "Collective operations that one call takes part in.", _TRACE),
+    _metric("counters.fallbacks", "ops run on the host per call", "1", "lower", "exact", 4,
+            "Framework operators that the device has no kernel for, so that their inputs go to the host, and their results "
+            "back, in every call.", "the framework's own warnings, and " + _DISPATCH),
     _metric("memory.peak", "peak memory of a call", "B", "lower", "exact", 4,
             "The most memory one call holds on top of the model and its inputs.",
             "running sum of allocator events over single steady calls"),

@@ -12,6 +12,7 @@ from typing import Any, Callable, Literal, Optional, Union
 import numpy as np
 
 from perfgate.measuring.devices.device import Capability, Condition, HostWait, MemoryCount
+from perfgate.measuring.devices.telemetry import Telemetry
 from tests.fakes.kineto import TraceLog, write_trace
 
 KernelTime = Union[int, Sequence[int], Callable[[int], int]]
@@ -97,6 +98,8 @@ class FakeDevice:
         self._random = np.random.default_rng(seed)
         self._log: Optional[TraceLog] = None
         self.conditions: list[Condition] = []  # what it reports block by block; then an untroubled one
+        self.reported: Optional[Telemetry] = None
+        self.fallen_back: set[str] = set()  # operators it pretends to have run on the host
         self._reads = 0
         self._read_at = 0
 
@@ -211,12 +214,18 @@ class FakeDevice:
         call()
         return MemoryCount(self.allocations - count, self.peak_bytes - used, self.used_bytes - used)
 
+    def fallbacks(self) -> frozenset[str]:
+        return frozenset(self.fallen_back)
+
     def host_waits(self) -> list[HostWait]:
         return [HostWait(self, "synchronize", "FakeDevice.synchronize")]
 
     def condition(self) -> Condition:
         untroubled = Condition(throttled=False, clock_share=1.0, foreign_processes=0)
         return self.conditions.pop(0) if self.conditions else untroubled
+
+    def telemetry(self) -> Optional[Telemetry]:
+        return self.reported
 
     def empty_cache(self) -> None:
         """There is no cache."""

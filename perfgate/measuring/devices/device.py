@@ -7,11 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, Literal, NamedTuple, Optional, Protocol
 
+from perfgate.measuring.devices.telemetry import Telemetry
+
 Capability = Literal[
     "own_memory",  # host and device memory are two: inputs must be copied
     "queue",  # calls return before the device is done
     "kernel_timeline",  # the trace shows what ran on the device, when
     "allocation_count",  # allocations of one call can be counted
+    "spoiled_by_errors",  # after one failed operator nothing that the process does can be trusted
 ]
 
 
@@ -117,6 +120,12 @@ class Device(Protocol):
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return what each of these consecutive calls allocates, None without capability ``allocation_count``."""
 
+    def fallbacks(self) -> frozenset[str]:
+        """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.
+
+        Empty where that cannot happen.
+        """
+
     def host_waits(self) -> list[HostWait]:
         """Return the functions that wait without being an operator, such as an explicit synchronize.
 
@@ -126,6 +135,9 @@ class Device(Protocol):
 
     def condition(self) -> Condition:
         """Return the device's condition; cheap enough to be asked after every block of a few milliseconds."""
+
+    def telemetry(self) -> Optional[Telemetry]:
+        """Return temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
 
     def empty_cache(self) -> None:
         """Give cached memory back."""

@@ -19,6 +19,7 @@ from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount
+from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
 _GIB = 1 << 30
@@ -149,6 +150,10 @@ class CpuDevice:
             raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
         return held_by_call(_allocations(results.experimental_event_tree()))
 
+    def fallbacks(self) -> frozenset[str]:
+        """Return nothing: the host is the device."""
+        return frozenset()
+
     def host_waits(self) -> list[HostWait]:
         """Return what hands a tensor's values to Python, and torch's synchronize, which a CPU need not wait in."""
         import torch
@@ -163,6 +168,10 @@ class CpuDevice:
         """Return whether the kernel counted thermal throttling. A CPU is shared by nature, and its clock has no one rate."""
         before, self._throttles = self._throttles, _throttle_count()
         return Condition(throttled=None if before is None or self._throttles is None else self._throttles > before)
+
+    def telemetry(self) -> Optional[Telemetry]:
+        """Return nothing: what the kernel tells of a CPU differs from machine to machine."""
+        return None
 
     def empty_cache(self) -> None:
         """Do nothing: torch caches no host memory."""
