@@ -11,7 +11,8 @@ from perfgate.measuring.trace.analysis import Intervals, union_length
 from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.events import KINDS
 from perfgate.measuring.trace.readers._json_events import event_batches
-from perfgate.measuring.trace.readers.kineto import nanoseconds, read_kineto
+from perfgate.measuring.trace.readers._times import nanoseconds
+from perfgate.measuring.trace.readers.kineto import read_kineto
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
 SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"

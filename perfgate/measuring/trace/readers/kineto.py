@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Optional, Union
 
@@ -11,12 +10,12 @@ import msgspec
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.events import MAX_NS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.readers._json_events import event_batches
+from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.recording import Recording, Timeline
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz"
 PRIORITY = 0
 MAX_EVENTS = 50_000_000
-_MAX_NUMBER_TEXT = 64
 
 # Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
 # samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
@@ -91,32 +90,6 @@ def read_kineto(path: Path) -> EventTable:
         if seen > MAX_EVENTS:
             raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
     return builder.table()
-
-
-def nanoseconds(text: bytes) -> int:
-    """Return the nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
-
-    Raises ValueError for what is no number, and outside of 146 years.
-    """
-    whole, _, fraction = text.partition(b".")
-    if whole.isdigit() and len(whole) <= 15 and len(fraction) <= 3 and (not fraction or fraction.isdigit()):
-        return int(whole) * 1000 + int(fraction.ljust(3, b"0"))
-    return _nanoseconds_of_any(text)
-
-
-def _nanoseconds_of_any(text: bytes) -> int:
-    """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
-    plain = text.strip(b'" ').decode("ascii", errors="replace")
-    if len(plain) > _MAX_NUMBER_TEXT:
-        raise ValueError(f"time {plain[:20]!r}... is no number of microseconds")
-    try:
-        exact = Decimal(plain)
-    except InvalidOperation:
-        raise ValueError(f"time {plain!r} is no number of microseconds") from None
-    # The bound comes first: an exponent of a billion must not become digits.
-    if not exact.is_finite() or not -MAX_NS // 1000 <= exact <= MAX_NS // 1000:
-        raise ValueError(f"time {plain!r} lies outside of 146 years")
-    return int((exact * 1000).to_integral_value())
 
 
 def _add_all(builder: EventTableBuilder, events: list[_Event], first: int, path: Path) -> None:

@@ -1,0 +1,41 @@
+"""Decimal text of a profiler to integer nanoseconds, never by way of a float.
+
+As float64 a time since 1970 in microseconds has steps of 250 ns.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from perfgate.measuring.trace.events import MAX_NS
+
+_MAX_NUMBER_TEXT = 64
+
+
+def nanoseconds(text: bytes) -> int:
+    """Return the nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
+
+    Raises ValueError for what is no number, and outside of 146 years.
+    """
+    whole, _, fraction = text.partition(b".")
+    # Microseconds since 1970 have 16 digits: the plain case comes first.
+    if whole.isdigit() and len(whole) <= 16 and len(fraction) <= 3 and (not fraction or fraction.isdigit()):
+        plain = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+        if plain <= MAX_NS // 1000 * 1000:
+            return plain
+    return _nanoseconds_of_any(text)
+
+
+def _nanoseconds_of_any(text: bytes) -> int:
+    """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
+    plain = text.strip(b'" ').decode("ascii", errors="replace")
+    if len(plain) > _MAX_NUMBER_TEXT:
+        raise ValueError(f"time {plain[:20]!r}... is no number of microseconds")
+    try:
+        exact = Decimal(plain)
+    except InvalidOperation:
+        raise ValueError(f"time {plain!r} is no number of microseconds") from None
+    # The bound comes first: an exponent of a billion must not become digits.
+    if not exact.is_finite() or not -MAX_NS // 1000 <= exact <= MAX_NS // 1000:
+        raise ValueError(f"time {plain!r} lies outside of 146 years")
+    return int((exact * 1000).to_integral_value())
