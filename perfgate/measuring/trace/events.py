@@ -26,6 +26,7 @@ KINDS: tuple[EventKind, ...] = (
 )  # fmt: skip
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
 NO_CORRELATION = -1
+NO_TEXT = -1  # of an event without a request or without shapes
 # Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
 MAX_NS = 1 << 62
 
@@ -39,7 +40,9 @@ class EventTable:
     ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
     or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
     host with what it started on the device, NO_CORRELATION where there is none. ``group`` indexes ``names`` too: what a
-    table of operators counts the event under, a kernel's type where the profiler knows it, else its name.
+    table of operators counts the event under, a kernel's type where the profiler knows it, else its name. ``request``
+    (whose request it served) and ``shape`` (the shapes of its inputs as the profiler words them) index ``names`` or are
+    NO_TEXT.
     """
 
     start: IntColumn
@@ -49,6 +52,8 @@ class EventTable:
     kind: IntColumn
     correlation: IntColumn
     group: IntColumn
+    request: IntColumn
+    shape: IntColumn
     names: tuple[str, ...]
     tracks: tuple[tuple[str, str], ...]
 
@@ -70,6 +75,8 @@ class EventTable:
             kind=self.kind[chosen],
             correlation=self.correlation[chosen],
             group=self.group[chosen],
+            request=self.request[chosen],
+            shape=self.shape[chosen],
             names=self.names,
             tracks=self.tracks,
         )
@@ -85,10 +92,10 @@ class EventTable:
 
 
 class EventTableBuilder:
-    """Collects events one by one in 56 bytes each."""
+    """Collects events one by one in 72 bytes each."""
 
     def __init__(self) -> None:
-        self._columns = tuple(array("q") for _ in range(7))
+        self._columns = tuple(array("q") for _ in range(9))
         self._names: dict[str, int] = {}
         self._tracks: dict[tuple[str, str], int] = {}
 
@@ -105,20 +112,24 @@ class EventTableBuilder:
         kind: EventKind,
         correlation: int,
         group: Optional[str] = None,
+        request: Optional[str] = None,
+        shape: Optional[str] = None,
     ) -> None:
         """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
-        starts, durations, tracks, names, kinds, correlations, groups = self._columns
+        starts, durations, tracks, names, kinds, correlations, groups, requests, shapes = self._columns
         starts.append(start)
         durations.append(duration)
         tracks.append(self._tracks.setdefault(track, len(self._tracks)))
         names.append(self._number(name))
         kinds.append(KIND_CODES[kind])
         correlations.append(correlation)
-        groups.append(self._number(name if group is None else group))
+        groups.append(names[-1] if group is None else self._number(group))
+        requests.append(NO_TEXT if request is None else self._number(request))
+        shapes.append(NO_TEXT if shape is None else self._number(shape))
 
     def table(self) -> EventTable:
         """Return what was collected; the columns are views, so add nothing afterwards."""
-        start, duration, track, name, kind, correlation, group = (
+        start, duration, track, name, kind, correlation, group, request, shape = (
             np.frombuffer(column, np.int64) for column in self._columns
         )
         return EventTable(
@@ -129,6 +140,8 @@ class EventTableBuilder:
             kind=kind,
             correlation=correlation,
             group=group,
+            request=request,
+            shape=shape,
             names=tuple(self._names),
             tracks=tuple(self._tracks),
         )
