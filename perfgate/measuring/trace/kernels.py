@@ -1,0 +1,144 @@
+"""Count what ran on a device in each of several spans: the calls of a measured trace, or the steps of a recording."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.document.run import CounterSet, CounterSite, OpCount
+from perfgate.measuring.trace.analysis import Intervals
+from perfgate.measuring.trace.events import KINDS, NO_CORRELATION, EventKind, EventTable, IntColumn
+
+KERNELS = "counters.kernels"
+FORMAT_CONVERSIONS = "counters.format_conversions"
+DEVICE_COPIES = "counters.device_copies"
+COLLECTIVES = "counters.collectives"
+KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
+OUTSIDE = -1
+
+_DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
+# TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
+# cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
+_FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
+
+
+class WorkItem(NamedTuple):
+    """Something a device runs: ``compute``, ``copy`` or ``comm``, and the type of the kernel, or its name."""
+
+    kind: EventKind
+    name: str
+
+
+Work = Counter[WorkItem]
+
+
+def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
+    """Return what the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
+    device = events.of_kind(*_DEVICE_KINDS)
+    owners = span_of(device, spans, launches=events.of_kind("runtime"))
+    works = [Work() for _ in range(spans.start.size)]
+    for owner, kind, group in zip(owners.tolist(), device.kind.tolist(), device.group.tolist()):
+        if owner != OUTSIDE:
+            works[owner][WorkItem(KINDS[kind], device.names[group])] += 1
+    return works
+
+
+def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
+    """Return the number of the span that each event belongs to, OUTSIDE for none.
+
+    Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
+    host is a call further. Else it belongs to the span in which it began.
+    """
+    began = _launch_times(events, launches)
+    number = np.searchsorted(spans.start, began, side="right") - 1
+    inside = number >= 0
+    inside[inside] &= began[inside] < spans.end[number[inside]]
+    return np.where(inside, number, OUTSIDE)
+
+
+def is_format_conversion(name: str) -> bool:
+    """Return whether a kernel, by its type or name, only brings a tensor into another layout or format."""
+    return _FORMAT_CONVERSION.search(name) is not None
+
+
+def kernel_counters(work: Work) -> dict[str, int]:
+    """Return the counters of one span by metric name."""
+    counters = dict.fromkeys(KERNEL_METRICS, 0)
+    for item, count in work.items():
+        for metric in _metrics_of(item):
+            counters[metric] += count
+    return counters
+
+
+def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
+    """Return a set of counters with those of the device added: values of the last span, its kernels, and what is unstable.
+
+    What differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The metrics in
+    ``absent`` were not recorded and are left out.
+    """
+    last = works[-1]
+    repeats = [{**kernel_counters(work), **_op_counts(work)} for work in works]
+    sites = [site for site in _sites(last) if site.metric not in absent]
+    return msgspec.structs.replace(
+        counted,
+        values={**counted.values, **{k: v for k, v in kernel_counters(last).items() if k not in absent}},
+        ops=[*counted.ops, *_ops(last)],
+        unstable=sorted({*counted.unstable, *(name for name in _differing(repeats) if name not in absent)}),
+        sites=[*counted.sites, *sites],
+    )
+
+
+def _launch_times(events: EventTable, launches: EventTable) -> IntColumn:
+    """Return when the host launched each event, and its own start where no launch is known."""
+    known = launches.correlation != NO_CORRELATION
+    # One launch is seen at several levels of the runtime; the first is what the program did.
+    order = np.lexsort((launches.start[known], launches.correlation[known]))
+    numbers, first = np.unique(launches.correlation[known][order], return_index=True)
+    if not numbers.size:
+        return events.start
+    starts = launches.start[known][order][first]
+    at = np.minimum(np.searchsorted(numbers, events.correlation), numbers.size - 1)
+    joined = (numbers[at] == events.correlation) & (events.correlation != NO_CORRELATION)
+    return np.where(joined, starts[at], events.start)
+
+
+def _metrics_of(item: WorkItem) -> tuple[str, ...]:
+    if item.kind == "copy":
+        return (DEVICE_COPIES,)
+    if item.kind == "comm":
+        return (COLLECTIVES,)
+    return (KERNELS, FORMAT_CONVERSIONS) if is_format_conversion(item.name) else (KERNELS,)
+
+
+def _op_counts(work: Work) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for item, count in work.items():
+        counts[f"ops.count:{item.name}"] += count
+    return dict(counts)
+
+
+def _differing(repeats: Iterable[dict[str, int]]) -> list[str]:
+    repeats = list(repeats)
+    names = sorted({name for values in repeats for name in values})
+    return [name for name in names if len({values.get(name, 0) for values in repeats}) > 1]
+
+
+def _ops(work: Work) -> list[OpCount]:
+    counts: Counter[str] = Counter()
+    for item, count in work.items():
+        counts[item.name] += count
+    return [OpCount(op=name, count=count) for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+
+
+def _sites(work: Work) -> list[CounterSite]:
+    sites = [
+        CounterSite(metric=metric, name=item.name, count=count)
+        for item, count in work.items()
+        for metric in _metrics_of(item)
+    ]
+    return sorted(sites, key=lambda site: (site.metric, site.name))
