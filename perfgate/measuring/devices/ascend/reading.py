@@ -1,0 +1,204 @@
+"""Read the state of one chip through ``npu-smi``: which chip a device of torch is, and what the tool says of it.
+
+Four numberings: the index of torch, the logic id of the runtime, the NPU ID and Chip ID of npu-smi, and the physical id of
+``/dev/davinciN``. Torch counts the logic ids that ASCEND_RT_VISIBLE_DEVICES shows; ``npu-smi info -m`` has the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Callable, Optional, TypeVar
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.ascend.blocks import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
+from perfgate.measuring.devices.ascend.cells import MHZ, MIB, number, share
+from perfgate.measuring.devices.ascend.table import InfoTable, parse_info
+from perfgate.measuring.devices.host import Runner, run_tool
+from perfgate.measuring.devices.telemetry import DeviceProcess, Telemetry
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+# Keys of -t usages and -t common, and the unit that each is the load of. Which of them a chip has: facts of the npu-smi
+# manual and of the recorded outputs of 910A, 910B, A3, 310P and 310B.
+_UNITS = {
+    "NPU Utilization(%)": "npu",
+    "Aicore Usage Rate(%)": "aicore",
+    "Aivector Usage Rate(%)": "aivector",
+    "Aicube Usage Rate(%)": "aicube",
+    "Aicpu Usage Rate(%)": "aicpu",
+    "Ctrlcpu Usage Rate(%)": "ctrlcpu",
+    "Vectorcore Usage Rate(%)": "vectorcore",
+    "HBM Bandwidth Usage Rate(%)": "hbm_bandwidth",
+    "DDR Bandwidth Usage Rate(%)": "ddr_bandwidth",
+    "Memory Bandwidth Usage Rate(%)": "memory_bandwidth",
+    "DVPP VDEC Usage Rate(%)": "dvpp_vdec",
+    "DVPP VPC Usage Rate(%)": "dvpp_vpc",
+    "DVPP VENC Usage Rate(%)": "dvpp_venc",
+    "DVPP JPEGE Usage Rate(%)": "dvpp_jpege",
+    "DVPP JPEGD Usage Rate(%)": "dvpp_jpegd",
+}
+# What computes. A newer driver says how busy they are together; of an older one, at least as busy as the busiest.
+_COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
+_CAPACITY = (("HBM Capacity(MB)", "HBM Usage Rate(%)"), ("Memory Capacity(MB)", "Memory Usage Rate(%)"),
+             ("DDR Capacity(MB)", "DDR Usage Rate(%)"))  # fmt: skip
+
+_T = TypeVar("_T")
+
+
+def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ) -> MappedChip:
+    """Return the chip that torch calls ``npu:index``. Raises MeasuringError when npu-smi shows no such chip."""
+    logic_id = logic_id_of(index, environ)
+    chips = parse_map(runner(["npu-smi", "info", "-m"]))
+    for chip in chips:
+        if chip.logic_id == logic_id:
+            return chip
+    known = ", ".join(str(chip.logic_id) for chip in chips)
+    raise MeasuringError(f"npu-smi info -m shows no chip with the logic id {logic_id} of npu:{index}; it shows {known}")
+
+
+def logic_id_of(index: int, environ: Mapping[str, str]) -> int:
+    """Return the runtime's id of torch's ``npu:index``. Raises MeasuringError when it is not among the visible ones."""
+    text = environ.get(VISIBLE, "").strip()
+    if not text:
+        return index
+    visible = [entry.strip() for entry in text.split(",")]
+    if not all(entry.isascii() and entry.isdigit() and len(entry) < 6 for entry in visible):
+        raise MeasuringError(f"{VISIBLE}={text[:80]!r} is no list of numbers; write e.g. {VISIBLE}=0,1")
+    if index >= len(visible):
+        raise MeasuringError(
+            f"npu:{index} is not visible: {VISIBLE}={text[:80]} shows {len(visible)}, so the last is npu:{len(visible) - 1}"
+        )
+    return int(visible[index])
+
+
+def read_telemetry(
+    index: int,
+    runner: Runner = run_tool,
+    environ: Mapping[str, str] = os.environ,
+    own: frozenset[int] = frozenset(),
+) -> Telemetry:
+    """Return what npu-smi says of torch's ``npu:index``; ``own`` are the processes that are not foreign.
+
+    Raises MeasuringError when npu-smi is not there, fails, or shows no such chip.
+    """
+    return read_chip(find_chip(index, runner, environ), runner, own=own)
+
+
+def read_chip(chip: MappedChip, runner: Runner = run_tool, *, own: frozenset[int] = frozenset()) -> Telemetry:
+    """Return everything npu-smi says of a chip, in four questions.
+
+    What one of them does not answer stays None. Raises MeasuringError when none answers.
+    """
+    asked = _Asked(chip, runner)
+    common, usages = asked.block("common"), asked.block("usages")
+    table = asked.of(["npu-smi", "info"], parse_info)
+    health = None
+    if table is None or table.chip(chip.npu_id, chip.chip_id) is None:
+        health = asked.block("health", with_chip=True)
+    asked.must_have_answered()
+    return to_telemetry(chip, common=common, usages=usages, health=health, table=table, own=own)
+
+
+def read_load(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
+    """Return clock, temperature, power and load of a chip in two questions: what may be asked while it works.
+
+    While the profiler collects, npu-smi shows a load of 0 (the vendor's manual): sample in a run without it.
+    """
+    asked = _Asked(chip, runner)
+    common, usages = asked.block("common"), asked.block("usages")
+    asked.must_have_answered()
+    return to_telemetry(chip, common=common, usages=usages)
+
+
+def to_telemetry(
+    chip: MappedChip,
+    *,
+    common: Optional[ChipBlock] = None,
+    usages: Optional[ChipBlock] = None,
+    health: Optional[ChipBlock] = None,
+    table: Optional[InfoTable] = None,
+    own: frozenset[int] = frozenset(),
+) -> Telemetry:
+    """Return the answers as one record in base units."""
+    row = table.chip(chip.npu_id, chip.chip_id) if table else None
+    units = {**_units(common), **_units(usages)}
+    if row is not None and row.aicore is not None:
+        units.setdefault("aicore", row.aicore)
+    compute = [units[name] for name in _COMPUTE if name in units]
+    used, total = (row.memory_used, row.memory_total) if row else (None, None)
+    if total is None:
+        used, total = _memory(usages)
+    return Telemetry(
+        temperature=_first(_get(common, "Temperature(C)", "NPU Temperature (C)"), row.temperature if row else None),
+        power=_first(_get(common, "NPU Real-time Power(W)"), row.power if row else None),
+        clock=_hertz(_get(common, "Aicore curFreq(MHZ)")),
+        rated_clock=_hertz(_get(common, "Aicore Freq(MHZ)")),
+        utilization=units.get("npu", max(compute, default=None)),
+        units=units,
+        memory_used=used,
+        memory_total=total,
+        health=row.health if row else health.get("Health Status") if health else None,
+        foreign_processes=_foreign(table.processes_on(chip.npu_id, chip.chip_id) if table else None, own),
+    )
+
+
+class _Asked:
+    """Asks npu-smi about one chip, and keeps the first failure."""
+
+    def __init__(self, chip: MappedChip, runner: Runner) -> None:
+        self._chip = chip
+        self._runner = runner
+        self._answered = False
+        self._failure: Optional[MeasuringError] = None
+
+    def of(self, command: list[str], parse: Callable[[str, str], _T]) -> Optional[_T]:
+        try:
+            answer = parse(self._runner(command), " ".join(command))
+        except MeasuringError as error:
+            self._failure = self._failure or error
+            return None
+        self._answered = True
+        return answer
+
+    def block(self, kind: str, *, with_chip: bool = False) -> Optional[ChipBlock]:
+        # Where npu-smi has no chips within a card (Ascend 950), -i is the logic id.
+        card = self._chip.npu_id if self._chip.chip_id is not None else self._chip.logic_id
+        command = ["npu-smi", "info", "-t", kind, "-i", str(card)]
+        if with_chip and self._chip.chip_id is not None:
+            command += ["-c", str(self._chip.chip_id)]
+        blocks = self.of(command, parse_blocks)
+        return find_block(blocks, self._chip.chip_id) if blocks else None
+
+    def must_have_answered(self) -> None:
+        if not self._answered and self._failure is not None:
+            raise self._failure
+
+
+def _units(block: Optional[ChipBlock]) -> dict[str, float]:
+    found = {name: share(block.get(key)) for key, name in _UNITS.items()} if block else {}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _memory(usages: Optional[ChipBlock]) -> tuple[Optional[int], Optional[int]]:
+    """Return bytes used and there, from a capacity and a rate in whole percent."""
+    for capacity, rate in _CAPACITY if usages else ():
+        total, used = number(usages.get(capacity)), share(usages.get(rate))  # type: ignore[union-attr]
+        if total:
+            return (None if used is None else int(total * MIB * used)), int(total * MIB)
+    return None, None
+
+
+def _foreign(processes: Optional[list[DeviceProcess]], own: frozenset[int]) -> Optional[list[DeviceProcess]]:
+    return None if processes is None else [process for process in processes if process.pid not in own]
+
+
+def _get(block: Optional[ChipBlock], *keys: str) -> Optional[float]:
+    return block.number(*keys) if block else None
+
+
+def _first(first: Optional[float], second: Optional[float]) -> Optional[float]:
+    return second if first is None else first
+
+
+def _hertz(megahertz: Optional[float]) -> Optional[float]:
+    return None if megahertz is None or megahertz <= 0 else megahertz * MHZ

@@ -1,0 +1,214 @@
+"""The table of ``npu-smi info`` and the rows of ``npu-smi info watch``. Pure text in, records out.
+
+Cells are told by the names above them, so a chip with another set of columns (HBM, Phy-ID, Device) is read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+import msgspec
+
+from perfgate.measuring.devices.ascend.blocks import plain
+from perfgate.measuring.devices.ascend.cells import MIB, number, pair, scaled, share, whole, word
+from perfgate.measuring.devices.ascend.refusals import MOST_TEXT, no_answer, refuse
+from perfgate.measuring.devices.telemetry import DeviceProcess
+
+# "21784/ 65536" is one cell, "0000:C1:00.0" too.
+_CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")
+_TITLES = re.compile(r"\s{2,}")
+_WATCH_TITLE = re.compile(r"[^()]{1,30}\([^()]{1,10}\)")
+_VERSION = re.compile(r"Version:\s*(\S{1,40})")
+
+
+class TableChip(msgspec.Struct, frozen=True, kw_only=True):
+    """Two lines of the table: one chip. ``aicore`` is a share, memory in bytes, of the HBM where the chip has one."""
+
+    npu_id: int
+    chip_id: Optional[int] = None
+    phy_id: Optional[int] = None
+    name: str = ""
+    health: Optional[str] = None
+    power: Optional[float] = None
+    temperature: Optional[float] = None
+    bus_id: Optional[str] = None
+    aicore: Optional[float] = None
+    memory_used: Optional[int] = None
+    memory_total: Optional[int] = None
+
+
+class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the lower table: a process on a chip."""
+
+    npu_id: int
+    chip_id: Optional[int]
+    process: DeviceProcess
+
+
+class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
+    """All of ``npu-smi info``. ``version`` is that of npu-smi and the driver, not of CANN.
+
+    ``processes`` is None where the lower table is missing, which is not the same as empty.
+    """
+
+    version: Optional[str] = None
+    chips: list[TableChip] = []
+    processes: Optional[list[TableProcess]] = None
+
+    def chip(self, npu_id: int, chip_id: Optional[int]) -> Optional[TableChip]:
+        """Return the chip with these ids."""
+        rows = (row for row in self.chips if row.npu_id == npu_id)
+        return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
+
+    def processes_on(self, npu_id: int, chip_id: Optional[int]) -> Optional[list[DeviceProcess]]:
+        """Return the processes on a chip, None where the table does not speak of processes."""
+        if self.processes is None:
+            return None
+        rows = (row for row in self.processes if row.npu_id == npu_id)
+        return [row.process for row in rows if chip_id is None or row.chip_id is None or row.chip_id == chip_id]
+
+
+class WatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of ``npu-smi info watch``; ``units`` are shares by the name above them."""
+
+    npu_id: int
+    chip_id: Optional[int] = None
+    power: Optional[float] = None
+    temperature: Optional[float] = None
+    units: dict[str, float] = {}
+
+
+def parse_info(text: str, asked: str = "npu-smi info") -> InfoTable:
+    """Return the table. Raises MeasuringError for a failure, the help, and a text without a chip."""
+    refuse(text, asked)
+    reader = _Reader()
+    for line in text[:MOST_TEXT].splitlines():
+        if line.lstrip().startswith("|"):
+            reader.row([cell.strip() for cell in line.strip().strip("|").split("|")])
+    version = _VERSION.search(text)
+    if not reader.chips:
+        raise no_answer(text, asked, "row of a chip")
+    return InfoTable(version=version[1] if version else None, chips=reader.chips, processes=reader.processes)
+
+
+def parse_watch(text: str, asked: str = "npu-smi info watch") -> list[WatchRow]:
+    """Return the rows. Raises MeasuringError for a failure, the help, and where no row fits the titles.
+
+    A row with fewer values than titles (the manual of Ascend 950 shows one) is not guessed at: it is left out.
+    """
+    refuse(text, asked)
+    titles: list[str] = []
+    found = []
+    for line in text[:MOST_TEXT].splitlines():
+        if "NpuID(Idx)" in line:
+            titles = [plain(title) for title in _WATCH_TITLE.findall(line)]
+            continue
+        cells = line.split()
+        row = dict(zip(titles, cells)) if len(cells) == len(titles) else {}
+        npu_id = whole(row.pop("npuid(idx)", None))
+        if npu_id is not None:
+            found.append(_watched(npu_id, row))
+    if not found:
+        raise no_answer(text, asked, "row with as many values as titles")
+    return found
+
+
+def _watched(npu_id: int, row: dict[str, str]) -> WatchRow:
+    rates = {title[: -len("(%)")]: share(cell) for title, cell in row.items() if title.endswith("(%)")}
+    return WatchRow(
+        npu_id=npu_id,
+        chip_id=whole(row.get("chipid(idx)")),
+        power=number(row.get("pwr(w)")),
+        temperature=number(row.get("temp(c)")),
+        units={name: rate for name, rate in rates.items() if rate is not None},
+    )
+
+
+class _Reader:
+    """Reads the rows one by one: two rows of titles, two rows a chip, then the table of processes."""
+
+    def __init__(self) -> None:
+        self.chips: list[TableChip] = []
+        self.processes: Optional[list[TableProcess]] = None
+        self._titles: list[dict[int, list[str]]] = []
+        self._first: Optional[dict[str, str]] = None
+
+    def row(self, cells: list[str]) -> None:
+        titles = [plain(cell) for cell in cells]
+        if "processid" in titles:
+            self._titles, self._first, self.processes = [_names(cells)], None, []
+        elif "health" in titles or "bus-id" in titles:
+            # The first row of titles begins a table; the second belongs to it.
+            self._titles = [_names(cells)] if "health" in titles else [*self._titles[:1], _names(cells)]
+            self._first = None
+        elif self.processes is not None:
+            self._process(cells)
+        elif len(self._titles) == 2:
+            self._chip(cells)
+
+    def _chip(self, cells: list[str]) -> None:
+        if self._first is None:
+            first = _named(self._titles[0], cells)
+            # The version line and rulers stand between the rows of chips.
+            self._first = first if whole(first.get("npu")) is not None else None
+            return
+        self.chips.append(_chip({**_named(self._titles[1], cells), **self._first}))
+        self._first = None
+
+    def _process(self, cells: list[str]) -> None:
+        row = _named(self._titles[0], cells)
+        npu_id, pid = whole(row.get("npu")), whole(row.get("processid"))
+        if npu_id is None or pid is None or self.processes is None:
+            return  # "No running processes found in NPU 0"
+        memory = scaled(row.get("processmemory(mb)"), MIB)
+        process = DeviceProcess(pid=pid, name=word(row.get("processname")) or "", memory=memory)
+        self.processes.append(TableProcess(npu_id=npu_id, chip_id=whole(row.get("chip")), process=process))
+
+
+def _names(cells: list[str]) -> dict[int, list[str]]:
+    """Return the titles of each cell: ``Process id`` is one title, ``NPU   Name`` are two."""
+    return {place: [plain(title) for title in _TITLES.split(cell)] if _several(cell) else [plain(cell)]
+            for place, cell in enumerate(cells)}  # fmt: skip
+
+
+def _several(cell: str) -> bool:
+    return bool(_TITLES.search(cell))
+
+
+def _named(titles: dict[int, list[str]], cells: list[str]) -> dict[str, str]:
+    """Return the values by title; of a cell whose values are not as many as its titles, only the first."""
+    row: dict[str, str] = {}
+    for place, cell in enumerate(cells):
+        names = titles.get(place, [])
+        if len(names) == 1:
+            row[names[0]] = cell
+            continue
+        # A name may have spaces ("Ascend 910B4-1"): the last title takes what is left, if it is no number.
+        values = _CELL.findall(cell)
+        if len(values) > len(names) >= 1 and names[-1] == "name":
+            values = [*values[: len(names) - 1], " ".join(values[len(names) - 1 :])]
+        if len(values) == len(names):
+            row.update(zip(names, values))
+        elif names and values and place == 0:
+            row[names[0]] = values[0]
+    return row
+
+
+def _chip(row: dict[str, str]) -> TableChip:
+    memory = pair(row.get("hbm-usage(mb)")) or (0, 0)
+    if not memory[1]:
+        memory = pair(row.get("memory-usage(mb)")) or (0, 0)
+    return TableChip(
+        npu_id=int(row["npu"]),
+        chip_id=whole(row.get("chip")),
+        phy_id=whole(row.get("phy-id")),
+        name=word(row.get("name")) or "",
+        health=word(row.get("health")),
+        power=number(row.get("power(w)")),
+        temperature=number(row.get("temp(c)")),
+        bus_id=word(row.get("bus-id")),
+        aicore=share(row.get("aicore(%)")),
+        memory_used=memory[0] * MIB if memory[1] else None,
+        memory_total=memory[1] * MIB if memory[1] else None,
+    )

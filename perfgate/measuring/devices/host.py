@@ -1,0 +1,92 @@
+"""The doors through which a device is examined without its framework: environment, files, packages, vendors' tools."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Optional
+
+from perfgate.errors import MeasuringError
+
+# A whole command in, what it printed out (both streams); raises MeasuringError when there is nothing to run or no end.
+Runner = Callable[[Sequence[str]], str]
+# npu-smi takes 0.3 to 3 s on a machine with eight cards; a card in reset answers never.
+TOOL_SECONDS = 20.0
+_MOST_OUTPUT = 1 << 20
+# Where the drivers put their tools; a worker's PATH need not have them.
+_TOOL_FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/local/Ascend/driver/tools")
+
+
+def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
+    """Return what a vendor's tool printed, whatever its exit code: these say little.
+
+    Raises MeasuringError when the tool is not there, cannot be started or does not end.
+    """
+    program = find_program(command[0], os.environ)
+    if program is None:
+        raise MeasuringError(f"{command[0]} is neither on PATH nor in {', '.join(_TOOL_FOLDERS)}")
+    try:
+        done = subprocess.run(
+            [str(program), *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MeasuringError(f"{' '.join(command)} did not answer within {timeout:g} s; is a card in reset?") from error
+    except OSError as error:
+        raise MeasuringError(f"{' '.join(command)} cannot be started: {error}") from error
+    return done.stdout[:_MOST_OUTPUT].decode(errors="replace")
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> Optional[Path]:
+    """Return where a program lies: on PATH, or where the drivers put theirs."""
+    folders = os.pathsep.join([environ.get("PATH", os.defpath), *_TOOL_FOLDERS])
+    found = shutil.which(name, path=folders)
+    return Path(found) if found else None
+
+
+def package_version(name: str) -> Optional[str]:
+    """Return the version of an installed package without importing it, None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def package_folder(name: str) -> Optional[Path]:
+    """Return the folder that a package is installed in (``site-packages``), None where it is not installed."""
+    try:
+        return Path(str(importlib.metadata.distribution(name).locate_file("")))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def may_use(path: Path) -> bool:
+    """Return whether we may read and write a device node."""
+    return os.access(path, os.R_OK | os.W_OK)
+
+
+@dataclass(frozen=True)
+class Host:
+    """All doors together; tests give their own. Every path is looked up below ``root``."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    root: Path = Path("/")
+    run: Runner = run_tool
+    version: Callable[[str], Optional[str]] = package_version
+    package_folder: Callable[[str], Optional[Path]] = package_folder
+    may_use: Callable[[Path], bool] = may_use
+    find_program: Callable[[str, Mapping[str, str]], Optional[Path]] = find_program
+
+    def below(self, path: str) -> Path:
+        """Return an absolute path as it lies below the root."""
+        return self.root / path.lstrip("/")

@@ -1,0 +1,283 @@
+"""What npu-smi prints, chip by chip: by key, absent never zero, failures told by their content."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_cards, parse_map
+from perfgate.measuring.devices.ascend.table import TableChip, WatchRow, parse_info, parse_watch
+from perfgate.measuring.devices.telemetry import DeviceProcess
+
+DATA = Path(__file__).parents[2] / "data" / "npu_smi"
+SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples" / "npu-smi"
+MIB = 1024 * 1024
+WATCH = (  # the rows of the manual of Atlas 200I A2 and of a recorded 910
+    "NpuID(Idx)  ChipId(Idx) Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   Ctrl Cpu(%) Memory(%)   Memory BW(%)\n"
+    "2           0           90.5        34          50          0           NA          5           0           \n"
+)
+PARSERS: list[Callable[[str], object]] = [
+    parse_info,
+    parse_map,
+    parse_watch,
+    lambda answer: parse_blocks(answer, "npu-smi info -t usages"),
+]
+
+
+def text(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def recorded(name: str) -> str:
+    path = SAMPLES / name
+    if not path.exists():
+        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    return path.read_text()
+
+
+def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
+    table = parse_info(text("info_910b.txt"))
+    assert table.version == "25.2.0"
+    assert table.chips[1] == TableChip(
+        npu_id=5, chip_id=0, name="910B4-1", health="Warning", power=140.0, temperature=45.0, bus_id="0000:01:00.0",
+        aicore=0.25, memory_used=21784 * MIB, memory_total=65536 * MIB,
+    )  # fmt: skip
+    assert table.processes_on(2, 0) == []
+    assert table.processes_on(5, 0) == [DeviceProcess(pid=4711, name="python", memory=18429 * MIB)]
+
+
+def test_parse_info__a3__two_dies_and_no_power_for_the_second() -> None:
+    table = parse_info(text("info_a3.txt"))
+    assert [(chip.npu_id, chip.chip_id, chip.phy_id, chip.power) for chip in table.chips] == [
+        (1, 0, 2, 166.5),
+        (1, 1, 3, None),
+    ]
+    assert table.processes_on(1, 1) == [DeviceProcess(pid=816, name="", memory=55217 * MIB)]
+
+
+def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processes() -> None:
+    table = parse_info(text("info_310b.txt"))
+    assert table.chips == [
+        TableChip(
+            npu_id=0,
+            chip_id=0,
+            name="310B1",
+            health="Alarm",
+            power=10.5,
+            temperature=66.0,
+            aicore=0.0,
+            memory_used=957 * MIB,
+            memory_total=10810 * MIB,
+        )
+    ]
+    assert table.processes_on(0, 0) is None
+
+
+def test_parse_map__mcu_and_phy_id__chips_only() -> None:
+    assert parse_map(text("map_310p.txt")) == [MappedChip(npu_id=4, chip_id=0, logic_id=0, name="Ascend 310P3")]
+    assert [(chip.chip_id, chip.logic_id, chip.phy_id) for chip in parse_map(text("map_a3.txt"))] == [
+        (0, 2, 2),
+        (1, 3, 3),
+    ]
+
+
+def test_parse_map__no_chips_within_cards__the_logic_id_alone() -> None:
+    # Ascend 950 counts cards by logic id and has no Chip ID (npu-smi manual, V2).
+    found = parse_map("NPU ID  Chip Logic ID  Chip Name\n8       0              Ascend950\n")
+    assert found == [MappedChip(npu_id=8, logic_id=0, name="Ascend950")]
+
+
+def test_parse_blocks__mcu_behind_the_chip__does_not_overwrite_it() -> None:
+    blocks = parse_blocks(text("common_310p.txt"), "npu-smi info -t common -i 4")
+    chip = find_block(blocks, 0)
+    assert chip is not None
+    assert chip.number("Temperature(C)") == 43.0
+    assert chip.number("NPU Real-time Power(W)") is None
+    assert [block.mcu for block in blocks] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [("usages_910b.txt", "HBM Usage Rate(%)", 25.0), ("usages_310b.txt", "Memory Usage Rate(%)", 50.0)],
+)
+def test_parse_blocks__chip_id_last_or_first__same_chip(name: str, key: str, value: float) -> None:
+    (block,) = parse_blocks(text(name), "npu-smi info -t usages")
+    assert (block.chip_id, block.number(key)) == (0, value)
+
+
+def test_parse_blocks__two_chips_closed_by_their_ids__each_its_own() -> None:
+    blocks = parse_blocks(
+        "\tNPU ID : 1\n\tChip Count : 2\n\n\tNPU Temperature (C) : 40\n\tChip ID : 0\n\n"
+        "\tNPU Temperature (C) : 50\n\tChip ID : 1\n",
+        "npu-smi info -t temp -i 1",
+    )
+    assert [(block.npu_id, block.chip_id, block.number("NPU Temperature (C)")) for block in blocks] == [
+        (1, 0, 40.0),
+        (1, 1, 50.0),
+    ]
+
+
+@pytest.mark.parametrize("absent", ["N/A", "NA", "-", "", "not 5"])
+def test_block_number__no_number__none_and_never_zero(absent: str) -> None:
+    (block,) = parse_blocks(f"\tTemperature(C) : {absent}\n\tChip ID : 0\n", "npu-smi info -t temp")
+    assert block.number("Temperature(C)") is None
+
+
+def test_parse_blocks__processes__none_is_not_unknown() -> None:
+    idle = "\tNo process in device.\n\tChip ID                        : 0\n"
+    assert parse_blocks(idle, "npu-smi info -t proc-mem")[0].processes == []
+    assert parse_blocks("\tHealth Status : OK\n", "npu-smi info -t health")[0].processes is None
+
+
+def test_parse_cards__list__products() -> None:
+    # `npu-smi info -l` as the manuals and a notebook of 2024 show it; the product name is there on servers only.
+    cards = parse_cards("\tTotal Count : 2\n\n\tNPU ID : 6\n\tProduct Name : IT21\n\tChip Count : 1\n\n\tNPU ID : 8\n")
+    assert [(card.npu_id, card.get("Product Name")) for card in cards] == [(6, "IT21"), (8, None)]
+
+
+def test_parse_watch__row__by_its_titles() -> None:
+    assert parse_watch(WATCH) == [
+        WatchRow(npu_id=2, chip_id=0, power=90.5, temperature=34.0,
+                 units={"aicore": 0.5, "aicpu": 0.0, "memory": 0.05, "memorybw": 0.0})
+    ]  # fmt: skip
+
+
+def test_parse_watch__fewer_values_than_titles__refused() -> None:
+    with pytest.raises(MeasuringError, match="no row with as many values as titles"):
+        parse_watch("NpuID(Idx) Pwr(W) Temp(C) AI Core(%)\n0 90.5 34\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("dcmi module initialize failed. ret is -8005", "HwHiAiUser"),
+        (
+            "DrvMngGetConsoleLogLevel failed.\ndcmi module initialize failed. ret is -8020",
+            "another container or process",
+        ),
+        ("dcmi module initialize failed. ret is -1", "driver's library does not start"),
+        ("npu-smi: error while loading shared libraries: libdrvdsmi_host.so", "LD_LIBRARY_PATH"),
+        ("bash: npu-smi: command not found", "install the Ascend driver"),
+        ("", "printed nothing"),
+        ("all is well: really", "printed no"),
+    ],
+)
+def test_parse__failure__what_it_means_and_what_to_do(answer: str, words: str) -> None:
+    for parse in PARSERS:
+        with pytest.raises(MeasuringError, match=words):
+            parse(answer)
+
+
+def test_parse__help_text__no_temperature_of_i2c() -> None:
+    with pytest.raises(MeasuringError, match="does not know what it was asked for"):
+        parse_blocks(text("help.txt"), "npu-smi info -t temperature")
+
+
+ANSWERS = sorted(path.read_text() for path in DATA.glob("*.txt"))
+
+
+@settings(deadline=1000, max_examples=200)
+@given(st.data())
+def test_parsers__any_change_of_an_answer__records_or_measuring_error(data: st.DataObject) -> None:
+    answer = data.draw(st.sampled_from([*ANSWERS, WATCH]))
+    at = data.draw(st.integers(0, len(answer)))
+    until = data.draw(st.integers(at, min(len(answer), at + 80)))
+    changed = answer[:at] + data.draw(st.text(max_size=40)) * data.draw(st.integers(0, 50)) + answer[until:]
+    read_all(changed)
+
+
+@settings(deadline=1000, max_examples=200)
+@given(st.text(max_size=300) | st.text(alphabet="|:-/ \t\n0123456789NPUChipIDHealth(%)", max_size=2000))
+def test_parsers__any_text__records_or_measuring_error(anything: str) -> None:
+    read_all(anything)
+
+
+def read_all(answer: str) -> None:
+    for parse in (parse_cards, *PARSERS):
+        with suppress(MeasuringError):
+            parse(answer)
+
+
+def test_recorded__usages_and_common__golden_values() -> None:
+    chip = find_block(parse_blocks(recorded("usages_910B_64GB.txt"), "usages"), 0)
+    assert chip is not None
+    assert (chip.number("HBM Capacity(MB)"), chip.number("Ctrlcpu Usage Rate(%)")) == (65536.0, 2.0)
+    chip = find_block(parse_blocks(recorded("usages_310P3.txt"), "usages"), 0)
+    assert chip is not None
+    assert chip.number("DDR Bandwidth Usage Rate(%)") == 51.0
+    chip = find_block(parse_blocks(recorded("common_910-32GB.txt"), "common"), 0)
+    assert chip is not None
+    assert (chip.number("Aicore Count"), chip.number("NPU Real-time Power(W)")) == (32.0, 69.0)
+    chip = find_block(parse_blocks(recorded("common_310P3_with-mcu.txt"), "common"), 0)
+    assert chip is not None
+    assert (chip.number("Temperature(C)"), chip.get("NPU Real-time Power(W)")) == (43.0, None)
+
+
+def test_recorded__processes__golden_values() -> None:
+    assert parse_blocks(recorded("proc-mem_910B.txt"), "proc-mem")[0].processes == [
+        DeviceProcess(pid=1654497, name="python", memory=177 * MIB)
+    ]
+    assert parse_blocks(recorded("proc-mem_idle.txt"), "proc-mem")[0].processes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "chips", "processes", "last"),
+    [
+        ("info_310B4_driver-23.0.0_alarm_borders-stripped.txt", 1, None,
+         TableChip(npu_id=0, chip_id=0, name="310B4", health="Alarm", power=0.0, temperature=65.0, aicore=0.0,
+                   memory_used=3628 * MIB, memory_total=15609 * MIB)),
+        ("info_310P3_driver-24.1.0.1_borders-stripped.txt", 4, 4,
+         TableChip(npu_id=2, chip_id=1, name="310P3", health="OK", temperature=61.0, bus_id="0000:02:00.0", aicore=0.0,
+                   memory_used=35204 * MIB, memory_total=43693 * MIB)),
+        ("info_910-32GB_driver-25.5.2_cann-9.0.0_ddr-and-hbm.txt", 8, 0,
+         TableChip(npu_id=7, chip_id=0, name="910B", health="OK", power=68.5, temperature=36.0, bus_id="0000:02:00.0",
+                   aicore=0.0, memory_used=0, memory_total=32768 * MIB)),
+        ("info_910B3_driver-25.2.0_cann-8.5.0_one-busy.txt", 8, 1,
+         TableChip(npu_id=7, chip_id=0, name="910B3", health="OK", power=90.8, temperature=39.0, bus_id="0000:42:00.0",
+                   aicore=0.0, memory_used=3413 * MIB, memory_total=65536 * MIB)),
+        ("info_A3-Ascend910_driver-25.3.rc1_cann-8.2.RC1_two-dies-per-npu.txt", 16, 10,
+         TableChip(npu_id=7, chip_id=1, phy_id=15, name="Ascend910", health="OK", temperature=39.0,
+                   bus_id="0000:83:00.0", aicore=0.0, memory_used=57132 * MIB, memory_total=65536 * MIB)),
+    ],
+)  # fmt: skip
+def test_recorded__info__golden_values(name: str, chips: int, processes: int, last: TableChip) -> None:
+    table = parse_info(recorded(name))
+    assert len(table.chips) == chips
+    assert (None if table.processes is None else len(table.processes)) == processes
+    assert table.chips[-1] == last
+
+
+def test_recorded__maps_watch_and_failures__golden_values() -> None:
+    assert [chip.logic_id for chip in parse_map(recorded("map_m_A3_phy-id-column.txt"))] == [2, 3]
+    assert [chip.npu_id for chip in parse_map(recorded("map_m_310P3_with-mcu.txt"))] == [4]
+    assert [row.power for row in parse_watch(recorded("watch_i2_910.txt"))] == [90.1, 90.2, 90.3, 90.2]
+    with pytest.raises(MeasuringError, match="-8005"):
+        parse_info(recorded("error_container_-8005.txt"))
+    with pytest.raises(MeasuringError, match="does not know"):
+        parse_blocks(recorded("usage_text_on_wrong_type.txt"), "npu-smi info -t temperature")
+
+
+def test_recorded__910a_session__each_answer_in_it() -> None:
+    # One file of many answers (mind-cluster's fault diagnosis): cut it as it was recorded, at the commands.
+    answers: dict[str, str] = {}
+    command = ""
+    for line in recorded("mindcluster_910A_npu_info_before.txt").splitlines():
+        if line.startswith("/"):
+            command = line.strip()
+        else:
+            answers[command] = answers.get(command, "") + line + "\n"
+    assert len(parse_map(answers["/usr/local/bin/npu-smi info -m"])) == 8
+    (usages,) = parse_blocks(answers["/usr/local/bin/npu-smi info -i 0 -t usages"], "usages")
+    assert (usages.chip_id, usages.number("HBM Capacity(MB)")) == (0, 31129.0)
+    (board,) = parse_blocks(answers["/usr/local/bin/npu-smi info -i 0 -t board"], "board")
+    assert (board.npu_id, board.get("Software Version"), board.get("PCI Vendor ID")) == (0, "23.0.5", "0x19E5")
+    (health,) = parse_blocks(answers["/usr/local/bin/npu-smi info -i 0 -c 0 -t health"], "health")
+    assert (health.get("Health Status"), health.get("Error Code")) == ("OK", None)
+    with pytest.raises(MeasuringError, match="printed nothing"):
+        parse_info(answers["/usr/local/bin/npu-smi info"])
