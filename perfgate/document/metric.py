@@ -74,7 +74,8 @@ _CATALOGUE = [
             "mean logarithm of the 10th to 30th percentile over blocks of (request to reply) / (calls + 1)"),
     # step 2: utilization
     _metric("utilization.busy", "device utilization", "1", "higher", "noisy", 2,
-            "Share of the unprofiled wall time in which at least one kernel ran on the device.",
+            "Share of the unprofiled wall time in which at least one kernel ran on the device. Of a recording made elsewhere "
+            "it is the share of its steps in which something was computed, under the profiler, which stretches gaps.",
             "union of kernel intervals over all streams, from " + _TRACE),
     _metric("utilization.host", "host utilization", "1", "higher", "noisy", 2,
             "CPU time of the process over wall time and granted CPUs: what a CPU device can say about utilization.",
@@ -156,6 +157,9 @@ _CATALOGUE = [
             "Copies and fills by the device's copy engine in one call. Only where the profiler shows them.", _TRACE),
     _metric("counters.collectives", "collectives per call", "1", "lower", "exact", 4,
             "Collective operations that one call takes part in.", _TRACE),
+    _metric("counters.recorded_ops", "recorded framework ops per step", "1", "lower", "exact", 4,
+            "Framework operators in one step of a recording of a CPU, views and operators inside operators included. Only of "
+            "recordings made elsewhere, in which nothing else can be counted.", _TRACE),
     _metric("counters.fallbacks", "ops run on the host per call", "1", "lower", "exact", 4,
             "Framework operators that the device has no kernel for, so that their inputs go to the host, and their results "
             "back, in every call.", "the framework's own warnings, and " + _DISPATCH),
@@ -188,6 +192,10 @@ def metric(name: str) -> Metric:
 
     Raises KeyError for a name that is not in the catalogue.
     """
+    if name.startswith("ops.time:"):
+        op = name.partition(":")[2]
+        return _metric(name, f"`{op}` time", "s", "lower", "noisy", 4,
+                       f"Self time of the operator {op} in one call of the workload.", _TRACE)  # fmt: skip
     if name.startswith("ops.count:"):
         op = name.partition(":")[2]
         return _metric(name, f"`{op}` calls", "1", "lower", "exact", 4,
