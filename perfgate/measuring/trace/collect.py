@@ -14,12 +14,10 @@ import numpy as np
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.trace.analysis import Intervals
-from perfgate.measuring.trace.events import EventKind, EventTable
+from perfgate.measuring.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.measuring.trace.read import read_recording
 
 CALL = "perfgate.call"
-DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
-KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ EventKind = Literal[
 KINDS: tuple[EventKind, ...] = (
     "host_op", "compute", "copy", "comm", "annotation", "device_annotation", "runtime", "python", "memory", "other",
 )  # fmt: skip
+DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
+KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
 NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes
