@@ -132,6 +132,7 @@ class Bench:
         measure = self.config.measure
         environment = worker_environment(
             os.environ,
+            device=self.config.device,
             scratch=self._scratch,
             threads=self.threads,
             hash_seed=self._hash_seed,

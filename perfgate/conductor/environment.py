@@ -9,10 +9,13 @@ from pathlib import Path
 ALLOWED = frozenset({
     "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME",
     "CUDA_VISIBLE_DEVICES", "TOOLCHAIN_HOME",
-    "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF",
+    "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_NPU_MEMORY_CACHING",
+    "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY",
+    "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE", "PROF_CONFIG_PATH", "KINETO_USE_DAEMON", "TORCHINDUCTOR_NPU_BACKEND",
     "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
 })  # fmt: skip
-ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "OMP_", "MKL_", "ONEDNN_", "NCCL_")
+ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_", "TORCH_NPU_",
+                    "TORCH_HCCL_", "TORCHAIR_", "OMP_", "MKL_", "ONEDNN_", "NCCL_")  # fmt: skip
 
 # glibc gives memory back to the kernel and takes it again, page fault by page fault, on every call of some models; the same
 # process then has a speed level of its own, by luck. Keeping the memory removes that luck: no mmap of its own for any block
@@ -34,12 +37,19 @@ MALLOC_SETTINGS = {
 WAIT_POLICY = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
+# torch since 2.5 imports torch_npu by itself where it is installed, and so cannot be imported where CANN is missing, though
+# nobody asked for an NPU ("Failed to load the backend extension: torch_npu", torch 2.13 with torch_npu 2.13.0).
+AUTOLOADED_KIND = "npu"
+NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
 def worker_environment(
-    environ: Mapping[str, str], *, scratch: Path, threads: int, hash_seed: int, pass_env: list[str]
+    environ: Mapping[str, str], *, device: str, scratch: Path, threads: int, hash_seed: int, pass_env: list[str]
 ) -> dict[str, str]:
     """Return the environment of the fork server and so of every worker.
 
-    ``pass_env`` are further names the project asks for in perfgate.toml.
+    ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names the project asks for in
+    perfgate.toml.
     """
     allowed = {
         name: value
@@ -49,6 +59,7 @@ def worker_environment(
     return {
         **WAIT_POLICY,
         **allowed,
+        **({} if device_kind(device) == AUTOLOADED_KIND else NO_AUTOLOAD),
         **MALLOC_SETTINGS,
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
@@ -57,3 +68,8 @@ def worker_environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def device_kind(device: str) -> str:
+    """Return the kind of a configured device: that of ``npu:1`` is ``npu``."""
+    return device.partition(":")[0]

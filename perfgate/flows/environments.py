@@ -131,8 +131,9 @@ def _describe(
 ) -> Environment:
     with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
         scratch = Path(folder)
+        # What a side's packages are is asked without an accelerator: torch_npu must not be imported for it.
         environment = worker_environment(
-            environ, scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
+            environ, device="cpu", scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
         )
         environment = with_code(environment, share_code(scratch / "code"))
         about = ask_about(choice.python or RUNNING, environment, cwd=scratch, remedy=choice.remedy)
