@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +79,7 @@ def op_class(name: str) -> OpClass:
     return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
 
 
-def class_totals(rows: list[OperatorTotal]) -> dict[OpClass, float]:
+def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
     """Return the nanoseconds of self time of each class, zero included."""
     totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
     for row in rows:

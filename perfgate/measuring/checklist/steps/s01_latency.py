@@ -15,11 +15,12 @@ from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_o
 from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, measure_throughput, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import SteadyState, find_steady_state
-from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, low_location, quantile
+from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, Samples, low_location, quantile
 
 # There is no limit of its own: the SLA is the workload's.
 DEFAULT_LIMITS: dict[str, float] = {}
 
+QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
 # Six windows, because of five no two order statistics hold the median with 95 % confidence.
 _WINDOWS = 6
 
@@ -109,14 +110,14 @@ def _latencies(times: CallTimes, labels: dict[str, str]) -> list[Value]:
     count = int(seconds.size)
     return [
         Value(metric="latency.low", value=low_location(seconds), count=count, labels=labels),
-        *(_quantile(name, times, labels) for name in ("latency.p50", "latency.p90", "latency.p99")),
+        *(latency_quantile(name, seconds, labels) for name in QUANTILES),
         Value(metric="latency.max", value=float(seconds.max()), count=count, labels=labels),
     ]
 
 
-def _quantile(metric: str, times: CallTimes, labels: dict[str, str]) -> Value:
+def latency_quantile(metric: str, seconds: Samples, labels: dict[str, str]) -> Value:
     """Return a percentile with its interval; a P99 of too few calls has no value, and the reason says so."""
-    found = quantile(times.wall / 1e9, int(metric[-2:]) / 100, confidence=CONFIDENCE)
+    found = quantile(seconds, int(metric[-2:]) / 100, confidence=CONFIDENCE)
     estimable = metric != "latency.p99" or found.size >= P99_FLOOR
     return Value(
         metric=metric,

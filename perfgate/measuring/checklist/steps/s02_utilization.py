@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,18 +124,24 @@ def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> in
 
 def _judge(context: StepContext, value: Value) -> list[Finding]:
     if value.metric == "utilization.busy":
-        return _below(context, value, "the device waits for the host for much of each call", ("severe", "warning"))
+        return judge_busy(value, context.limits)
     if value.metric == "utilization.host" and "kernel_timeline" not in context.device.capabilities:
         # Other processes take their part of the CPUs too, so this says no more than that.
-        return _below(context, value, "the CPUs granted are not kept busy, or others use them too", ("info",))
+        message = "the CPUs granted are not kept busy, or others use them too"
+        return _below(value, message, ("info",), context.limits)
     return []
 
 
-def _below(context: StepContext, value: Value, message: str, severities: tuple[Severity, ...]) -> list[Finding]:
+def judge_busy(value: Value, limits: Mapping[str, float]) -> list[Finding]:
+    """Judge how much of the time a device works, as measured or as recorded."""
+    return _below(value, "the device waits for the host for much of each call", ("severe", "warning"), limits)
+
+
+def _below(value: Value, message: str, severities: tuple[Severity, ...], limits: Mapping[str, float]) -> list[Finding]:
     if value.value is None:
         return []
     for severity in severities:
-        bound = limit(f"{value.metric}.{severity}", context.limits, DEFAULT_LIMITS)
+        bound = limit(f"{value.metric}.{severity}", limits, DEFAULT_LIMITS)
         if value.value < bound:
             evidence: dict[str, Evidence] = {value.metric: value.value, "limit": bound, "shape": value.labels["shape"]}
             return [Finding(rule=value.metric, severity=severity, message=message, evidence=evidence)]

@@ -1,0 +1,113 @@
+"""The table of operators and what is worth a word about it, for calls that were measured and for recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, Severity, Value
+from perfgate.measuring.checklist.limits import limit
+from perfgate.measuring.trace.operators import OpClass, OperatorTotal, class_totals, op_class
+
+# Shares of the busy time from which a class of operators is worth a word, and how loud (the checklist's own marks).
+DEFAULT_LIMITS = {
+    "ops.coverage.warning": 0.98,
+    "ops.share.conv_matmul.info": 0.60,
+    "ops.share.copy.severe": 0.30,
+    "ops.share.reshape.warning": 0.20,
+    "ops.share.softmax.warning": 0.15,
+}
+_CLASS_RULES: tuple[tuple[OpClass, Severity, str], ...] = (
+    ("conv_matmul", "info", "convolutions and matrix products take most of the time, as they should"),
+    ("copy", "severe", "copies of data take much of the time"),
+    ("reshape", "warning", "operators that only rearrange dimensions take much of the time"),
+    ("softmax", "warning", "softmax takes much of the time"),
+)
+
+TOP_OPS = 10
+# Rows kept per shape. What stands in no row is not explained, and ops.coverage says so.
+MAX_ROWS = 100
+
+
+@dataclass
+class ShapeOperators:
+    """What the operators of one shape gave."""
+
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    operators: list[OperatorRow] = field(default_factory=list)
+
+
+def judge_operators(
+    totals: Sequence[OperatorTotal],
+    *,
+    workload: str,
+    shape: str,
+    calls: int,
+    counted: int,
+    limits: Mapping[str, float],
+) -> ShapeOperators:
+    """Return values, rows and findings of the operators of so many calls; ``counted`` events stand behind them."""
+    busy_ns = sum(row.typical_ns for row in totals)
+    if not busy_ns:
+        reason = "the trace holds no operator"
+        return ShapeOperators(values=[Value(metric="ops.coverage", value=None, labels={"shape": shape}, reason=reason)])
+    rows = [_row(workload, shape, row, calls, busy_ns) for row in totals[:MAX_ROWS]]
+    coverage = sum(row.typical_ns for row in totals[:MAX_ROWS]) / busy_ns
+    shares = {group: ns / busy_ns for group, ns in class_totals(totals).items()}
+    return ShapeOperators(
+        values=[
+            Value(metric="ops.coverage", value=coverage, count=counted, labels={"shape": shape}),
+            *(Value(metric="ops.share", value=share, labels={"shape": shape, "class": group})
+              for group, share in shares.items()),
+            *(Value(metric="ops.time", value=row.self_time, labels={"shape": shape, "op": row.op})
+              for row in rows[:TOP_OPS]),
+        ],
+        findings=[*_judge_coverage(limits, shape, coverage), *_judge_shares(limits, shape, shares, totals)],
+        operators=rows,
+    )  # fmt: skip
+
+
+def judge_unstable(counted: CounterSet) -> list[Finding]:
+    """Say which counters differ between the calls that were counted."""
+    if not counted.unstable:
+        return []
+    message = "these counters differ between calls on inputs of one shape, so they are not compared exactly"
+    evidence: dict[str, Evidence] = {"metrics": ", ".join(counted.unstable), "shape": counted.shape}
+    return [Finding(rule="counters.unstable", severity="info", message=message, evidence=evidence)]
+
+
+def _row(workload: str, shape: str, total: OperatorTotal, calls: int, busy_ns: float) -> OperatorRow:
+    return OperatorRow(
+        workload=workload,
+        shape=shape,
+        op=total.name,
+        kind=total.kind,
+        self_time=total.typical_ns / 1e9,
+        count=total.count / calls,
+        share=total.typical_ns / busy_ns,
+    )
+
+
+def _judge_coverage(limits: Mapping[str, float], shape: str, coverage: float) -> list[Finding]:
+    bound = limit("ops.coverage.warning", limits, DEFAULT_LIMITS)
+    if coverage >= bound:
+        return []
+    evidence: dict[str, Evidence] = {"ops.coverage": coverage, "limit": bound, "shape": shape}
+    message = "much of the time is spread over so many operators that the table does not explain it"
+    return [Finding(rule="ops.coverage", severity="warning", message=message, evidence=evidence)]
+
+
+def _judge_shares(
+    limits: Mapping[str, float], shape: str, shares: dict[OpClass, float], totals: Sequence[OperatorTotal]
+) -> list[Finding]:
+    findings = []
+    for group, severity, message in _CLASS_RULES:
+        rule = f"ops.share.{group}"
+        bound = limit(f"{rule}.{severity}", limits, DEFAULT_LIMITS)
+        if shares[group] > bound:
+            # Totals are sorted, so the first of the class is its heaviest.
+            heaviest = next(row.name for row in totals if op_class(row.name) == group)
+            evidence: dict[str, Evidence] = {rule: shares[group], "limit": bound, "shape": shape, "op": heaviest}
+            findings.append(Finding(rule=rule, severity=severity, message=message, evidence=evidence))
+    return findings
