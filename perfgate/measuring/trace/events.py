@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +67,8 @@ class EventTable:
         """Return the ends in nanoseconds."""
         return self.start + self.duration
 
-    def select(self, chosen: npt.NDArray[np.bool_]) -> EventTable:
-        """Return the events chosen by a mask; names and tracks keep their numbers."""
+    def select(self, chosen: Union[npt.NDArray[np.bool_], npt.NDArray[np.intp]]) -> EventTable:
+        """Return the events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
         return EventTable(
             start=self.start[chosen],
             duration=self.duration[chosen],

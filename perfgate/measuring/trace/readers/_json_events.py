@@ -17,6 +17,7 @@ from perfgate.errors import DocumentError
 BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
+LOOK_BYTES = 64 << 10
 # torch_npu itself warns at 1 GiB; more than this is not a trace of some hundred calls.
 MAX_TRACE_BYTES = 8 << 30
 
@@ -34,14 +35,15 @@ class _Cut(NamedTuple):
     closed: bool
 
 
-def event_batches(path: Path, *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+def event_batches(path: Path, *, block_bytes: int = BLOCK_BYTES, around: Optional[bytearray] = None) -> Iterator[bytes]:
     """Yield JSON lists that together hold every event of a trace file, in order, each hardly larger than a block.
 
     The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``.
+    ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
     Raises DocumentError for a file that is cut off, too large or no trace.
     """
     blocks = _blocks(path, block_bytes)
-    buffer = _after_header(path, blocks)
+    header, buffer = _header_and_rest(path, blocks)
     first = True
     while True:
         cut = _cut(buffer, path)
@@ -50,9 +52,12 @@ def event_batches(path: Path, *, block_bytes: int = BLOCK_BYTES) -> Iterator[byt
             yield b"[" + members + b"]"
             first = False
         if cut.closed:
+            after = buffer[cut.end :]
             # Reading to the end lets gzip check its sum.
-            for _ in blocks:
-                pass
+            for block in blocks:
+                after += block if len(after) < MAX_HEADER_BYTES else b""
+            if around is not None:
+                around += header + after
             return
         buffer = buffer[cut.end :]
         if len(buffer) > MAX_EVENT_BYTES + block_bytes:
@@ -85,14 +90,26 @@ def _opened(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _after_header(path: Path, blocks: Iterator[bytes]) -> bytes:
-    """Return what is read so far, from behind the bracket that opens the list of events."""
+def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    """Return whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
+
+    A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
+    """
+    try:
+        with _opened(path) as stream:
+            return pattern.search(stream.read(LOOK_BYTES)) is not None
+    except (EOFError, zlib.error, OSError):
+        return True
+
+
+def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """Return what is read so far, cut behind the bracket that opens the list of events."""
     buffer = b""
     for block in blocks:
         buffer += block
         found = _BARE_LIST.match(buffer) or _EVENTS_KEY.search(buffer)
         if found:
-            return buffer[found.end() :]
+            return buffer[: found.end()], buffer[found.end() :]
         if len(buffer) > MAX_HEADER_BYTES:
             break
     raise DocumentError(
