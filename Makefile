@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test check format clean minilm schemas test-slow bench-gate bench-rules lab
+.PHONY: demo doctor test check format clean minilm schemas test-slow test-npu bench-gate bench-rules lab
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -40,6 +40,13 @@ schemas: $(VENV)/.installed
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
+# The real torch_npu on a software NPU (tests/softnpu/README.md); needs CPython 3.11 on x86-64, g++ and nm.
+NPU_BIN := .venv-npu/bin
+test-npu: .venv-npu/.installed
+	$(NPU_BIN)/python tests/softnpu/build.py build/softnpu
+	LD_LIBRARY_PATH=$(CURDIR)/build/softnpu PATH=$(CURDIR)/tests/softnpu/cann/tools/profiler/bin:$(CURDIR)/tests/softnpu/bin:$$PATH \
+	  $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
+
 bench-gate: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/repeat.py
 
@@ -61,5 +68,16 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cpu,dev]'
 	touch $@
 
+# --no-deps: torch_npu asks for the torch that is there already.
+.venv-npu/.installed: pyproject.toml
+	@test "$$(uname -sm)" = "Linux x86_64" || { echo "test-npu needs Linux on x86-64: this is $$(uname -sm)"; exit 1; }
+	@python3.11 -c "" 2>/dev/null || { echo "test-npu needs python3.11 on the PATH: torch_npu 2.13 is tested on it"; exit 1; }
+	python3.11 -m venv .venv-npu
+	$(NPU_BIN)/python -m pip install --quiet --upgrade pip
+	$(NPU_BIN)/python -m pip install --quiet torch==2.13.0 numpy pyyaml packaging psutil setuptools
+	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
+	$(NPU_BIN)/python -m pip install --quiet pytest hypothesis --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-npu build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,66 @@
+"""Runs programs on the software NPU: always in processes of their own, because torch_npu needs the library at their start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+LIBRARY = Path(os.environ.get("SOFTNPU_LIBRARY", HERE.parents[1] / "build" / "softnpu"))
+
+
+def environment() -> dict[str, str]:
+    """Return the variables a process needs to find a software NPU instead of CANN, without anyone's switches."""
+    paths = [HERE / "cann/tools/profiler/bin", HERE / "bin", Path(sys.executable).parent]
+    libraries = [str(LIBRARY), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTNPU_")}
+    return {
+        **kept,
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "PATH": os.pathsep.join([*map(str, paths), os.environ["PATH"]]),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def missing() -> str | None:
+    """Say what keeps a software NPU from running here, or None."""
+    if platform.machine() != "x86_64":
+        return "the software NPU runs on x86-64 only"
+    if importlib.util.find_spec("torch_npu") is None:
+        return "torch_npu is not installed; `make test-npu` sets up an environment of its own"
+    if not (LIBRARY / "libsoftnpu.so").exists():
+        return f"no library in {LIBRARY}; `make test-npu` builds it"
+    return None
+
+
+@pytest.fixture(scope="session")
+def npu_environment() -> dict[str, str]:
+    if reason := missing():
+        pytest.skip(reason)
+    return environment()
+
+
+@pytest.fixture
+def on_npu(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a program of the text given with torch and torch_npu imported; switches are keyword arguments."""
+
+    def run(program: str, *arguments: str, timeout: float = 120, **switches: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "import torch, torch_npu\n" + program, *arguments]
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**npu_environment, **switches},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
