@@ -94,12 +94,72 @@ class Collective(NamedTuple):
     links: tuple[LinkUse, ...] = ()
 
 
+class RankLink(NamedTuple):
+    """What one rank sent another in collectives of one sort (``allreduce-top1``): bytes, nanoseconds, bytes a second."""
+
+    operation: str
+    kind: Literal["collective", "p2p"]
+    group: Optional[str]
+    step: Optional[int]
+    source: int
+    target: int
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: Optional[float]
+
+
+class TypeTotal(NamedTuple):
+    """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
+
+    type: str
+    core: Optional[str]
+    count: int
+    total_ns: int
+    shortest_ns: Optional[int]
+    longest_ns: Optional[int]
+    share: Optional[float]
+
+
+class CallTotal(NamedTuple):
+    """All calls of one function of the host's libraries; ``level`` is acl, node, hccl, runtime or model.
+
+    For a node that the device's own CPU ran it is ``aicpu``.
+    """
+
+    level: str
+    name: str
+    count: int
+    total_ns: int
+    shortest_ns: Optional[int]
+    longest_ns: Optional[int]
+
+
+class OperatorTime(NamedTuple):
+    """All calls of one framework operator: on the host with and without what it called, and what it ran on the device."""
+
+    name: str
+    count: int
+    host_self_ns: int
+    host_total_ns: int
+    device_self_ns: int
+    device_total_ns: int
+
+
+class AllocationTotal(NamedTuple):
+    """Everything one operator allocated on the device, in bytes."""
+
+    name: str
+    count: int
+    total_bytes: float
+    largest_bytes: float
+
+
 @dataclass(frozen=True)
 class Timeline:
     """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
 
-    ``events`` holds the host's events and those of this device alone. ``kernels``, ``steps`` and ``collectives`` are None
-    where that table was not collected.
+    ``events`` holds the host's events and those of this device alone. A table that was not collected is None.
     """
 
     rank: Optional[int]
@@ -109,6 +169,12 @@ class Timeline:
     steps: Optional[tuple[ProfilerStep, ...]] = None
     collectives: Optional[tuple[Collective, ...]] = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
+    rank_links: Optional[tuple[RankLink, ...]] = None
+    types: Optional[tuple[TypeTotal, ...]] = None
+    calls: Optional[tuple[CallTotal, ...]] = None
+    operators: Optional[tuple[OperatorTime, ...]] = None
+    allocations: Optional[tuple[AllocationTotal, ...]] = None
+    core_frequency: Optional[tuple[float, float]] = None  # hertz of the AI core, lowest and highest seen
 
     @property
     def label(self) -> str:
