@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from perfgate.discovery import load_member, member_names
+from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices import backends
+from perfgate.measuring.devices import backends, examinations
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.host import Host
 
 _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
@@ -34,6 +36,25 @@ def open_device(kind: str) -> Device:
         there = [other for other in device_kinds() if other != match[1] and _opens(other)]
         found = f"what can be opened here: {', '.join(there)}" if there else "no other device can be opened here"
         raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {found}") from error
+
+
+def examined_kinds() -> list[str]:
+    """Return the kinds that can be examined without their framework, sorted."""
+    return member_names(examinations)
+
+
+def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
+    """Return what can be said of a device such as ``npu:1`` without opening it; nothing for a kind without examination.
+
+    torch is not imported, so this answers where torch itself cannot be. Raises MeasuringError for what is no device.
+    """
+    match = _KIND.fullmatch(kind)
+    if match is None:
+        raise MeasuringError(f"device {kind!r} is not known; write a kind and an index, e.g. npu:1")
+    if match[1] not in examined_kinds():
+        return []
+    found: list[FitnessCheck] = load_member(examinations, match[1]).examine(host, int(match[2] or 0))
+    return found
 
 
 def _open(kind: str, index: int) -> Device:

@@ -1,0 +1,103 @@
+"""Versions of driver, firmware, CANN, torch and torch_npu, from files and package metadata; nothing is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import msgspec
+
+from perfgate.measuring.devices.host import Host
+
+ASCEND = "/usr/local/Ascend"
+# set_env.sh of CANN sets both; the first is what torch_npu reads.
+HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_INSTALL_INFO = "ascend_*_install.info"
+# Where the toolkit's version stands when its ascend_toolkit_install.info is missing (a runtime-only installation).
+_VERSION_FILES = ("compiler/version.info", "runtime/version.info", "version.info", "version.cfg")
+_MOST_BYTES = 64 * 1024
+
+
+class Software(msgspec.Struct, frozen=True, kw_only=True):
+    """What an NPU stands on; None for what is not there or does not say its version.
+
+    ``cann_home`` is the CANN in use: the one the environment names. ``cann_installed`` are the folders of all that lie where
+    CANN is installed by default, whether or not the environment knows them.
+    """
+
+    torch: Optional[str] = None
+    torch_npu: Optional[str] = None
+    cann: Optional[str] = None
+    cann_home: Optional[str] = None
+    cann_installed: list[str] = []
+    driver: Optional[str] = None
+    firmware: Optional[str] = None
+
+
+def read_software(host: Host) -> Software:
+    """Return the versions as found below the host's root."""
+    home = next((host.environ[name] for name in HOME_VARIABLES if host.environ.get(name)), None)
+    return Software(
+        torch=host.version("torch"),
+        torch_npu=host.version("torch-npu"),
+        cann=cann_version(host.below(home)) if home else None,
+        cann_home=home,
+        cann_installed=[f"/{folder.relative_to(host.root)}" for folder in installed_cann(host)],
+        driver=_version_in(host.below(f"{ASCEND}/driver/version.info")),
+        firmware=_version_in(host.below(f"{ASCEND}/firmware/version.info")),
+    )
+
+
+def installed_cann(host: Host) -> list[Path]:
+    """Return the default folders of CANN that exist, newest layout first.
+
+    8.5 and later: ``cann`` (a link) and ``cann-8.5.0``; before: ``ascend-toolkit/latest`` (a link) and
+    ``ascend-toolkit/8.3.RC1``. A runtime without the toolkit is ``nnrt`` or ``nnae``.
+    """
+    base = host.below(ASCEND)
+    patterns = ("cann", "cann-*", "ascend-toolkit/latest", "ascend-toolkit/[0-9]*", "nnae/latest", "nnrt/latest")
+    found = (folder for pattern in patterns for folder in sorted(_glob(base, pattern), reverse=True))
+    return [folder for folder in found if folder.is_dir() and _looks_like_cann(folder)]
+
+
+def set_env(home: str) -> str:
+    """Return the command that puts a CANN into the environment: before 8.5 the script lies beside its folder."""
+    folder = Path(home)
+    if folder.parent.name in ("ascend-toolkit", "nnae", "nnrt"):
+        folder = folder.parent
+    return f"source {folder}/set_env.sh"
+
+
+def cann_version(home: Path) -> Optional[str]:
+    """Return the version of the CANN in a folder, such as 8.5.0 or 8.3.RC1."""
+    files = [*_glob(home, _INSTALL_INFO), *_glob(home, f"*-linux/{_INSTALL_INFO}")]
+    # ASCEND_HOME_PATH may itself be the folder of the architecture.
+    files.sort(key=lambda file: (file.name != "ascend_toolkit_install.info", file))
+    files += [home / name for name in _VERSION_FILES]
+    return next((version for file in files if (version := _version_in(file)) is not None), None)
+
+
+def _looks_like_cann(folder: Path) -> bool:
+    return cann_version(folder) is not None or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir()
+
+
+def _version_in(file: Path) -> Optional[str]:
+    """Return the value of the line ``version=`` (driver: ``Version=``)."""
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        key, sign, value = line.partition("=")
+        if sign and key.strip().lower() == "version" and value.strip():
+            # version.cfg writes a list: [8.0.RC1:8.0.RC1]
+            return value.strip().strip("[]").partition(":")[0][:80]
+    return None
+
+
+def _glob(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return sorted(folder.glob(pattern))
+    except (OSError, ValueError):
+        return []

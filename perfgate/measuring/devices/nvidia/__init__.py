@@ -1,0 +1,1 @@
+"""What is known of a machine with NVIDIA GPUs without importing torch."""

@@ -1,0 +1,172 @@
+"""What ``nvidia-smi`` says of a GPU, asked for by name. Never seen on hardware here: written from NVIDIA's manual.
+
+Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented, NVML's table of clock event reasons.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.host import Runner, run_tool
+from perfgate.measuring.devices.telemetry import DeviceProcess, Telemetry
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
+FIELDS = ("index", "uuid", "name", "driver_version", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm",
+          "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "clocks_throttle_reasons.active",
+          "ecc.errors.uncorrected.volatile.total")  # fmt: skip
+APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
+# NVML, nvmlClocksEventReasons: bits that mean slower than asked for. Idle (1), application clocks (2) and display clocks
+# (0x100) are not among them.
+_SLOWED = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
+_MIB, _MHZ = 1 << 20, 1_000_000
+_MOST_TEXT = 1 << 20
+_QUOTED = 160
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_FAILURES = ("nvidia-smi has failed", "failed to initialize nvml", "unable to determine the device handle",
+             "no devices were found", "is not a valid field to query", "command not found")  # fmt: skip
+
+
+def read_gpu(
+    index: int,
+    runner: Runner = run_tool,
+    environ: Optional[Mapping[str, str]] = None,
+    own: frozenset[int] = frozenset(),
+) -> Telemetry:
+    """Return what nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
+
+    Raises MeasuringError when nvidia-smi is not there, fails, or shows no such GPU.
+    """
+    rows = parse_rows(runner(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
+    row = choose_row(rows, index, (environ or {}).get(VISIBLE, ""))
+    try:
+        apps: Optional[list[dict[str, str]]] = parse_apps(runner(app_command()))
+    except MeasuringError:
+        apps = None
+    return to_telemetry(row, apps, own=own)
+
+
+def gpu_command() -> list[str]:
+    """Return the command whose rows have ``FIELDS``."""
+    return ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
+
+
+def app_command() -> list[str]:
+    """Return the command whose rows have ``APP_FIELDS``."""
+    return ["nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits"]
+
+
+def parse_rows(text: str, fields: tuple[str, ...], asked: str) -> list[dict[str, str]]:
+    """Return one dictionary a line. Raises MeasuringError for a failure, and where a line has another number of values."""
+    text = text[:_MOST_TEXT]
+    lower = text.lower()
+    for failure in _FAILURES:
+        if failure in lower:
+            raise MeasuringError(f"{asked} failed: {_quote(text)}; does `nvidia-smi` alone show the GPUs?")
+    lines = [line for line in text.replace("\0", "").splitlines() if line.strip()]
+    try:
+        cells = list(csv.reader(lines, skipinitialspace=True))
+    except csv.Error as error:
+        raise MeasuringError(f"{asked} printed no table: {error}") from error
+    if not cells or any(len(row) != len(fields) for row in cells):
+        raise MeasuringError(f"{asked} printed no row of {len(fields)} values: {_quote(text)}")
+    return [dict(zip(fields, (cell.strip() for cell in row))) for row in cells]
+
+
+def parse_apps(text: str) -> list[dict[str, str]]:
+    """Return the processes on all GPUs, none for an empty answer."""
+    return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps") if text.strip() else []
+
+
+def choose_row(rows: list[dict[str, str]], index: int, visible: str) -> dict[str, str]:
+    """Return the row of torch's ``cuda:index``: of those that CUDA_VISIBLE_DEVICES shows, by number or by uuid.
+
+    Raises MeasuringError when there is none.
+    """
+    wanted = [entry.strip() for entry in visible.split(",") if entry.strip()]
+    if wanted and index >= len(wanted):
+        raise MeasuringError(f"cuda:{index} is not visible: {VISIBLE}={visible[:80]} shows {len(wanted)}")
+    name = wanted[index] if wanted else str(index)
+    for row in rows:
+        if row["index"] == name or (name.startswith("GPU-") and row["uuid"].startswith(name)):
+            return row
+    raise MeasuringError(
+        f"nvidia-smi shows no GPU {name[:80]}; it shows {', '.join(row['index'] for row in rows)[:80]}"
+    )
+
+
+def to_telemetry(
+    row: dict[str, str], apps: Optional[list[dict[str, str]]], *, own: frozenset[int] = frozenset()
+) -> Telemetry:
+    """Return a row and the processes as one record in base units."""
+    busy, memory_busy = _share(row["utilization.gpu"]), _share(row["utilization.memory"])
+    reasons = slowed_by(row["clocks_throttle_reasons.active"])
+    units = {"gpu": busy, "memory_bandwidth": memory_busy}
+    return Telemetry(
+        temperature=_number(row["temperature.gpu"]),
+        power=_number(row["power.draw"]),
+        clock=_scaled(row["clocks.sm"], _MHZ),
+        rated_clock=_scaled(row["clocks.max.sm"], _MHZ),
+        utilization=busy,
+        units={name: value for name, value in units.items() if value is not None},
+        memory_used=_scaled(row["memory.used"], _MIB),
+        memory_total=_scaled(row["memory.total"], _MIB),
+        health=_health(row["ecc.errors.uncorrected.volatile.total"]),
+        throttled=None if reasons is None else bool(reasons),
+        foreign_processes=None if apps is None else _foreign(apps, row["uuid"], own),
+    )
+
+
+def slowed_by(mask: str) -> Optional[list[str]]:
+    """Return why the clock is lower than asked for, in words; None where the driver does not say."""
+    text = mask.strip().lower()
+    if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
+        return None
+    return [word for bit, word in _SLOWED.items() if int(text, 16) & bit]
+
+
+def _health(errors: str) -> Optional[str]:
+    # A GPU without ECC says [N/A]: nothing is known, which is not OK.
+    count = _number(errors)
+    return None if count is None else "OK" if count == 0 else f"{count:.0f} uncorrected ECC errors"
+
+
+def _foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
+    found = []
+    for app in apps:
+        pid = _number(app["pid"])
+        if app["gpu_uuid"] == uuid and pid is not None and pid > 0 and int(pid) not in own:
+            found.append(
+                DeviceProcess(pid=int(pid), name=app["process_name"], memory=_scaled(app["used_gpu_memory"], _MIB))
+            )
+    return found
+
+
+def _number(cell: str) -> Optional[float]:
+    # [N/A], [Not Supported], [Unknown Error]: in brackets stands what is no value.
+    return float(cell) if _NUMBER.fullmatch(cell) else None
+
+
+def _share(cell: str) -> Optional[float]:
+    found = _number(cell)
+    return found / 100 if found is not None and 0 <= found <= 100 else None
+
+
+def _scaled(cell: str, unit: int) -> Optional[int]:
+    found = _number(cell)
+    return None if found is None or found < 0 else int(found * unit)
+
+
+def _quote(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
+    return line[:_QUOTED]
