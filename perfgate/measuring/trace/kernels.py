@@ -12,23 +12,26 @@ import numpy as np
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.trace.analysis import Intervals
-from perfgate.measuring.trace.events import KINDS, NO_CORRELATION, EventKind, EventTable, IntColumn
+from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable, IntColumn
+from perfgate.measuring.trace.launches import NOT_RECORDED, launch_starts
 
 KERNELS = "counters.kernels"
 FORMAT_CONVERSIONS = "counters.format_conversions"
 DEVICE_COPIES = "counters.device_copies"
 COLLECTIVES = "counters.collectives"
+RECORDED_OPS = "counters.recorded_ops"
 KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 OUTSIDE = -1
 
-_DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
+_METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
+
 # TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
 # cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
 _FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
 
 
 class WorkItem(NamedTuple):
-    """Something a device runs: ``compute``, ``copy`` or ``comm``, and the type of the kernel, or its name."""
+    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op`` on a CPU; and its type, or its name."""
 
     kind: EventKind
     name: str
@@ -39,12 +42,17 @@ Work = Counter[WorkItem]
 
 def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
     """Return what the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
-    device = events.of_kind(*_DEVICE_KINDS)
+    device = events.of_kind(*DEVICE_KINDS)
     owners = span_of(device, spans, launches=events.of_kind("runtime"))
-    works = [Work() for _ in range(spans.start.size)]
-    for owner, kind, group in zip(owners.tolist(), device.kind.tolist(), device.group.tolist()):
+    return count_work(device, owners, spans=spans.start.size)
+
+
+def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Work]:
+    """Return what ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
+    works = [Work() for _ in range(spans)]
+    for owner, kind, group in zip(owners.tolist(), events.kind.tolist(), events.group.tolist()):
         if owner != OUTSIDE:
-            works[owner][WorkItem(KINDS[kind], device.names[group])] += 1
+            works[owner][WorkItem(KINDS[kind], events.names[group])] += 1
     return works
 
 
@@ -54,7 +62,8 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
     Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
     host is a call further. Else it belongs to the span in which it began.
     """
-    began = _launch_times(events, launches)
+    launched = launch_starts(events, launches)
+    began = np.where(launched == NOT_RECORDED, events.start, launched)
     number = np.searchsorted(spans.start, began, side="right") - 1
     inside = number >= 0
     inside[inside] &= began[inside] < spans.end[number[inside]]
@@ -68,11 +77,11 @@ def is_format_conversion(name: str) -> bool:
 
 def kernel_counters(work: Work) -> dict[str, int]:
     """Return the counters of one span by metric name."""
-    counters = dict.fromkeys(KERNEL_METRICS, 0)
+    counters = Counter(dict.fromkeys(KERNEL_METRICS, 0))
     for item, count in work.items():
         for metric in _metrics_of(item):
             counters[metric] += count
-    return counters
+    return dict(counters)
 
 
 def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
@@ -93,25 +102,9 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     )
 
 
-def _launch_times(events: EventTable, launches: EventTable) -> IntColumn:
-    """Return when the host launched each event, and its own start where no launch is known."""
-    known = launches.correlation != NO_CORRELATION
-    # One launch is seen at several levels of the runtime; the first is what the program did.
-    order = np.lexsort((launches.start[known], launches.correlation[known]))
-    numbers, first = np.unique(launches.correlation[known][order], return_index=True)
-    if not numbers.size:
-        return events.start
-    starts = launches.start[known][order][first]
-    at = np.minimum(np.searchsorted(numbers, events.correlation), numbers.size - 1)
-    joined = (numbers[at] == events.correlation) & (events.correlation != NO_CORRELATION)
-    return np.where(joined, starts[at], events.start)
-
-
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:
-    if item.kind == "copy":
-        return (DEVICE_COPIES,)
-    if item.kind == "comm":
-        return (COLLECTIVES,)
+    if item.kind in _METRIC_OF_KIND:
+        return (_METRIC_OF_KIND[item.kind],)
     return (KERNELS, FORMAT_CONVERSIONS) if is_format_conversion(item.name) else (KERNELS,)
 
 

@@ -1,0 +1,201 @@
+"""The checklist on a recording that was made elsewhere: what it can say of steps 1 to 5, and why it says no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfgate.document.checklist import step_title
+from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, StepResult, StepStatus, Value
+from perfgate.measuring.checklist.step import status_of
+from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
+from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
+from perfgate.measuring.checklist.steps.s02_utilization import judge_busy
+from perfgate.measuring.trace.kernels import KERNEL_METRICS, with_kernels
+from perfgate.measuring.trace.summary import DeviceSummary
+
+# Says of a number that the profiler's own cost is in it.
+PROFILED = {"under": "profiler"}
+
+_NO_STEPS = (
+    "the recording marks no steps; call prof.step() after every iteration, so that a step can be told from the next"
+)
+_NO_WINDOWS = "the recording does not say when its steps began and ended"
+_NO_DEVICE = "the recording shows nothing that ran on a device"
+_NO_DEVICE_TIMES = "the recording does not say what the device did in each of its steps"
+_NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
+_NO_OPERATORS = "the recording holds no operator of its steps"
+_ONE_BATCH = "a recording has one batch size"
+
+
+@dataclass(frozen=True)
+class RecordedChecklist:
+    """What a recording gives a run document."""
+
+    steps: list[StepResult]
+    counters: list[CounterSet]
+    operators: list[OperatorRow]
+
+
+@dataclass
+class _Gathered:
+    """Values and findings of one step; ``missing`` says for what there is no value."""
+
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def lacks(self, metrics: Iterable[str], summary: DeviceSummary, reason: str) -> None:
+        """Note that metrics are not available, and why."""
+        labels = {"shape": summary.shape}
+        self.values += [Value(metric=name, value=None, labels=labels, reason=reason) for name in metrics]
+        self.missing.append(reason)
+
+
+def recorded_checklist(
+    summaries: Sequence[DeviceSummary], *, workload: str, limits: Mapping[str, float]
+) -> RecordedChecklist:
+    """Return steps 1 to 5 of a recording, its counters and its operators; a shape is a rank or device."""
+    operators: list[OperatorRow] = []
+    counters = [_counters(summary, workload) for summary in summaries]
+    gathered = {
+        1: _latency(summaries),
+        2: _utilization(summaries, limits),
+        3: _transfer(summaries),
+        4: _operators(summaries, counters, operators, workload=workload, limits=limits),
+    }
+    steps = [_result(number, workload, found) for number, found in gathered.items()]
+    batch = StepResult(number=5, slug=step_title(5).slug, workload=workload, status="not_applicable", reason=_ONE_BATCH)
+    return RecordedChecklist([*steps, batch], [found for found in counters if found.values], operators)
+
+
+def _result(number: int, workload: str, found: _Gathered) -> StepResult:
+    """A step that lacks some of its values says why; one that lacks all of them is not there."""
+    any_value = any(value.value is not None for value in found.values)
+    status: StepStatus = status_of(found.findings) if any_value else "unavailable"
+    if not any_value and set(found.missing) <= {_NO_DEVICE}:
+        status = "not_applicable"
+    return StepResult(
+        number=number,
+        slug=step_title(number).slug,
+        workload=workload,
+        status=status,
+        reason=None if any_value else "; ".join(dict.fromkeys(found.missing)),
+        values=found.values,
+        findings=found.findings,
+    )
+
+
+def _latency(summaries: Sequence[DeviceSummary]) -> _Gathered:
+    """Take the lengths of profiler steps for latencies of calls; the profiler's cost is in them, and the label says so."""
+    found = _Gathered()
+    metrics = (*QUANTILES, "latency.max")
+    for summary in summaries:
+        if summary.unit == "whole recording":
+            found.lacks(metrics, summary, _NO_STEPS)
+        elif summary.lengths is None:
+            found.lacks(metrics, summary, _NO_WINDOWS)
+        else:
+            labels = {"shape": summary.shape, **PROFILED}
+            seconds = np.array(summary.lengths) / 1e9
+            found.values += [latency_quantile(name, seconds, labels) for name in QUANTILES]
+            found.values.append(
+                Value(metric="latency.max", value=float(seconds.max()), count=int(seconds.size), labels=labels)
+            )
+    return found
+
+
+def _utilization(summaries: Sequence[DeviceSummary], limits: Mapping[str, float]) -> _Gathered:
+    found = _Gathered()
+    for summary in summaries:
+        if not summary.times:
+            reason = _NO_DEVICE if summary.on_host else _device_times_missing(summary)
+            found.lacks(("utilization.busy", "utilization.gap"), summary, reason)
+            continue
+        labels = {"shape": summary.shape, **PROFILED}
+        length = sum(times.length_ns for times in summary.times)
+        computing = sum(times.computing_ns for times in summary.times)
+        idle = sum(times.idle_ns for times in summary.times) / summary.spans / 1e9
+        busy = Value(metric="utilization.busy", value=computing / length, count=summary.spans, labels=labels)
+        found.values += [busy, Value(metric="utilization.gap", value=idle, count=summary.spans, labels=labels)]
+        found.findings += judge_busy(busy, limits)
+    return found
+
+
+def _device_times_missing(summary: DeviceSummary) -> str:
+    return _NO_STEPS if summary.unit == "whole recording" else _NO_DEVICE_TIMES
+
+
+def _transfer(summaries: Sequence[DeviceSummary]) -> _Gathered:
+    """Only what no kernel hides is in a recording; what copying costs a call takes a call without it."""
+    found = _Gathered()
+    for summary in summaries:
+        if summary.on_host:
+            found.lacks(("transfer.exposed_share",), summary, _NO_DEVICE)
+        elif summary.exposed_copies is None:
+            found.lacks(("transfer.exposed_share",), summary, _NO_COPIES)
+        elif not summary.times:
+            found.lacks(("transfer.exposed_share",), summary, _device_times_missing(summary))
+        else:
+            length = sum(times.length_ns for times in summary.times)
+            share = min(sum(summary.exposed_copies) / length, 1.0)
+            labels = {"shape": summary.shape, **PROFILED}
+            found.values.append(Value(metric="transfer.exposed_share", value=share, count=summary.spans, labels=labels))
+    return found
+
+
+def _operators(
+    summaries: Sequence[DeviceSummary],
+    counters: Sequence[CounterSet],
+    rows: list[OperatorRow],
+    *,
+    workload: str,
+    limits: Mapping[str, float],
+) -> _Gathered:
+    """Judge the operators of every rank as those of a measured shape, add their rows, and compare the ranks."""
+    found = _Gathered()
+    for summary, counted in zip(summaries, counters):
+        if not summary.totals:
+            found.lacks(("ops.coverage",), summary, _NO_OPERATORS)
+            continue
+        judged = judge_operators(
+            summary.totals,
+            workload=workload,
+            shape=summary.shape,
+            calls=summary.spans,
+            counted=summary.counted,
+            limits=limits,
+        )
+        found.values += judged.values
+        found.findings += [*judged.findings, *judge_unstable(counted)]
+        rows += judged.operators
+    found.findings += _slowest_ranks(summaries)
+    return found
+
+
+def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
+    """Say of each kind of collective which rank spends most time in it; who spends least came last, and was waited for."""
+    times: dict[str, dict[str, float]] = {}
+    for summary in summaries:
+        for kind, spent in summary.collectives.items():
+            times.setdefault(kind, {})[summary.shape] = spent / summary.spans / 1e9
+    return [_slowest_rank(kind, by_rank) for kind, by_rank in sorted(times.items()) if len(by_rank) > 1]
+
+
+def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
+    longest, shortest = max(by_rank, key=lambda rank: by_rank[rank]), min(by_rank, key=lambda rank: by_rank[rank])
+    message = (
+        f"{longest} spends most time in {kind}, {shortest} least; in a collective all wait for the rank that comes last"
+    )
+    evidence: dict[str, Evidence] = {"collective": kind, **{f"{rank} [s]": spent for rank, spent in by_rank.items()}}
+    return Finding(rule="collectives.slowest_rank", severity="info", message=message, evidence=evidence)
+
+
+def _counters(summary: DeviceSummary, workload: str) -> CounterSet:
+    """Count what one step runs; of a CPU its framework operators."""
+    empty = CounterSet(workload=workload, shape=summary.shape, repeats=summary.spans, values={}, ops=[])
+    if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
+        return empty
+    return with_kernels(empty, list(summary.works), absent=summary.absent)

@@ -1,0 +1,360 @@
+"""What a recording says of each device: its profiler steps, what ran in each of them, and how long.
+
+Nothing is guessed: what the recording does not hold is None. Times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Optional
+
+import numpy as np
+
+from perfgate.measuring.trace.analysis import Intervals, exposed_length, union_length
+from perfgate.measuring.trace.collect import CALL, intervals
+from perfgate.measuring.trace.events import (
+    DEVICE_KINDS,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+    IntColumn,
+)
+from perfgate.measuring.trace.kernels import (
+    COLLECTIVES,
+    DEVICE_COPIES,
+    KERNEL_METRICS,
+    OUTSIDE,
+    Work,
+    WorkItem,
+    count_work,
+    span_of,
+)
+from perfgate.measuring.trace.operators import OperatorTotal, operator_totals
+from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
+from perfgate.measuring.trace.steps import STEP_NAME
+
+Unit = Literal["profiler step", "call", "whole recording"]
+
+_COLLECTIVES = ("hcom_", "hccl", "nccl", "rccl")
+
+
+class DeviceTimes(NamedTuple):
+    """What a device did of each span: how long the span was by its clock, computing, and neither computing nor sending."""
+
+    length_ns: int
+    computing_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """One device of one rank, under the name it has in documents.
+
+    ``spans`` is how many times the ``unit`` was recorded; a tuple has one entry a span. ``lengths`` are wall times on the
+    host; ``exposed_copies`` is the time of copies while nothing was computed. ``totals`` are the kernels, or where
+    ``on_host`` is set the framework operators, and ``counted`` is how many events they come from. The counters in
+    ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of collective, over all spans.
+    """
+
+    shape: str
+    timeline: Timeline
+    unit: Unit
+    spans: int
+    on_host: bool
+    totals: tuple[OperatorTotal, ...]
+    counted: int
+    works: tuple[Work, ...]
+    absent: frozenset[str]
+    lengths: Optional[tuple[int, ...]]
+    times: Optional[tuple[DeviceTimes, ...]]
+    exposed_copies: Optional[tuple[int, ...]]
+    collectives: Counter[str]
+
+
+class _Spans(NamedTuple):
+    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None where nothing says when."""
+
+    unit: Unit
+    size: int
+    numbers: tuple[int, ...] = ()
+    windows: Optional[Intervals] = None
+
+
+class _Owned(NamedTuple):
+    """Events, and the number of the span that each belongs to."""
+
+    events: EventTable
+    owners: IntColumn
+
+    def inside(self) -> EventTable:
+        """Return the events that belong to a span."""
+        return self.events.select(self.owners != OUTSIDE)
+
+    def when(self, span: int, *kinds: EventKind) -> Intervals:
+        """Return when events of these kinds ran for a span."""
+        return intervals(self.events.select(self.owners == span).of_kind(*kinds))
+
+
+def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
+    """Return a summary of every timeline, in order."""
+    return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
+
+
+def shape_names(timelines: Sequence[Timeline]) -> list[str]:
+    """Return what the timelines are called in a document: their rank where that tells them apart, else rank and device.
+
+    A device's number says where a job was placed, and two recordings of one program may differ in it.
+    """
+    ranks = [timeline.rank for timeline in timelines]
+    if ranks == [None]:
+        return ["all"]
+    if None not in ranks and len(set(ranks)) == len(ranks):
+        return [f"rank {rank}" for rank in ranks]
+    seen: Counter[str] = Counter()
+    names = []
+    for timeline in timelines:
+        seen[timeline.label] += 1
+        # Two recordings of one rank: the profiler's schedule was repeated.
+        again = seen[timeline.label]
+        names.append(timeline.label if again == 1 else f"{timeline.label}, recording {again}")
+    return names
+
+
+def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
+    spans = _spans(timeline)
+    device = _present(_device_work(timeline, spans))
+    on_host = not device and not _tells_of_device(timeline)
+    if _ends_unfinished(_works([_host_ops(timeline, spans)] if on_host else device, spans)):
+        spans = _Spans(spans.unit, spans.size - 1, spans.numbers[:-1], _all_but_last(spans.windows))
+        device = _present(_device_work(timeline, spans))
+    shown = [_host_ops(timeline, spans)] if on_host else device
+    return DeviceSummary(
+        shape=shape,
+        timeline=timeline,
+        unit=spans.unit,
+        spans=spans.size,
+        on_host=on_host,
+        totals=_totals(shown, spans),
+        counted=sum(len(part.inside()) for part in shown),
+        works=tuple(_works(shown, spans) if shown else _collective_works(timeline, spans)),
+        absent=_absent(timeline, spans, device, on_host=on_host),
+        lengths=_lengths(spans),
+        times=_times(timeline, spans, device),
+        exposed_copies=_exposed_copies(spans, device) if _has_copies(timeline, spans) else None,
+        collectives=_collective_times(timeline, device),
+    )
+
+
+def _present(parts: Iterable[_Owned]) -> list[_Owned]:
+    return [part for part in parts if len(part.events)]
+
+
+def _tells_of_device(timeline: Timeline) -> bool:
+    """Return whether a table tells of a device whose events were not recorded."""
+    computed = any(step.computing_ns is not None for step in timeline.steps or ())
+    return bool(timeline.kernels or timeline.collectives) or computed
+
+
+def _ends_unfinished(works: Sequence[Work]) -> bool:
+    """Return whether the last step did nothing and others did: the profiler was stopped right after step() (sample mi250)."""
+    return len(works) > 1 and not works[-1] and any(works)
+
+
+def _all_but_last(windows: Optional[Intervals]) -> Optional[Intervals]:
+    return None if windows is None else Intervals(windows.start[:-1], windows.end[:-1])
+
+
+def _totals(parts: Sequence[_Owned], spans: _Spans) -> tuple[OperatorTotal, ...]:
+    inside = [part.inside() for part in parts]
+    rows = [row for events in inside if len(events) for row in operator_totals(events, calls=spans.size)]
+    return tuple(sorted(rows, key=lambda row: (-row.typical_ns, row.name)))
+
+
+def _works(parts: Sequence[_Owned], spans: _Spans) -> list[Work]:
+    works = [Work() for _ in range(spans.size)]
+    for part in parts:
+        for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
+            work.update(more)
+    return works
+
+
+def _spans(timeline: Timeline) -> _Spans:
+    """Find the units: profiler steps, else the calls of a trace of perfgate's own, else the whole."""
+    windows = _step_windows(timeline)
+    numbers = sorted(
+        {step.number for step in timeline.steps or () if step.number is not None}
+        or windows.keys()
+        or {kernel.step for kernel in timeline.kernels or () if kernel.step is not None}
+    )
+    if numbers:
+        known = [windows[number] for number in numbers if number in windows]
+        return _Spans(
+            "profiler step", len(numbers), tuple(numbers), _column(known) if len(known) == len(numbers) else None
+        )
+    calls = timeline.events.named(CALL).of_kind("annotation")
+    if len(calls):
+        return _Spans("call", len(calls), windows=_column(sorted(zip(calls.start.tolist(), calls.end.tolist()))))
+    return _Spans("whole recording", 1)
+
+
+def _step_windows(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """Return begin and end of each numbered profiler step on the host: its span there, else what the table of steps says."""
+    found = {
+        step.number: (step.start_ns, step.end_ns)
+        for step in timeline.steps or ()
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None
+    }
+    events = timeline.events
+    numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
+    marked = events.select(np.isin(events.name, list(numbers))).of_kind("annotation", "host_op")
+    for name, start, end in zip(marked.name.tolist(), marked.start.tolist(), marked.end.tolist()):
+        found[numbers[name]] = (start, end)
+    return found
+
+
+def _column(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    table = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+    return Intervals(table[:, 0], table[:, 1])
+
+
+def _device_work(timeline: Timeline, spans: _Spans) -> list[_Owned]:
+    """Return what the device ran: the table of kernels where there is one, and the copies, which are never in it."""
+    if timeline.kernels is None:
+        return [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
+    copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
+    return [_by_step(timeline.kernels, spans, timeline), copies]
+
+
+def _host_ops(timeline: Timeline, spans: _Spans) -> _Owned:
+    ops = timeline.events.of_kind("host_op")
+    marks = [code for code, name in enumerate(ops.names) if STEP_NAME.fullmatch(name)]
+    return _by_time(ops.select(~np.isin(ops.name, marks)), timeline, spans)
+
+
+def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> _Owned:
+    """Give events to spans by when they were launched; where nothing says when a span was, only a single one owns all."""
+    if spans.windows is not None:
+        return _Owned(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
+    owner = 0 if spans.size == 1 else OUTSIDE
+    return _Owned(events, np.full(len(events), owner, dtype=np.int64))
+
+
+def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> _Owned:
+    """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
+    builder = EventTableBuilder()
+    for number, kernel in enumerate(kernels):
+        _add_kernel(builder, kernel, number)
+    events = builder.table()
+    if all(kernel.step is None for kernel in kernels):
+        return _by_time(events, timeline, spans)
+    at = {step: index for index, step in enumerate(spans.numbers)}
+    owners = [OUTSIDE if kernel.step is None else at.get(kernel.step, OUTSIDE) for kernel in kernels]
+    return _Owned(events, np.array(owners, dtype=np.int64))
+
+
+def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
+    collective = kernel.is_collective or kernel.name.lower().startswith(_COLLECTIVES)
+    # Rows without a start would nest into each other on one track.
+    track = (kernel.core or "", str(kernel.stream) if kernel.start_ns is not None else f"row {number}")
+    builder.add(
+        kernel.start_ns or 0,
+        kernel.duration_ns,
+        track=track,
+        name=kernel.name,
+        kind="comm" if collective else "compute",
+        correlation=NO_CORRELATION,
+        group=kernel.type or type_by_name(kernel.name),
+    )
+
+
+def _absent(timeline: Timeline, spans: _Spans, device: Sequence[_Owned], *, on_host: bool) -> frozenset[str]:
+    """Return the counters that the recording cannot give."""
+    if on_host:
+        return frozenset(KERNEL_METRICS)
+    if not device:
+        return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
+    return frozenset() if _has_copies(timeline, spans) else frozenset({DEVICE_COPIES})
+
+
+def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
+    """Return whether copies would have been seen: on a timeline of the device, and in known spans.
+
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them.
+    """
+    on_timeline = len(timeline.events.of_kind(*DEVICE_KINDS)) > 0
+    return on_timeline and (spans.windows is not None or spans.size == 1)
+
+
+def _lengths(spans: _Spans) -> Optional[tuple[int, ...]]:
+    if spans.windows is None:
+        return None
+    return tuple((spans.windows.end - spans.windows.start).tolist())
+
+
+def _times(timeline: Timeline, spans: _Spans, device: Sequence[_Owned]) -> Optional[tuple[DeviceTimes, ...]]:
+    """Return the device's times from the table of steps, else from its kernels in spans whose begin and end are known."""
+    table = {step.number: step for step in timeline.steps or ()}
+    tabled = [_tabled_times(table.get(number)) for number in spans.numbers]
+    if tabled and None not in tabled:
+        return tuple(times for times in tabled if times is not None)
+    lengths = _lengths(spans)
+    if lengths is None or not device:
+        return None
+    return tuple(_kernel_times(device, span, length) for span, length in enumerate(lengths))
+
+
+def _tabled_times(step: Optional[ProfilerStep]) -> Optional[DeviceTimes]:
+    if step is None or step.computing_ns is None or step.free_ns is None:
+        return None
+    length = step.computing_ns + (step.exposed_communication_ns or 0) + step.free_ns
+    return DeviceTimes(length, step.computing_ns, step.free_ns) if length > 0 else None
+
+
+def _kernel_times(device: Sequence[_Owned], span: int, length: int) -> DeviceTimes:
+    busy = union_length(_when(device, span, "compute", "comm"))
+    # What a step launched may end a hair after it.
+    return DeviceTimes(length, min(union_length(_when(device, span, "compute")), length), max(length - busy, 0))
+
+
+def _exposed_copies(spans: _Spans, device: Sequence[_Owned]) -> tuple[int, ...]:
+    return tuple(
+        exposed_length(_when(device, span, "copy"), _when(device, span, "compute")) for span in range(spans.size)
+    )
+
+
+def _when(parts: Sequence[_Owned], span: int, *kinds: EventKind) -> Intervals:
+    found = [part.when(span, *kinds) for part in parts]
+    return Intervals(
+        np.concatenate([one.start for one in found]),
+        np.concatenate([one.end for one in found]),
+    )
+
+
+def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
+    """Count collectives by their own table, where there is no other."""
+    works = [Work() for _ in range(spans.size)]
+    at = {step: index for index, step in enumerate(spans.numbers)}
+    for collective in timeline.collectives or ():
+        owner = at.get(collective.step, OUTSIDE) if collective.step is not None else OUTSIDE
+        owner = 0 if spans.size == 1 else owner
+        if owner != OUTSIDE:
+            works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
+    return works
+
+
+def _collective_times(timeline: Timeline, device: Sequence[_Owned]) -> Counter[str]:
+    """Return the nanoseconds of each kind of collective: as their own table has them, else as kernels."""
+    times: Counter[str] = Counter()
+    if timeline.collectives is not None:
+        for collective in timeline.collectives:
+            times[type_by_name(collective.name)] += collective.elapsed_ns or 0
+        return times
+    for part in device:
+        events = part.inside().of_kind("comm")
+        for group, duration in zip(events.group.tolist(), events.duration.tolist()):
+            times[events.names[group]] += duration
+    return times
