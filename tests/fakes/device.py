@@ -203,6 +203,12 @@ class FakeDevice:
             self._log = None
         return path
 
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
+        return self.record_trace(call, calls=calls, folder=folder, name=f"raw-{len(list(folder.iterdir()))}")
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
+        return [recording for recording in recordings if recording.parent == folder]
+
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         if "allocation_count" not in self.capabilities:
             return None

@@ -15,6 +15,7 @@ Capability = Literal[
     "kernel_timeline",  # the trace shows what ran on the device, when
     "allocation_count",  # allocations of one call can be counted
     "spoiled_by_errors",  # after one failed operator nothing that the process does can be trusted
+    "late_analysis",  # a trace takes seconds to be analysed, so it had better be recorded now and analysed later
 ]
 
 
@@ -115,6 +116,18 @@ class Device(Protocol):
 
         Returns its path; ``trace.read.read_recording`` understands it. Every call is waited for and stands in a host event
         ``perfgate.call``. What fails leaves no file.
+        """
+
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
+        """Profile as ``record_trace`` does, and leave what the profiler wrote in ``folder`` as it is; return where.
+
+        Only with capability ``late_analysis``.
+        """
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
+        """Analyse raw recordings of any process, all in ``folder``; return those that ``read_recording`` can now read.
+
+        Raises MeasuringError where that is none of them.
         """
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:

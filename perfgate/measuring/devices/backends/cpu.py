@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import importlib.util
 import os
 import platform
-import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
@@ -18,12 +16,12 @@ from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.backends._kineto import CALL, record_kineto
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount
 from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
 _GIB = 1 << 30
-_CALL = "perfgate.call"
 # How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp: "DefaultCPUAllocator: ... memory").
 _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
@@ -111,24 +109,24 @@ class CpuDevice:
 
         The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
         """
-        import torch
-        from torch.profiler import ProfilerActivity, profile
+        from torch.profiler import ProfilerActivity
 
-        with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as profiler:
-            for _ in range(calls):
-                with torch.profiler.record_function(_CALL):
-                    call()
-        path = folder / f"{name}.json.gz"
-        with _written_aside(path) as (plain, packed):
-            profiler.export_chrome_trace(str(plain))
-            if not plain.is_file() or not plain.stat().st_size:
-                raise MeasuringError(
-                    f"{path}: the profiler wrote no trace; check that the disk has space and is writable"
-                )
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-            packed.replace(path)
-        return path
+        return record_kineto(
+            call,
+            calls=calls,
+            folder=folder,
+            name=name,
+            activities=[ProfilerActivity.CPU],
+            synchronize=self.synchronize,
+        )
+
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
+        """Refuse: a trace of the CPU is complete when it is recorded."""
+        raise MeasuringError("a trace of the CPU needs no analysis; record_trace writes it")
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
+        """Return them as they are."""
+        return list(recordings)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return the allocations of each call, counted at torch's CPU allocator.
@@ -141,7 +139,7 @@ class CpuDevice:
 
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
             for call in calls:
-                with record_function(_CALL):
+                with record_function(CALL):
                     output = call()
                     del output
                     gc.collect()
@@ -255,7 +253,7 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
         if event.tag == _EventType.Allocation:
             fields = event.extra_fields
             found.append((event.start_time_ns, fields.id, fields.ptr, fields.alloc_size))
-        elif event.name == _CALL:
+        elif event.name == CALL:
             starts.append(event.start_time_ns)
     starts.sort()
     found.sort(key=lambda entry: entry[0])
@@ -263,19 +261,6 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
     for time_ns, _, address, size in found:
         calls[max(0, bisect_right(starts, time_ns) - 1)].append((address, size))
     return calls
-
-
-@contextmanager
-def _written_aside(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Give two temporary names beside ``path`` and leave neither behind."""
-    plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
-    try:
-        yield plain, packed
-    except OSError as error:
-        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
-    finally:
-        for left in (plain, packed):
-            left.unlink(missing_ok=True)
 
 
 def _tensors(batch: Any) -> Iterator[Any]:

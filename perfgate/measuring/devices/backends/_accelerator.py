@@ -1,0 +1,305 @@
+"""What devices behind a torch module of their own share (``torch.npu``, ``torch.cuda``): queue, copies, memory, events."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+# The functions themselves, taken before user code runs: it may put others into the module.
+from time import perf_counter_ns, process_time_ns, thread_time_ns
+from typing import Any, Optional
+
+from perfgate.measuring.devices.device import Event, HostWait, MemoryCount
+
+# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
+# event's time is taken over a longer way than this where it can be helped.
+ANCHOR_SECONDS = 0.05
+# What one call took, from the allocator's statistics. Bytes as asked for where the allocator keeps them (not in torch_npu
+# 2.1), else rounded up to its blocks of 512 B.
+_ALLOCATIONS = "allocation.all.allocated"
+_BYTES = ("requested_bytes.all", "allocated_bytes.all")
+
+
+class AcceleratorDevice:
+    """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
+
+    Opening takes the device: it becomes the current one of this process.
+    """
+
+    kind: str
+
+    def __init__(self, module: Any, index: int) -> None:
+        module.set_device(index)
+        self.index = index
+        self.module = module
+        self._synchronize: Callable[[], None] = module.synchronize
+        self._timeline = _Timeline(module)
+        self._copies: Optional[Any] = None
+        self._main: Optional[Any] = None
+
+    def handle(self) -> Any:
+        """Return the ``torch.device``."""
+        import torch
+
+        return torch.device(self.kind, self.index)
+
+    def clock_ns(self) -> int:
+        """Return the host clock."""
+        return perf_counter_ns()
+
+    def cpu_clock_ns(self) -> int:
+        """Return the CPU time of the calling thread."""
+        return thread_time_ns()
+
+    def process_cpu_ns(self) -> int:
+        """Return the CPU time of the process, all threads."""
+        return process_time_ns()
+
+    def synchronize(self) -> None:
+        """Wait until everything queued has run, on every stream."""
+        self._synchronize()
+
+    def event(self) -> Event:
+        """Return a new mark."""
+        return AcceleratorEvent(self._timeline)
+
+    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
+        """Copy a batch to the device; ``pinned`` puts it into page-locked memory first."""
+        import torch
+
+        def upload(tensor: Any) -> Any:
+            host = tensor.pin_memory() if pinned and not _is_pinned(tensor) else tensor
+            return host.to(torch.device(self.kind, self.index), non_blocking=non_blocking)
+
+        moved = each_tensor(batch, upload)
+        if self._main is not None:
+            for tensor in tensors(moved):
+                # It was made in the copy stream: told nothing, the allocator would give its memory to the next copy while
+                # the main stream still reads it.
+                tensor.record_stream(self._main)
+        return moved
+
+    def pin(self, batch: Any) -> Any:
+        """Return the batch in page-locked host memory."""
+        return each_tensor(batch, lambda tensor: tensor if _is_pinned(tensor) else tensor.pin_memory())
+
+    def to_host(self, output: Any) -> Any:
+        """Copy an output to the host."""
+        return each_tensor(output, lambda tensor: tensor.cpu())
+
+    @contextmanager
+    def copy_stream(self) -> Iterator[None]:
+        """Return a context whose copies go to a stream of their own; after it the main stream waits for them."""
+        if self._copies is None:
+            self._copies = self.module.Stream()
+        before, self._main = self._main, self.module.current_stream()
+        main = self._main
+        try:
+            with self.module.stream(self._copies):
+                yield
+        finally:
+            self._main = before
+        main.wait_stream(self._copies)
+
+    def bytes_of(self, batch: Any) -> int:
+        """Return the bytes of all tensors in a batch."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
+
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
+        """Return what each call allocates, from the statistics of the caching allocator.
+
+        ``peak_bytes`` is what it holds at most beyond what was held before it, so memory that the call itself gives back
+        before it takes more is not counted. What an operator takes past torch's allocator does not show: workspaces of
+        torch_npu, the plans of a library.
+        """
+        return [self._memory_of(call) for call in calls]
+
+    def _memory_of(self, call: Callable[[], Any]) -> MemoryCount:
+        self._settle()
+        self.module.reset_peak_memory_stats(self.index)
+        before = self._memory()
+        output = call()
+        self._settle()
+        peak = _held(self._memory(), "peak")
+        del output
+        self._settle()
+        after = self._memory()
+        return MemoryCount(
+            allocations=after[_ALLOCATIONS] - before[_ALLOCATIONS],
+            peak_bytes=peak - _held(before, "current"),
+            kept_bytes=_held(after, "current") - _held(before, "current"),
+        )
+
+    def _settle(self) -> None:
+        """Let everything end that may still take memory or give it back: garbage, and a queue behind the host's back."""
+        gc.collect()
+        self._synchronize()
+
+    def _memory(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = self.module.memory_stats(self.index)
+        return found
+
+    def host_waits(self) -> list[HostWait]:
+        """Return what waits without being an operator. A value for Python is a copy to the host, and so an operator."""
+        name = f"torch.{self.kind}"
+        waits = [
+            HostWait(self.module, "synchronize", f"{name}.synchronize"),
+            HostWait(self.module.Event, "synchronize", "Event.synchronize"),
+            HostWait(self.module.Stream, "synchronize", "Stream.synchronize"),
+        ]
+        import torch
+
+        # Since torch 2.6 there is a way to say it that names no device.
+        if accelerator := getattr(torch, "accelerator", None):
+            waits.append(HostWait(accelerator, "synchronize", "torch.accelerator.synchronize"))
+        return waits
+
+    def empty_cache(self) -> None:
+        """Give cached memory back to the driver."""
+        self.module.empty_cache()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether an exception means that the device's memory, or the host's, is full."""
+        import torch
+
+        # torch.OutOfMemoryError since 2.5, torch.cuda.OutOfMemoryError before; torch_npu 2.1 raises a RuntimeError.
+        named = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+        return isinstance(error, (named, MemoryError)) or f"{self.kind.upper()} out of memory" in str(error)
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        """Return ``torch.inference_mode()``."""
+        import torch
+
+        return torch.inference_mode()
+
+
+class _Timeline:
+    """Device time as a chain of anchors: events, each a short while after the one before it.
+
+    An event's time is its anchor's and what elapsed since, in device time throughout: the host clock gives nothing but the
+    origin, so the difference of two events never holds a jump of the host's.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self._anchor: Optional[_Mark] = None
+
+    def mark(self) -> _Mark:
+        """Put a mark into the current stream."""
+        now = perf_counter_ns()
+        event = self.module.Event(enable_timing=True)
+        anchor = self._anchor
+        event.record()
+        if anchor is None:
+            mark = _Mark(event, host_ns=now, anchor=None, time_ns=now)
+        else:
+            mark = _Mark(event, host_ns=now, anchor=anchor)
+        if anchor is None or now - anchor.host_ns > ANCHOR_SECONDS * 1e9:
+            self._anchor = mark
+        return mark
+
+
+class _Mark:
+    """One recorded event, and the anchor recorded before it; the first of all knows its time from the host."""
+
+    def __init__(self, event: Any, *, host_ns: int, anchor: Optional[_Mark], time_ns: Optional[int] = None) -> None:
+        self.event = event
+        self.host_ns = host_ns
+        self._anchor = anchor
+        self._time_ns = time_ns
+
+    def time_ns(self) -> int:
+        """Return its device time; what is not known yet of the chain behind it is worked out on the way."""
+        unknown = []
+        mark: Optional[_Mark] = self
+        while mark is not None and mark._time_ns is None:
+            unknown.append(mark)
+            mark = mark._anchor
+        for later in reversed(unknown):
+            later._measure()
+        assert self._time_ns is not None
+        return self._time_ns
+
+    def _measure(self) -> None:
+        anchor = self._anchor
+        assert anchor is not None
+        assert anchor._time_ns is not None
+        for event in (anchor.event, self.event):
+            event.synchronize()
+        self._time_ns = anchor._time_ns + round(anchor.event.elapsed_time(self.event) * 1e6)
+        # What lies behind a known time is not needed any more.
+        self._anchor = None
+
+
+class AcceleratorEvent:
+    """A mark in the device's queue; fulfils ``Event``."""
+
+    def __init__(self, timeline: _Timeline) -> None:
+        self._timeline = timeline
+        self._mark: Optional[_Mark] = None
+
+    def record(self) -> None:
+        """Put the mark into the current stream."""
+        self._mark = self._timeline.mark()
+
+    def wait(self) -> None:
+        """Block the host until the device has passed the mark."""
+        self._recorded.event.synchronize()
+
+    def time_ns(self) -> int:
+        """Return the device time of the mark in nanoseconds."""
+        return self._recorded.time_ns()
+
+    @property
+    def _recorded(self) -> _Mark:
+        if self._mark is None:
+            raise RuntimeError("the event was never recorded")
+        return self._mark
+
+
+def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the batch with every tensor changed, in the structure it has."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        changed = {key: each_tensor(member, change) for key, member in batch.items()}
+        return changed if type(batch) is dict else _like(batch, changed)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(each_tensor(member, change) for member in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(each_tensor(member, change) for member in batch)
+    return batch
+
+
+def tensors(batch: Any) -> Iterator[Any]:
+    """Yield every tensor in a batch."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for member in batch.values():
+            yield from tensors(member)
+    elif isinstance(batch, (list, tuple)):
+        for member in batch:
+            yield from tensors(member)
+
+
+def _like(batch: Mapping[Any, Any], members: dict[Any, Any]) -> Any:
+    """Return a mapping of the batch's own type, such as a model's output record; a plain dict where it cannot be made."""
+    try:
+        return type(batch)(members)  # type: ignore[call-arg]
+    except TypeError:
+        return members
+
+
+def _is_pinned(tensor: Any) -> bool:
+    return bool(tensor.device.type != "cpu" or tensor.is_pinned())
+
+
+def _held(stats: Mapping[str, int], which: str) -> int:
+    name = next((name for name in _BYTES if f"{name}.{which}" in stats), _BYTES[-1])
+    return stats[f"{name}.{which}"]

@@ -1,0 +1,204 @@
+"""Record with ``torch_npu.profiler``, have the recording analysed in a fresh process, and keep what counts as one file.
+
+torch_npu prints what goes wrong, raises nothing, exits with 0 and writes ``analyse.done`` whatever is missing (2.13 without
+msprof on PATH), so what was done is told by the files it left and by nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Optional
+
+from perfgate.errors import MeasuringError
+
+CALL = "perfgate.call"
+SUFFIX = ".zip"
+# An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
+ANALYSIS_SECONDS = 240.0
+SECONDS_PER_RECORDING = 15.0
+# The analysis polls every 0.1 s for what msprof writes, and gives up on every table when its other tasks end within that tenth
+# (torch_npu 2.13, ConcurrentTasksManager.__listen), which a short recording may meet.
+ATTEMPTS = 2
+RESULTS = "ASCEND_PROFILER_OUTPUT"
+# What Level1 with kernels leaves; op_statistic.csv is missing at Level0, the rest without msprof.
+_TABLES = ("kernel_details.csv", "op_statistic.csv", "step_trace_time.csv")
+_TIMELINE = "trace_view.json"
+_ABOUT = ("profiler_info*.json", "profiler_metadata.json")
+_ANALYSIS = "perfgate.measuring.devices.backends._npu_analysis"
+_TAIL_BYTES = 2_000
+
+
+def record(
+    call: Callable[[], Any],
+    *,
+    calls: int,
+    folder: Path,
+    synchronize: Callable[[], None],
+    aic_metrics: str = "PipeUtilization",
+    stacks: bool = False,
+) -> Path:
+    """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
+
+    ``aic_metrics`` names the hardware counters (``torch_npu.profiler.AiCMetrics``); a pass collects one group. Each call is
+    waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. What a torch_npu does not
+    know of the arguments is left out: 2.1 analyses at once (no ``analyse_flag``), which costs time and changes nothing.
+    Raises MeasuringError where nothing was written.
+    """
+    import torch
+    from torch_npu import profiler
+
+    require_msprof()
+    known = set(folder.iterdir())
+    settings = accepted(
+        profiler._ExperimentalConfig,
+        profiler_level=profiler.ProfilerLevel.Level1,
+        aic_metrics=getattr(profiler.AiCMetrics, aic_metrics),
+        data_simplification=True,
+    )
+    handler = accepted(profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False)
+    with profiler.profile(
+        **accepted(
+            profiler.profile,
+            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
+            record_shapes=True,
+            with_stack=stacks,
+            experimental_config=profiler._ExperimentalConfig(**settings),
+            on_trace_ready=profiler.tensorboard_trace_handler(**handler),
+        )
+    ):
+        for _ in range(calls):
+            with torch.profiler.record_function(CALL):
+                call()
+                synchronize()
+    written = [path for path in folder.glob("*_ascend_pt") if path not in known]
+    if len(written) != 1:
+        raise MeasuringError(
+            f"torch_npu's profiler wrote {len(written)} recordings where one was asked for; it prints why into the worker's "
+            "log. Another profiler of this process or machine (msprof, dynamic profiling, PROFILING_MODE) must be off"
+        )
+    return written[0]
+
+
+def accepted(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """Return those of the arguments that a function of this version of torch_npu takes."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in known}
+
+
+def require_msprof() -> None:
+    """Raise MeasuringError where torch_npu would look for CANN's ``msprof`` in vain: without it there is no kernel."""
+    if shutil.which("msprof") is None:
+        raise MeasuringError(
+            "msprof is not on PATH, and torch_npu's profiler cannot read the device's data without it; source set_env.sh of "
+            "the CANN toolkit before perfgate (the runtime package alone has no msprof)"
+        )
+
+
+def analyse(folder: Path, recordings: Sequence[Path], *, seconds: Optional[float] = None) -> list[Path]:
+    """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
+
+    A process that imports torch_npu anew does it for all of them: it forks, and a fork of a process whose threads hold locks
+    may never end. Raises MeasuringError where it takes too long; what it printed stands in ``analysis.log`` in the folder.
+    """
+    limit = ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings) if seconds is None else seconds
+    for _ in range(ATTEMPTS):
+        _run_analysis(folder, limit)
+        complete = [recording for recording in recordings if not missing_from(recording)]
+        if len(complete) == len(recordings):
+            break
+    return complete
+
+
+def why_incomplete(folder: Path, recording: Path) -> MeasuringError:
+    """Return the error that says what a recording lacks, and the end of what the analysis printed."""
+    printed = _tail(folder / "analysis.log")
+    return MeasuringError(
+        f"torch_npu's analysis of the profile is not complete, it left no {', '.join(missing_from(recording))}; did the calls "
+        f"run anything on the device, and does msprof run by hand? The analysis printed: {printed or 'nothing'}"
+    )
+
+
+def missing_from(recording: Path) -> list[str]:
+    """Return the files that an analysed recording should have and has not, or has not to their end."""
+    results = recording / RESULTS
+    missing = [name for name in _TABLES if not _has_text(results / name)]
+    return missing if _ends_with(results / _TIMELINE, b"]") else [*missing, _TIMELINE]
+
+
+def pack(recording: Path, path: Path) -> None:
+    """Put an analysed recording into one zip file, which appears under its name only when complete."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    files = [file for pattern in _ABOUT for file in recording.glob(pattern)]
+    files += [file for file in (recording / RESULTS).iterdir() if file.is_file()]
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            for file in sorted(files):
+                archive.write(file, file.relative_to(recording).as_posix())
+        aside.replace(path)
+    except OSError as error:
+        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _run_analysis(folder: Path, seconds: float) -> None:
+    with (folder / "analysis.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _ANALYSIS, str(folder)],
+            # -m puts the current folder before all others on the import path; here it holds nothing to import.
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # It starts processes of its own; all of them must end with it.
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise MeasuringError(
+                f"torch_npu's analysis of the profile took longer than {seconds:.0f} s and was ended; profile fewer calls, "
+                f"e.g. with --quick. It printed: {_tail(folder / 'analysis.log') or 'nothing'}"
+            ) from None
+        finally:
+            _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _has_text(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _ends_with(file: Path, end: bytes) -> bool:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - 64))
+            return stream.read().rstrip().endswith(end)
+    except OSError:
+        return False
+
+
+def _tail(file: Path) -> str:
+    try:
+        text = file.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.replace("\r", "\n").splitlines()]
+    return " | ".join(line for line in lines if len(line) > 1)

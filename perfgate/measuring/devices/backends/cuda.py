@@ -1,0 +1,111 @@
+"""An NVIDIA GPU through torch.cuda. Not run on hardware yet: no GPU was at hand where this was written.
+
+tests/contract runs over it wherever a CUDA device is present.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
+from perfgate.measuring.devices.backends._kineto import record_kineto
+from perfgate.measuring.devices.device import Capability, Condition
+from perfgate.measuring.devices.telemetry import Telemetry
+
+KIND = "cuda"
+_GIB = 1 << 30
+
+
+def open_device(index: int = 0) -> CudaDevice:
+    """Return the GPU that torch calls ``cuda:index``. Raises MeasuringError, with what to do, where it cannot be used."""
+    if importlib.util.find_spec("torch") is None:
+        raise MeasuringError(
+            "torch is not installed in the interpreter that measures; install it there, e.g. pip install torch"
+        )
+    try:
+        import torch
+    except (ImportError, OSError, RuntimeError) as error:
+        raise MeasuringError(f"torch cannot be imported: {error}; install it anew") from error
+    if torch.version.cuda is None:
+        raise MeasuringError(
+            f"torch {torch.__version__} is built without CUDA; install a build with it, see pytorch.org"
+        )
+    count = torch.cuda.device_count()
+    if count == 0:
+        raise MeasuringError(
+            "torch sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and whether the container got the GPU"
+        )
+    if index >= count:
+        raise MeasuringError(f"cuda:{index} does not exist, torch sees {count}; write cuda:0 to cuda:{count - 1}")
+    try:
+        return CudaDevice(torch.cuda, index)
+    except RuntimeError as error:
+        raise MeasuringError(f"cuda:{index} cannot be taken: {error}; look at nvidia-smi") from error
+
+
+class CudaDevice(AcceleratorDevice):
+    """One NVIDIA GPU; fulfils ``Device``."""
+
+    kind = KIND
+    capabilities: frozenset[Capability] = frozenset({
+        "own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors",
+    })  # fmt: skip
+
+    def __init__(self, module: Any, index: int) -> None:
+        super().__init__(module, index)
+        self._properties = module.get_device_properties(index)
+        self.name = str(self._properties.name)
+
+    def properties(self) -> dict[str, str]:
+        """Return chip, processors, memory, the versions of CUDA and cuDNN, and the switches that choose kernels."""
+        import torch
+
+        found = {
+            "model": self.name,
+            "compute capability": f"{self._properties.major}.{self._properties.minor}",
+            "multiprocessors": self._properties.multi_processor_count,
+            "memory": f"{round(self._properties.total_memory / _GIB)} GiB",
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "cudnn benchmark": torch.backends.cudnn.benchmark,
+            "matmul tf32": torch.backends.cuda.matmul.allow_tf32,
+            "cudnn tf32": torch.backends.cudnn.allow_tf32,
+        }
+        return {name: str(value) for name, value in found.items() if value is not None}
+
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        """Profile ``calls`` calls, host and kernels, with shapes and stacks into ``name.json.gz``."""
+        from torch.profiler import ProfilerActivity
+
+        return record_kineto(
+            call,
+            calls=calls,
+            folder=folder,
+            name=name,
+            activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+            synchronize=self.synchronize,
+        )
+
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
+        """Refuse: a trace of Kineto is complete when it is recorded."""
+        raise MeasuringError("a trace of a GPU needs no analysis; record_trace writes it")
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
+        """Return them as they are."""
+        return list(recordings)
+
+    def fallbacks(self) -> frozenset[str]:
+        """Return nothing: torch refuses what it has no CUDA kernel for."""
+        return frozenset()
+
+    def condition(self) -> Condition:
+        """Return nothing: nvidia-smi takes too long between blocks, and a clock read after a block is that of rest."""
+        return Condition()
+
+    def telemetry(self) -> Optional[Telemetry]:
+        """Return nothing yet."""
+        return None

@@ -1,0 +1,211 @@
+"""An Ascend NPU through torch_npu, the package as Huawei publishes it: 2.1 to 2.13.
+
+What runs on it is seen through its own profiler, whose recordings are analysed afterwards by other processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.ascend.environment import refuse_blocking
+from perfgate.measuring.devices.ascend.libraries import missing_libraries
+from perfgate.measuring.devices.ascend.reading import read_telemetry
+from perfgate.measuring.devices.ascend.software import installed_cann, read_software, set_env
+from perfgate.measuring.devices.backends import _npu_profiler
+from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
+from perfgate.measuring.devices.backends._stderr import OwnErrors
+from perfgate.measuring.devices.device import Capability, Condition
+from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.telemetry import Telemetry
+
+KIND = "npu"
+_GIB = 1 << 30
+# torch_npu says this once a process and operator, from C++ to the standard error (csrc/aten/common VariableFallbackKernel):
+# "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will fall back to run on the CPU."
+_FALLBACK = re.compile(rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend")
+
+
+def open_device(index: int = 0) -> NpuDevice:
+    """Return the NPU that torch_npu calls ``npu:index``.
+
+    Raises MeasuringError, with what is missing and what to do, where it cannot be used, and where
+    ASCEND_LAUNCH_BLOCKING would make every time meaningless.
+    """
+    refuse_blocking(os.environ)
+    for package in ("torch", "torch_npu"):
+        if importlib.util.find_spec(package) is None:
+            raise MeasuringError(
+                f"{package} is not installed in the interpreter that measures; install torch and the torch-npu of the same "
+                "version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
+            )
+    module = _import_npu()
+    count = int(module.device_count())
+    if count == 0:
+        raise MeasuringError(
+            "torch_npu sees no NPU; look at npu-smi info, at ASCEND_RT_VISIBLE_DEVICES, and whether this user may use "
+            "/dev/davinci0 (group HwHiAiUser)"
+        )
+    if index >= count:
+        raise MeasuringError(f"npu:{index} does not exist, torch_npu sees {count}; write npu:0 to npu:{count - 1}")
+    try:
+        return NpuDevice(module, index)
+    except RuntimeError as error:
+        raise MeasuringError(
+            f"npu:{index} cannot be taken: {_first_line(error)}; does another process hold it, and is it healthy "
+            "(npu-smi info)?"
+        ) from error
+
+
+class NpuDevice(AcceleratorDevice):
+    """One Ascend NPU; fulfils ``Device``."""
+
+    kind = KIND
+    capabilities: frozenset[Capability] = frozenset({
+        "own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors", "late_analysis",
+    })  # fmt: skip
+
+    def __init__(self, module: Any, index: int) -> None:
+        # Before the first operator, so that none of its warnings is missed.
+        self._errors = OwnErrors()
+        super().__init__(module, index)
+        self._properties = module.get_device_properties(index)
+        self.name = str(module.get_device_name(index))
+
+    def properties(self) -> dict[str, str]:
+        """Return chip, cores, memory, versions of driver, firmware, CANN and torch_npu, and the switches of torch_npu."""
+        software = read_software(Host())
+        found = {
+            "model": self.name,
+            "memory": f"{round(self._properties.total_memory / _GIB)} GiB",
+            # Not in torch_npu 2.1.
+            "cube cores": getattr(self._properties, "cube_core_num", None),
+            "vector cores": getattr(self._properties, "vector_core_num", None),
+            "soc": _asked(self.module.utils, "get_soc_version"),
+            "cann": software.cann or _asked(self.module.utils, "get_cann_version"),
+            "driver": software.driver,
+            "firmware": software.firmware,
+            "torch_npu": software.torch_npu,
+            **self._switches(),
+        }
+        return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+    def _switches(self) -> dict[str, Any]:
+        """Return what a program may set that changes which kernels run, and how."""
+        import torch_npu
+
+        compiled = _asked(self.module, "is_jit_compile_false")
+        # config.allow_internal_format can be set and not be read; its option can.
+        internal = _asked(torch_npu._C, "_npu_getOption", "ALLOW_INTERNAL_FORMAT")
+        return {
+            "operators": None if compiled is None else "precompiled" if compiled else "compiled at run time",
+            "internal formats": internal.decode() if isinstance(internal, bytes) else internal,
+            "matmul hf32": getattr(getattr(self.module, "matmul", None), "allow_hf32", None),
+            "conv hf32": getattr(getattr(self.module, "conv", None), "allow_hf32", None),
+            "task queue": _asked(self.module, "get_task_queue_enable"),
+        }
+
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        """Profile ``calls`` calls at Level1, have that analysed, and keep the tables and the timeline as ``name.zip``.
+
+        ``read_recording`` reads such a file. Raises MeasuringError where msprof is missing or the analysis gave less than
+        everything.
+        """
+        return self.record_counters(call, calls=calls, folder=folder, name=name)
+
+    def record_counters(
+        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str, aic_metrics: str = "PipeUtilization"
+    ) -> Path:
+        """Record a trace with another group of hardware counters, by its name in ``torch_npu.profiler.AiCMetrics``."""
+        path = folder / f"{name}{_npu_profiler.SUFFIX}"
+        raw = Path(tempfile.mkdtemp(prefix="npu_profile_")).resolve()
+        try:
+            recording = self._record(call, calls=calls, folder=raw, aic_metrics=aic_metrics)
+            if not _npu_profiler.analyse(raw, [recording]):
+                raise _npu_profiler.why_incomplete(raw, recording)
+            _npu_profiler.pack(recording, path)
+        finally:
+            shutil.rmtree(raw, ignore_errors=True)
+        return path
+
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
+        """Profile ``calls`` calls and leave what the profiler wrote in ``folder``, not analysed; return its own folder."""
+        return self._record(call, calls=calls, folder=folder.resolve())
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
+        """Analyse recordings that lie in ``folder``; return those that are complete."""
+        complete = _npu_profiler.analyse(folder.resolve(), recordings)
+        if recordings and not complete:
+            raise _npu_profiler.why_incomplete(folder.resolve(), recordings[0])
+        return complete
+
+    def _record(
+        self, call: Callable[[], Any], *, calls: int, folder: Path, aic_metrics: str = "PipeUtilization"
+    ) -> Path:
+        return _npu_profiler.record(
+            call, calls=calls, folder=folder, synchronize=self.synchronize, aic_metrics=aic_metrics
+        )
+
+    def fallbacks(self) -> frozenset[str]:
+        """Return the operators that torch_npu has warned of since the device was opened.
+
+        It warns on the standard error: where that is no file of this process (a terminal, a pipe), nothing can be told.
+        """
+        return frozenset(name.decode() for name in _FALLBACK.findall(self._errors.read()))
+
+    def condition(self) -> Condition:
+        """Return nothing: npu-smi takes a second, too long to ask between blocks, and torch_npu does not say.
+
+        A clock read after a block would be that of a device at rest, which is a tenth of the rated one.
+        """
+        return Condition()
+
+    def telemetry(self) -> Optional[Telemetry]:
+        """Return what npu-smi says; None where it is not there or does not answer."""
+        try:
+            return read_telemetry(self.index, own=frozenset({os.getpid()}))
+        except MeasuringError:
+            return None
+
+
+def _import_npu() -> Any:
+    """Return ``torch.npu``. torch loads torch_npu by itself since 2.5, before it must be imported by name."""
+    try:
+        import torch
+        import torch_npu  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:
+        raise MeasuringError(f"torch_npu cannot be imported: {_first_line(error)}; {_remedy()}") from error
+    return torch.npu  # type: ignore[attr-defined]
+
+
+def _remedy() -> str:
+    host = Host()
+    if not (lost := missing_libraries(host)):
+        return "are torch and torch-npu of one version, and does that torch-npu fit the CANN that is installed?"
+    where = next(iter(installed_cann(host)), None)
+    command = (
+        set_env(f"/{where.relative_to(host.root)}") if where else "install the CANN toolkit and source its set_env.sh"
+    )
+    return f"CANN's {', '.join(lost)} is not where the linker looks: {command}"
+
+
+def _asked(owner: Any, name: str, *arguments: str) -> Any:
+    """Return what a function says; None where this torch_npu has none of the name, or it fails."""
+    function = getattr(owner, name, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
