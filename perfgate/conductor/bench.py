@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from perfgate.conductor.environment import worker_environment
+from perfgate.conductor.device_probe import explain_closed, probe_device
+from perfgate.conductor.environment import device_kind, worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
 from perfgate.conductor.interrupts import held_back
@@ -19,11 +20,14 @@ from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Testbed
+from perfgate.errors import MeasuringError
 from perfgate.protocol import HarnessReply, HarnessRequest, Loaded, LoadRequest, TestbedReply, TestbedRequest
 
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
 PRELOAD_SECONDS = 120.0
+# What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
+_BACKEND_PACKAGES = {"npu": "torch_npu"}
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,14 @@ class Bench:
     def testbed(self, python: Optional[Path] = None) -> Testbed:
         """Return the testbed as a fresh worker of an interpreter sees it.
 
-        Raises MeasuringError when the device cannot be opened.
+        Raises MeasuringError when the device cannot be opened, with what stands in its way.
         """
         worker = self._fork(_ServerKey(python), self.cpus, layout_seed=0, log_name="testbed")
         try:
             request = TestbedRequest(device=self.config.device, threads=self.threads)
             return worker.ask(request, TestbedReply, timeout=120, doing=f"opening device {self.config.device}").testbed
+        except MeasuringError as error:
+            raise self._explained(error, python) from error
         finally:
             worker.close()
 
@@ -127,30 +133,23 @@ class Bench:
     def start(self, python: Optional[Path] = None, *, second: bool = False) -> ForkServer:
         """Start an interpreter's fork server and wait for its imports.
 
-        Raises MeasuringError when a preloaded module fails.
+        Raises MeasuringError when a preloaded module fails, with what stands in the way of the device.
         """
         measure = self.config.measure
-        environment = worker_environment(
-            os.environ,
-            device=self.config.device,
-            scratch=self._scratch,
-            threads=self.threads,
-            hash_seed=self._hash_seed,
-            pass_env=measure.pass_env,
-        )
-        if self._one_code:
-            environment = with_code(environment, share_code(self._scratch / "code"))
         folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch))
         server = ForkServer(
             python or RUNNING,
-            environment=environment,
-            preload=measure.preload,
+            environment=self._environment(),
+            preload=self._preload(),
             scratch=self._scratch,
             folder=folder,
             say=self.say,
         )
         self._servers[_ServerKey(python, second)] = server
-        server.wait_ready(timeout=max(measure.load_timeout, PRELOAD_SECONDS))
+        try:
+            server.wait_ready(timeout=max(measure.load_timeout, PRELOAD_SECONDS))
+        except MeasuringError as error:
+            raise self._explained(error, python) from error
         return server
 
     def renew(self, hash_seed: int) -> None:
@@ -191,6 +190,36 @@ class Bench:
         return self._server(key).fork(
             cpus=cpus, layout_seed=layout_seed, log=self.log(log_name), memory_limit=self._memory_limit()
         )
+
+    def _environment(self) -> dict[str, str]:
+        measure = self.config.measure
+        environment = worker_environment(
+            os.environ,
+            device=self.config.device,
+            scratch=self._scratch,
+            threads=self.threads,
+            hash_seed=self._hash_seed,
+            pass_env=measure.pass_env,
+        )
+        return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
+
+    def _preload(self) -> list[str]:
+        """Return what the fork server imports: what the project asks for, and what belongs to torch on the device."""
+        preload = self.config.measure.preload
+        backend = _BACKEND_PACKAGES.get(device_kind(self.config.device))
+        if backend is None or backend in preload or "torch" not in preload:
+            return preload
+        behind = preload.index("torch") + 1
+        return [*preload[:behind], backend, *preload[behind:]]
+
+    def _explained(self, error: MeasuringError, python: Optional[Path]) -> MeasuringError:
+        """Return an error of starting or opening with what the device's probe finds wrong; the CPU has none."""
+        if device_kind(self.config.device) == "cpu":
+            return error
+        self.say(f"looking at what stands in the way of {self.config.device}")
+        checks = probe_device(python or RUNNING, self.config.device, self._environment(), cwd=self._scratch)
+        text = explain_closed(str(error), self.config.device, checks)
+        return error if text == str(error) else MeasuringError(text)
 
     def _memory_limit(self) -> int:
         return self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE)

@@ -14,7 +14,10 @@ from typing import Callable, Optional
 import msgspec
 
 from perfgate.conductor.bench import open_bench
+from perfgate.conductor.device_probe import is_absent, probe_device
+from perfgate.conductor.environment import device_kind, worker_environment
 from perfgate.conductor.fitness import check_disk, examine_kernel
+from perfgate.conductor.interpreters import RUNNING
 from perfgate.conductor.lock import lock_path
 from perfgate.conductor.machine import Machine, look
 from perfgate.conductor.permissions import try_everything
@@ -27,15 +30,16 @@ from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, M
 from perfgate.flows.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.flows.progress import Progress
 from perfgate.judging.gate.resolution import resolutions
-from perfgate.measuring.devices.registry import device_kinds
+from perfgate.measuring.devices.registry import device_kinds, examined_kinds
 from perfgate.version import __version__
 
 LOOKING_SECONDS = 1.0
 REQUIRED_DEVICE = "cpu"
+_SEE_ABOVE = "mend what stands above as UNFIT or attention, from the first line down"
 
 
-def examine_machine(progress: Progress) -> list[FitnessCheck]:
-    """Look at the machine for some seconds and return every check. Nothing is changed."""
+def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
+    """Look at the machine for some seconds and return every check; ``device`` is the configured one. Nothing is changed."""
     progress.status("looking at the machine")
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
@@ -46,32 +50,75 @@ def examine_machine(progress: Progress) -> list[FitnessCheck]:
     checks = examine_kernel(machine, cpus, os.cpu_count() or len(cpus), before, after)
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
     checks += try_everything(scratch, lock_path())
-    for kind in device_kinds():
-        checks += open_device(kind, progress)
+    for kind in sorted({*device_kinds(), *examined_kinds(), device_kind(device)}):
+        configured = device if kind == device_kind(device) else kind
+        checks += examine_device(configured, progress, required=kind in (REQUIRED_DEVICE, device_kind(device)))
     return checks
 
 
-def open_device(kind: str, progress: Progress) -> list[FitnessCheck]:
+def read_device(folder: Optional[Path]) -> str:
+    """Return the configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
+    root = folder or Path.cwd()
+    if folder is not None or (root / CONFIG_NAME).is_file():
+        return load_config(root).device
+    return os.environ.get("PERFGATE_DEVICE") or REQUIRED_DEVICE
+
+
+def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+    """Probe a device without torch, then open it; of a device that is not there at all, one line says so."""
+    progress.status(f"looking at device {device}")
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
+        environment = worker_environment(
+            os.environ, device=device, scratch=Path(folder), threads=1, hash_seed=0, pass_env=[]
+        )
+        probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
+    if is_absent(device, probed):
+        return [required_device(check) if required else check for check in probed]
+    opens_here = required or device_kind(device) in device_kinds()
+    opened = open_device(device, progress, required=required) if opens_here else []
+    opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
+    return [*(probed if required and not opens else [only_attention(check, opens) for check in probed]), *opened]
+
+
+def required_device(check: FitnessCheck) -> FitnessCheck:
+    """Return the check of a device that is not there, where the project asks for it."""
+    return msgspec.structs.replace(
+        check,
+        status="unfit",
+        remedy="run on a machine that has one, or set device in perfgate.toml to one that is here",
+    )
+
+
+def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
+    """Return a check of a device that opens in spite of it, or that nobody asks for: neither makes the machine unfit."""
+    if check.status != "unfit":
+        return check
+    seen = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
+    return msgspec.structs.replace(check, status="attention", seen=seen)
+
+
+def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
     """Open a device in a worker process, as a gate does; one that opens also says which software it stands on."""
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
-            config = replace(_planted_config(), device=kind)
+            config = replace(_planted_config(), device=device)
             with open_bench(config, logs=Path(logs), say=progress.status) as bench:
                 testbed = bench.testbed()
         except MeasuringError as error:
-            return [judge_closed(kind, str(error))]
-    name = testbed.comparable.get("device.name", kind)
-    return [FitnessCheck(name=f"device {kind}", status="ok", seen=name), judge_versions(kind, testbed)]
+            return [judge_closed(device, str(error), required=required)]
+    name = testbed.comparable.get("device.name", device)
+    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed)]
 
 
-def judge_closed(kind: str, why: str) -> FitnessCheck:
-    """Judge a device that does not open: the CPU must, of others it is said."""
-    unfit = kind == REQUIRED_DEVICE
+def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
+    """Judge a device that does not open: the CPU and the configured one must, of others it is said."""
+    remedy = "install torch for the interpreter that runs perfgate" if device == REQUIRED_DEVICE else _SEE_ABOVE
     return FitnessCheck(
-        name=f"device {kind}",
-        status="unfit" if unfit else "unavailable",
-        seen=why,
-        remedy="install torch for the interpreter that runs perfgate" if unfit else None,
+        name=f"device {device}",
+        status="unfit" if required else "unavailable",
+        # The probe's own lines stand above; the error repeats them below its first.
+        seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
+        remedy=remedy if required else None,
     )
 
 

@@ -13,7 +13,7 @@ import click
 @click.option("--only", multiple=True, metavar="NAME", help="Plant only this change (may be repeated).")
 @click.option("--list", "list_only", is_flag=True, help="List the planted changes and what each must get.")
 @click.option("--config", "config_folder", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
-              help="Gate with the [gate] table of the perfgate.toml in DIR instead of the defaults.")  # fmt: skip
+              help="Take the device and the [gate] table of the perfgate.toml in DIR instead of the defaults.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=".perfgate/doctor", show_default=True,
               help="Folder for doctor.json and a folder for each gate.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
@@ -40,10 +40,10 @@ def COMMAND(  # noqa: N802
             [(change.name, change.title, change.verdict, change.metric) for change in changes], Console()
         )
         return
-    settings = doctor.read_gate(config_folder)
+    settings, device = doctor.read_gate(config_folder), doctor.read_device(config_folder)
     out = prepare_out(out)
     with TerminalProgress() as progress:
-        document = DoctorDocument(perfgate_version=__version__, fitness=doctor.examine_machine(progress))
+        document = DoctorDocument(perfgate_version=__version__, fitness=doctor.examine_machine(progress, device))
     report.render_fitness(document.fitness, console)
     if not fitness_only and not doctor.is_unfit(document.fitness):
         minutes = max(1, round(sum(change.seconds for change in changes) / 60))

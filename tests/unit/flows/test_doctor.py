@@ -2,13 +2,22 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
 from perfgate.document import run
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult
 from perfgate.errors import UsageError
-from perfgate.flows.doctor import choose_changes, exit_code, judge_closed, judge_versions, read_gate
+from perfgate.flows.doctor import (
+    choose_changes,
+    exit_code,
+    judge_closed,
+    judge_versions,
+    only_attention,
+    read_device,
+    read_gate,
+)
 from perfgate.flows.planted import CHANGES
 
 
@@ -54,10 +63,42 @@ def test_read_gate__project__its_gate_table(tmp_path: Path) -> None:
     assert read_gate(tmp_path).aa_pairs == 9
 
 
-@pytest.mark.parametrize(("kind", "status"), [("cpu", "unfit"), ("npu", "unavailable")])
-def test_judge_closed__device__only_the_cpu_must_open(kind: str, status: str) -> None:
-    found = judge_closed(kind, "torch is not installed")
-    assert (found.name, found.status, found.seen) == (f"device {kind}", status, "torch is not installed")
+@pytest.mark.parametrize(
+    ("device", "required", "status"), [("cpu", True, "unfit"), ("npu", False, "unavailable"), ("npu:1", True, "unfit")]
+)
+def test_judge_closed__device__must_open_where_it_is_required(device: str, required: bool, status: str) -> None:
+    found = judge_closed(device, "torch is not installed", required=required)
+    assert (found.name, found.status, found.seen) == (f"device {device}", status, "torch is not installed")
+    assert (found.remedy is None) == (status == "unavailable")
+
+
+def test_judge_closed__error_with_the_probe_in_it__not_said_twice() -> None:
+    assert judge_closed("npu", "cannot import\nwhat stands in the way: …", required=True).seen == "cannot import"
+
+
+@pytest.mark.parametrize(
+    ("toml", "variable", "device"),
+    [(None, None, "cpu"), (None, "npu:1", "npu:1"), ('device = "npu"', None, "npu"), ('device = "cuda"', "npu", "npu")],
+)
+def test_read_device__project_and_environment__as_a_gate_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: Optional[str], variable: Optional[str], device: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if variable is None:
+        monkeypatch.delenv("PERFGATE_DEVICE", raising=False)
+    else:
+        monkeypatch.setenv("PERFGATE_DEVICE", variable)
+    if toml is not None:
+        (tmp_path / "perfgate.toml").write_text(f'workload = "w.py:w"\n{toml}\n')
+    assert read_device(None) == device
+
+
+def test_only_attention__unfit__not_for_a_device_that_opens_or_that_nobody_asks_for() -> None:
+    unfit = FitnessCheck(name="npu nodes", status="unfit", seen="gone", remedy="mount them")
+    assert only_attention(unfit, opens=True).seen == "gone (the device opens in spite of it)"
+    assert (only_attention(unfit, opens=False).status, only_attention(unfit, opens=False).seen) == ("attention", "gone")
+    ok = FitnessCheck(name="npu nodes", status="ok", seen="all there")
+    assert only_attention(ok, opens=True) == ok
 
 
 @pytest.mark.parametrize(
