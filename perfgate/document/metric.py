@@ -96,7 +96,7 @@ _CATALOGUE = [
     _metric("ops.coverage", "attributed share", "1", "higher", "noisy", 4,
             "Share of the busy time that the operator table explains.", _TRACE),
     _metric("ops.share", "share of an op class", "1", "neutral", "noisy", 4,
-            "Share of the busy time spent in one class of operators.", _TRACE),
+            "Share of the busy time spent in one class of operators, collectives apart.", _TRACE),
     _metric("ops.time", "operator time", "s", "lower", "noisy", 4,
             "Self time of one operator per call.", _TRACE),
     # step 5: batch

@@ -14,6 +14,8 @@ from perfgate.document.samples import Packed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
 RUN_SCHEMA_VERSION = 1
+# The session's command of a document that was made from a profiler's recording, without measuring.
+FROM_PROFILE = "from-profile"
 
 StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invalid", "error"]
 Severity = Literal["info", "warning", "severe"]

@@ -7,20 +7,38 @@ from typing import Optional
 
 import click
 
+from perfgate.errors import UsageError
+
 
 @click.command("run")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
               help="Folder for run.json, traces and logs.")  # fmt: skip
-@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    metavar="NAME",
+    help="Only this workload (may be repeated); with --from-profile its name.",
+)
+@click.option("--from-profile", "profile", type=click.Path(path_type=Path), metavar="PATH",
+              help="Measure nothing: make a run document of this folder or file of a profiler.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
 @click.option("--quick", is_flag=True, help="Shorter measurements, wider intervals.")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(  # noqa: N802
-    out: Path, workloads: tuple[str, ...], steps: Optional[str], quick: bool, device: Optional[str], directory: Path
+    out: Path,
+    workloads: tuple[str, ...],
+    profile: Optional[Path],
+    keep: bool,
+    steps: Optional[str],
+    quick: bool,
+    device: Optional[str],
+    directory: Path,
 ) -> None:
-    """Run the checklist on this machine and write a run document."""
+    """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document."""
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -28,6 +46,15 @@ def COMMAND(  # noqa: N802
     from perfgate.flows.run import RunOptions, exit_code, parse_steps, run_here
     from perfgate.judging.report.terminal import render_run
 
+    if profile is not None:
+        if steps or quick or device or len(workloads) > 1:
+            raise UsageError(
+                "--from-profile measures nothing: leave out --steps, --quick and --device, and give one --workload at most"
+            )
+        _make_from_profile(directory, profile, out, workloads, keep=keep)
+        return
+    if keep:
+        raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick)
     with TerminalProgress() as progress:
@@ -35,3 +62,17 @@ def COMMAND(  # noqa: N802
     render_run(run, Console())
     click.echo(f"run document: {out / 'run.json'}")
     raise SystemExit(exit_code(run))
+
+
+def _make_from_profile(directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], *, keep: bool) -> None:
+    from rich.console import Console
+
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
+    from perfgate.judging.report.terminal import render_run
+
+    name = workloads[0] if workloads else DEFAULT_WORKLOAD
+    with TerminalProgress() as progress:
+        run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
+    render_run(run, Console())
+    click.echo(f"run document: {out / 'run.json'}")

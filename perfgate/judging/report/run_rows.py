@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from perfgate.document.metric import METRICS
-from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import first_line, metric_name
@@ -14,6 +14,7 @@ from perfgate.judging.report.words import Words
 
 _STATUS_WORDS = {"not_applicable": "not applicable", "attention": "to look at"}
 _SHOWN_VALUES = 6
+_SHOWN_OPERATORS = 5
 
 
 class StepRow(NamedTuple):
@@ -32,6 +33,7 @@ def run_title(run: RunDocument) -> Words:
         "project": run.project,
         "commit": None if run.source.commit is None else run.source.commit[:9],
         "dirty": run.source.dirty,
+        "recorded": run.session.command == FROM_PROFILE,
         "device": run.testbed.comparable.get("device.name", run.testbed.device_kind),
         "steps": len(run.steps),
     }
@@ -43,6 +45,27 @@ def step_rows(run: RunDocument) -> list[StepRow]:
     ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
     several = len({step.workload for step in run.steps}) > 1
     return [_step_row(step, several) for step in ordered]
+
+
+def recorded_lines(run: RunDocument) -> list[str]:
+    """Return what a recording counted of each shape, and its heaviest operators, a line each; nothing for what was measured."""
+    if run.session.command != FROM_PROFILE:
+        return []
+    return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
+
+
+def _counted_line(counters: CounterSet) -> str:
+    words = ", ".join(f"{metric_name(name)} {value:,}" for name, value in counters.values.items())
+    return f"{clean(counters.shape)}: {words}"
+
+
+def _heaviest(run: RunDocument, shape: str) -> list[str]:
+    rows = sorted((row for row in run.operators if row.shape == shape), key=lambda row: -row.self_time)
+    return [
+        f"    {formats.percent(row.share)} {clean(row.op)}: {formats.counted(round(row.count), 'call')}, "
+        f"{formats.quantity(row.self_time, 's')}"
+        for row in rows[:_SHOWN_OPERATORS]
+    ]
 
 
 def _step_row(step: StepResult, several: bool) -> StepRow:
@@ -69,7 +92,7 @@ def _value_line(value: Value) -> str:
 
 
 def _interval(value: Value, unit: str) -> str:
-    if value.interval is None:
+    if value.interval is None or value.interval == (None, None):
         return ""
     low, high = (_end(end, unit, value.metric) for end in value.interval)
     return f" ({low} to {high})"

@@ -17,7 +17,7 @@ from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import first_line, headline
 from perfgate.judging.report.rows import grouped, row, worded_cause
-from perfgate.judging.report.run_rows import run_title, step_rows
+from perfgate.judging.report.run_rows import recorded_lines, run_title, step_rows
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.remedy import remedy_lines
 from perfgate.judging.report.summary import CommentContext, Summary
@@ -58,6 +58,8 @@ def render_run(run: RunDocument, console: Console) -> None:
         status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
         table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
     console.print(table)
+    for text in recorded_lines(run):
+        console.print(Text(text))
     broken = [workload for workload in run.workloads if workload.error is not None]
     for workload in broken[:_SHOWN]:
         message = first_line(workload.error.message if workload.error else "")

@@ -54,7 +54,7 @@ def judge_operators(
         return ShapeOperators(values=[Value(metric="ops.coverage", value=None, labels={"shape": shape}, reason=reason)])
     rows = [_row(workload, shape, row, calls, busy_ns) for row in totals[:MAX_ROWS]]
     coverage = sum(row.typical_ns for row in totals[:MAX_ROWS]) / busy_ns
-    shares = {group: ns / busy_ns for group, ns in class_totals(totals).items()}
+    shares = _class_shares(totals)
     return ShapeOperators(
         values=[
             Value(metric="ops.coverage", value=coverage, count=counted, labels={"shape": shape}),
@@ -66,6 +66,13 @@ def judge_operators(
         findings=[*_judge_coverage(limits, shape, coverage), *_judge_shares(limits, shape, shares, totals)],
         operators=rows,
     )  # fmt: skip
+
+
+def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
+    """Return the share of each class in what the device computes: in a collective it mostly waits for others."""
+    computed = [row for row in totals if row.kind != "comm"]
+    computed_ns = sum(row.typical_ns for row in computed)
+    return {group: ns / computed_ns if computed_ns else 0.0 for group, ns in class_totals(computed).items()}
 
 
 def judge_unstable(counted: CounterSet) -> list[Finding]:

@@ -1,0 +1,138 @@
+"""``perfgate run --from-profile``: a run document of what a profiler recorded elsewhere; nothing is measured."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import msgspec
+
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.files import write_run
+from perfgate.document.run import FROM_PROFILE, RunDocument, Source, WorkloadRecord
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.recorded_testbed import recorded_testbed, unknown
+from perfgate.flows.recording_files import content_hash, keep, recording_files
+from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.measuring.checklist.recorded import recorded_checklist
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Recording
+from perfgate.measuring.trace.summary import DeviceSummary, summarize
+from perfgate.version import __version__
+
+DEFAULT_WORKLOAD = "profile"
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What the command line asks for; ``keep`` copies the recording's files into the run folder."""
+
+    profile: Path
+    out: Path
+    workload: str = DEFAULT_WORKLOAD
+    keep: bool = False
+
+
+class _Project(NamedTuple):
+    name: str
+    limits: Mapping[str, float]
+
+
+def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
+    """Read a recording and write ``run.json``.
+
+    ``directory`` is the project's folder, whose perfgate.toml gives name and limits where there is one. Raises
+    DocumentError for what is no recording, or one that says nothing.
+    """
+    if not _NAME.fullmatch(options.workload):
+        raise UsageError(f"--workload {options.workload!r} must be letters, digits, '_', '-' or '.', a letter first")
+    _refuse_out_inside(options)
+    session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
+    project = _project(directory)
+    say(f"reading {options.profile.name}")
+    recording = read_recording(options.profile)
+    if not recording.timelines:
+        raise DocumentError(f"{options.profile}: the recording holds no timeline{_because(recording)}; record it again")
+    summaries = summarize(recording.timelines)
+    out = prepare_out(options.out)
+    forget_results(out, ("run.json",))
+    files = recording_files(options.profile)
+    testbed = recorded_testbed(recording, summaries)
+    found = recorded_checklist(summaries, workload=options.workload, limits=project.limits)
+    run = RunDocument(
+        perfgate_version=__version__,
+        project=project.name,
+        session=msgspec.structs.replace(session, finished_at=now()),
+        source=Source(),
+        testbed=testbed,
+        workloads=[
+            WorkloadRecord(
+                name=options.workload,
+                reference=options.profile.resolve().name,
+                sha256=content_hash(files),
+                batch=0,
+                shapes=[summary.shape for summary in summaries],
+            )
+        ],
+        steps=found.steps,
+        counters=found.counters,
+        operators=found.operators,
+        artifacts=keep(files, out, workload=options.workload) if options.keep else [],
+        warnings=_warnings(recording, summaries, unknown(testbed)),
+    )
+    write_run(out / "run.json", run)
+    return run
+
+
+def _refuse_out_inside(options: ProfileOptions) -> None:
+    """What we write must not become part of what is read."""
+    profile, out = options.profile.resolve(), options.out.resolve()
+    if profile.is_dir() and (out == profile or profile in out.parents):
+        raise UsageError(f"--out {options.out} lies inside the recording {options.profile}; choose a folder outside it")
+
+
+def _project(directory: Path) -> _Project:
+    if (directory / CONFIG_NAME).exists():
+        config = load_config(directory)
+        return _Project(config.project, config.limits)
+    return _Project(directory.resolve().name or "recording", {})
+
+
+def _because(recording: Recording) -> str:
+    return "".join(f"; {what}: {why}" for what, why in recording.absent.items())
+
+
+def _warnings(recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str]) -> list[str]:
+    """Say what the numbers are, what may not be equal without being seen, and what is missing."""
+    found = [
+        "made from a recording: counts are compared exactly, times are under the profiler and are compared with nothing",
+        _counted_once(summaries),
+    ]
+    if not_said:
+        found.append(
+            f"the recording does not say {_listed(not_said)}: whether another one was made on the same is not checked"
+        )
+    found += [f"not recorded: {what} ({why})" for what, why in recording.absent.items()]
+    return [warning for warning in found if warning]
+
+
+def _counted_once(summaries: Sequence[DeviceSummary]) -> Optional[str]:
+    once = [summary for summary in summaries if summary.spans == 1]
+    if not once:
+        return None
+    return (
+        f"one {once[0].unit} of {_listed([summary.shape for summary in once])} was recorded, so nothing shows whether "
+        "its counts repeat; record three steps or more"
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

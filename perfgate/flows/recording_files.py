@@ -1,0 +1,97 @@
+"""The files of a recording: which they are, what they hash to, and a copy of them for who wants one."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.document.run import Artifact
+from perfgate.errors import PerfgateError, UsageError
+
+# The folder of a profiler's analysed tables; what lies beside it (PROF_*, FRAMEWORK) is raw, many times larger, and not read.
+_ANALYSED = "ASCEND_PROFILER_OUTPUT"
+KEPT = "profile"
+MAX_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class RecordingFile:
+    """One file of a recording, under its path inside it."""
+
+    path: Path
+    name: str
+    bytes: int
+    sha256: str
+
+
+def recording_files(path: Path) -> list[RecordingFile]:
+    """Return the files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
+    files = [path] if path.is_file() else sorted(_files(path))
+    if len(files) > MAX_FILES:
+        raise UsageError(f"{path} holds more than {MAX_FILES} files; name the folder of one recording")
+    root = path.parent if path.is_file() else path
+    try:
+        return [_described(file, root) for file in files]
+    except OSError as error:
+        raise PerfgateError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
+
+
+def content_hash(files: list[RecordingFile]) -> str:
+    """Return one hash of all files and their names; of a single file it is the file's own."""
+    if len(files) == 1:
+        return files[0].sha256
+    return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
+
+
+def keep(files: list[RecordingFile], out: Path, *, workload: str) -> list[Artifact]:
+    """Copy the files into the run folder and return them as artifacts. Raises PerfgateError where there is no room."""
+    return [_kept(file, out, workload) for file in files]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    analysed = folder / _ANALYSED
+    if analysed.is_dir():
+        yield from folder.glob("*.json")
+        yield from _files(analysed)
+        return
+    for child in folder.iterdir():
+        # A link may lead anywhere, and round in a circle.
+        if child.is_symlink():
+            continue
+        if child.is_dir():
+            yield from _files(child)
+        elif child.is_file():
+            yield child
+
+
+def _described(file: Path, root: Path) -> RecordingFile:
+    digest = hashlib.sha256()
+    size = 0
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return RecordingFile(path=file, name=file.relative_to(root).as_posix(), bytes=size, sha256=digest.hexdigest())
+
+
+def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:
+    target = out / KEPT / file.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.path, target)
+    except OSError as error:
+        raise PerfgateError(
+            f"{file.name} cannot be copied to {target.parent}: {error.strerror or error}; free space there, choose another "
+            "--out, or leave out --keep"
+        ) from error
+    return Artifact(
+        name=file.path.name,
+        kind="trace",
+        path=target.relative_to(out).as_posix(),
+        bytes=file.bytes,
+        sha256=file.sha256,
+        workload=workload,
+    )
