@@ -26,16 +26,21 @@ def nanoseconds(text: bytes) -> int:
     return _nanoseconds_of_any(text)
 
 
-def _nanoseconds_of_any(text: bytes) -> int:
+def nanoseconds_of_milliseconds(text: bytes) -> int:
+    """Return the nanoseconds of a JSON number of milliseconds, half to even. Raises ValueError as ``nanoseconds`` does."""
+    return _nanoseconds_of_any(text, unit_ns=1_000_000)
+
+
+def _nanoseconds_of_any(text: bytes, *, unit_ns: int = 1000) -> int:
     """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
     plain = text.strip(b'" ').decode("ascii", errors="replace")
     if len(plain) > _MAX_NUMBER_TEXT:
-        raise ValueError(f"time {plain[:20]!r}... is no number of microseconds")
+        raise ValueError(f"time {plain[:20]!r}... is no number")
     try:
         exact = Decimal(plain)
     except InvalidOperation:
-        raise ValueError(f"time {plain!r} is no number of microseconds") from None
+        raise ValueError(f"time {plain!r} is no number") from None
     # The bound comes first: an exponent of a billion must not become digits.
-    if not exact.is_finite() or not -MAX_NS // 1000 <= exact <= MAX_NS // 1000:
+    if not exact.is_finite() or not -MAX_NS // unit_ns <= exact <= MAX_NS // unit_ns:
         raise ValueError(f"time {plain!r} lies outside of 146 years")
-    return int((exact * 1000).to_integral_value())
+    return int((exact * unit_ns).to_integral_value())

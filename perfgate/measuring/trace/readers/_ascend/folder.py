@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Optional, TypeVar
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.events import EventTable
-from perfgate.measuring.trace.readers._ascend.kernels import read_kernels
+from perfgate.measuring.trace.readers._ascend.about import About, read_about
+from perfgate.measuring.trace.readers._ascend.communication import read_collectives, read_rank_links
+from perfgate.measuring.trace.readers._ascend.tables import Tables
+from perfgate.measuring.trace.readers._ascend.tasks import events_of_tables
 from perfgate.measuring.trace.readers._ascend.timelines import DeviceEvents, device_events
 from perfgate.measuring.trace.readers._ascend.view import read_view
-from perfgate.measuring.trace.recording import Kernel, Timeline
+from perfgate.measuring.trace.recording import Timeline
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 # Any of these makes a folder an analysed one.
@@ -21,6 +23,7 @@ _TELLING = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "op_s
 _STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
 MAX_FOLDERS = 4096
 _DEPTH = 3
+_Item = TypeVar("_Item")
 
 
 @dataclass
@@ -68,43 +71,52 @@ def _stamp(folder: Path) -> str:
 
 def read_rank(output: Path) -> Rank:
     """Return what the tables and the timeline of one folder say. Raises DocumentError for a damaged one."""
-    rank = Rank([])
-    kernels = _kernels(output, rank)
-    events = _events(output, kernels, rank)
-    rank.timelines = [
-        Timeline(rank=None, device=device, events=table, kernels=kernels.get(device))
-        for device, table in _paired(events, kernels)
-    ]
+    about = read_about(output.parent if output.name == OUTPUT else output)
+    tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
+    if (output / "communication.json").is_file():
+        tables.collectives = read_collectives(output / "communication.json")
+    else:
+        tables.absent["collectives"] = (
+            "there is no communication.json: it is written for several ranks, from level 1 on"
+        )
+    if (output / "communication_matrix.json").is_file():
+        tables.rank_links = read_rank_links(output / "communication_matrix.json")
+    views = _files(output, "trace_view.json", "trace_view.json.gz")
+    if not views:
+        tables.absent["host"] = "there is no trace_view.json, so nothing is known of the host and of launches"
+    return rank_of(about, tables, views[:1])
+
+
+def rank_of(about: About, tables: Tables, views: Sequence[Path]) -> Rank:
+    """Put together what tables and timelines of one rank say."""
+    found = all_devices(views, tables)
+    rank = Rank([], tables.absent, about.software, about.settings, about.environment)
+    if len(found) > 1 and None in tables.kernels:
+        tables.absent["kernels"] = f"the table of kernels does not say which of {len(found)} devices they ran on"
+    rank.timelines = [tables.timeline(about.rank, device, alone=len(found) == 1) for device in found]
     return rank
 
 
-def _kernels(output: Path, rank: Rank) -> Mapping[Optional[int], tuple[Kernel, ...]]:
-    path = output / "kernel_details.csv"
-    if not path.is_file():
-        rank.absent["kernels"] = (
-            "there is no kernel_details.csv: the profiler recorded no device, or its analysis failed"
-        )
-        return {}
-    table = read_kernels(path)
-    if table.incomplete:
-        rank.absent["kernels, some"] = f"{table.incomplete} rows of kernel_details.csv lack cells"
-    return table.by_device
+def all_devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
+    """Return the events of each device, from the timelines where there are some, else from the tables."""
+    every = [kernel for kernels in tables.kernels.values() for kernel in kernels]
+    found = [device for path in views for device in device_events(read_view(path), every)]
+    named = tables.devices()
+    if not found:
+        devices = {*tables.kernels, *tables.tasks} - {None} or named
+        return [
+            DeviceEvents(device, events_of_tables(_own(tables.kernels, device), _own(tables.tasks, device)), None)
+            for device in sorted(devices or {None}, key=lambda item: item or 0)
+        ]
+    if len(found) == 1 and found[0].device is None and len(named) == 1:
+        return [found[0]._replace(device=next(iter(named)))]
+    return found
 
 
-def _events(output: Path, kernels: Mapping[Optional[int], tuple[Kernel, ...]], rank: Rank) -> list[DeviceEvents]:
-    path = next(
-        (output / name for name in ("trace_view.json", "trace_view.json.gz") if (output / name).is_file()), None
-    )
-    if path is None:
-        rank.absent["host"] = "there is no trace_view.json, so nothing is known of the host, of copies and of launches"
-        return []
-    return device_events(read_view(path), [kernel for several in kernels.values() for kernel in several])
+def _own(table: Mapping[Optional[int], tuple[_Item, ...]], device: Optional[int]) -> tuple[_Item, ...]:
+    """Return the rows of a device; a table that names none holds those of the only one."""
+    return table.get(device, table.get(None, ()))
 
 
-def _paired(
-    events: list[DeviceEvents], kernels: Mapping[Optional[int], tuple[Kernel, ...]]
-) -> list[tuple[Optional[int], EventTable]]:
-    """Return events by device; where timeline and tables know one device each, it is the same one."""
-    if len(events) == 1 and len(kernels) == 1:
-        return [(next(iter(kernels)), events[0].events)]
-    return [(found.device, found.events) for found in events]
+def _files(output: Path, *names: str) -> list[Path]:
+    return [output / name for name in names if (output / name).is_file()]

@@ -72,11 +72,7 @@ class _Roles:
         self.collective = np.array([name in COLLECTIVES for name in names], dtype=bool)
         self.left_out = np.array([name == _OVERLAP for name in names], dtype=bool)
         self.shared = ~(self.hardware | self.collective)
-        owners = {
-            pid: device_of_label(view.labels.get(pid))
-            for pid, name in view.processes.items()
-            if name == HARDWARE or name in COLLECTIVES
-        }
+        owners = _owners(view)
         numbered = {device for device in owners.values() if device is not None}
         # A label NPU without a number stands for the only device there is.
         only = next(iter(numbered)) if len(numbered) == 1 else None
@@ -92,8 +88,23 @@ class _Roles:
 
     def of_device(self, device: Optional[int]) -> npt.NDArray[np.bool_]:
         """Return which tracks are this device's."""
-        same: npt.NDArray[np.bool_] = np.array([owner == device for owner in self._device], dtype=bool)
-        return ~self.shared & same
+        same = np.array([owner == device for owner in self._device], dtype=bool)
+        chosen: npt.NDArray[np.bool_] = ~self.shared & same
+        return chosen
+
+
+def _owners(view: View) -> dict[str, Optional[int]]:
+    """Return the device of each process that is one's.
+
+    Newer builds label the process (NPU 0); where several are labelled NPU alone, the process id ends in the device:
+    (host process << 10) | (sort index << 5) | device.
+    """
+    pids = [pid for pid, name in view.processes.items() if name == HARDWARE or name in COLLECTIVES]
+    owners = {pid: device_of_label(view.labels.get(pid)) for pid in pids}
+    several = sum(view.processes[pid] == HARDWARE for pid in pids) > 1
+    if several and set(owners.values()) == {None} and all(pid.isdecimal() and len(pid) < 20 for pid in pids):
+        return {pid: int(pid) & 31 for pid in pids}
+    return owners
 
 
 def _kinds(view: View, roles: _Roles) -> npt.NDArray[np.int64]:
