@@ -1,0 +1,132 @@
+"""``perfgate trace``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+import click
+
+if TYPE_CHECKING:
+    from perfgate.flows.trace import Choice
+
+_SHOWN = 20
+_Command = Callable[..., None]
+
+
+def _common(command: _Command) -> _Command:
+    """Add what all three commands take."""
+    options: list[Callable[[_Command], _Command]] = [
+        click.argument("path", type=click.Path(path_type=Path)),
+        click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank."),
+        click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device."),
+        click.option("--limit", type=click.IntRange(min=1), metavar="N",
+                     help=f"So many rows a device; default {_SHOWN}, with --json all."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group("trace")
+def COMMAND() -> None:  # noqa: N802 - what main looks for
+    """Ask a profiler's recording what takes the time. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
+    a Chrome trace, a folder of several, or a run folder of perfgate."""
+
+
+@COMMAND.command("top")
+@_common
+@click.option("--by", type=click.Choice(["type", "name", "shape"]), default="type", show_default=True,
+              help="What one row is: an operator type where the recording knows it, a name, or a type with the shapes of "
+              "its inputs.")  # fmt: skip
+@click.option("--host", is_flag=True, help="The host's operators although there is a device.")
+def top(
+    path: Path, rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool, by: Any, host: bool
+) -> None:
+    """What takes the time of each device, or of the host where there is none.
+
+    A device's rows add up the time of its kernels, copies and collectives; the share is of the time in which anything ran,
+    so that overlapping streams add up to more than 100 %. The host's are self time.
+    """
+    from perfgate.flows.trace import trace_top
+
+    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host)
+    if as_json:
+        return _print_json(document)
+    from perfgate.judging.report.trace import render_top
+
+    render_top(document, _console())
+    return None
+
+
+@COMMAND.command("gaps")
+@_common
+@click.option(
+    "--shortest", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Leave out shorter gaps."
+)
+@click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
+def gaps(
+    path: Path,
+    rank: Optional[int],
+    device: Optional[int],
+    limit: Optional[int],
+    as_json: bool,
+    shortest: float,
+    exposed: bool,
+) -> None:
+    """When nothing ran on a device, longest first, and why.
+
+    \b
+    host             what ends the gap was launched after the gap began
+    synchronization  so it was, and the host waited for the device when it ran dry
+    queue            launched before: a dependency, an event, the device's scheduling
+    copy             only copies ran (with --exposed)
+    communication    only collectives ran (with --exposed)
+    unknown          no launch is recorded
+    """
+    from perfgate.flows.trace import trace_gaps
+
+    document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
+    if as_json:
+        return _print_json(document)
+    from perfgate.judging.report.trace import render_gaps
+
+    render_gaps(document, _console())
+    return None
+
+
+@COMMAND.command("steps")
+@_common
+def steps(path: Path, rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool) -> None:
+    """How long each profiler step is: computing, communication, the exposed part of it, and free time, by rank.
+
+    The slowest rank is the one that takes longest without the time it waits for others.
+    """
+    from perfgate.flows.trace import trace_steps
+
+    document = trace_steps(path, _choice(rank, device, limit, as_json))
+    if as_json:
+        return _print_json(document)
+    from perfgate.judging.report.trace import render_steps
+
+    render_steps(document, _console())
+    return None
+
+
+def _choice(rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool) -> Choice:
+    from perfgate.flows.trace import Choice
+
+    return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console()
+
+
+def _print_json(document: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -1,0 +1,141 @@
+"""What `perfgate trace` says of a recording: top, gaps and steps, per rank and device. Times are seconds."""
+
+from __future__ import annotations
+
+from typing import Literal, Optional
+
+import msgspec
+
+TopKey = Literal["type", "name", "shape"]
+TopKind = Literal["compute", "copy", "comm", "host"]
+GapCause = Literal[
+    "host",  # what ends the gap was launched after the gap began: the host was late
+    "synchronization",  # so it was, and the host waited for the device when the device ran dry
+    "queue",  # launched before the gap began, yet not started: a dependency, an event, or the device's own scheduling
+    "copy",  # only copies ran
+    "communication",  # only collectives ran: they send, or wait for other ranks
+    "unknown",  # no launch is recorded for what ends the gap
+]
+
+
+class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``."""
+
+    name: str
+    kind: TopKind
+    count: int
+    total: float
+    share: Optional[float]
+    shapes: Optional[str] = None
+
+
+class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
+
+    On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
+    up to more than 1. On the host total and base are self time.
+    """
+
+    path: str
+    rank: Optional[int]
+    device: Optional[int]
+    side: Literal["device", "host"]
+    base: float
+    rows_in_all: int
+    rows: list[TopRow]
+
+
+class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace top --json`."""
+
+    format: str
+    by: TopKey
+    timelines: list[TopTimeline]
+
+
+class CauseTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """All gaps of one cause; the share is of the time from the device's first event to its last."""
+
+    cause: GapCause
+    count: int
+    total: float
+    share: float
+
+
+class GapRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One gap; ``start`` counts from the timeline's ``origin_ns``."""
+
+    start: float
+    duration: float
+    cause: GapCause
+
+
+class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
+
+    ``origin_ns`` is when the timeline's first event began, host included, by the recording's clock. ``window`` is the time
+    from the device's first event to the end of its last, ``busy`` the part in which anything ran. All is None or empty where
+    nothing ran on a device, and ``reason`` then says why.
+    """
+
+    path: str
+    rank: Optional[int]
+    device: Optional[int]
+    origin_ns: Optional[int]
+    window: Optional[float]
+    busy: Optional[float]
+    gaps_in_all: int
+    causes: list[CauseTotal]
+    gaps: list[GapRow]
+    reason: Optional[str] = None
+
+
+class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace gaps --json`."""
+
+    format: str
+    timelines: list[GapTimeline]
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known."""
+
+    number: Optional[int]
+    start: Optional[float]
+    length: Optional[float]
+    computing: Optional[float]
+    communication: Optional[float]
+    exposed_communication: Optional[float]
+    free: Optional[float]
+
+
+class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of one device of one rank, in order. Without any, ``reason`` says why."""
+
+    path: str
+    rank: Optional[int]
+    device: Optional[int]
+    origin_ns: Optional[int]
+    steps_in_all: int
+    steps: list[StepRow]
+    reason: Optional[str] = None
+
+
+class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
+    """The rank the others wait for: longest on its own, that is without exposed communication, in a typical (median) step.
+
+    All ranks of a job take equally long, because those that are early wait in collectives. ``behind`` is how much longer
+    than the fastest rank on its own.
+    """
+
+    rank: int
+    own: float
+    behind: float
+
+
+class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace steps --json`. ``slowest_rank`` is None where fewer than two ranks can be compared."""
+
+    format: str
+    slowest_rank: Optional[SlowestRank]
+    timelines: list[StepTimeline]

@@ -1,0 +1,124 @@
+"""The tables of `perfgate trace` in the terminal."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.trace import (
+    GapDocument,
+    GapTimeline,
+    StepDocument,
+    StepTimeline,
+    TopDocument,
+    TopTimeline,
+)  # fmt: skip
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.format import counted, percent, quantity
+
+_CAUSES = {
+    "host": "the host launched what came next only after the gap had begun",
+    "synchronization": "so it was, and the host was waiting for the device when it ran dry",
+    "queue": "launched before, not started: a dependency, an event, or the device's scheduling",
+    "copy": "only copies ran",
+    "communication": "only collectives ran",
+    "unknown": "no launch is recorded for what came next",
+}
+_SIDES = {"device": "share of busy", "host": "share of self time"}
+
+
+def render_top(document: TopDocument, console: Console) -> None:
+    """Print one table a timeline."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        base = _time(timeline.base)
+        what = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
+        _print_title(name, what, console)
+        shapes = ["shapes"] if document.by == "shape" else []
+        table = _table("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
+        for row in timeline.rows:
+            share = "" if row.share is None else percent(row.share)
+            cells = [clean(row.name), row.kind, f"{row.count:,}", _time(row.total), share]
+            cells += [clean(row.shapes or "")] if shapes else []
+            table.add_row(*map(Text, cells))
+        console.print(table)
+        _print_rest(timeline.rows_in_all - len(timeline.rows), "more row", console)
+
+
+def render_gaps(document: GapDocument, console: Console) -> None:
+    """Print the sums by cause and the longest gaps of every timeline."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if timeline.window is None or timeline.busy is None:
+            _print_title(name, clean(timeline.reason or ""), console)
+            continue
+        busy = percent(timeline.busy / timeline.window)
+        gaps = counted(timeline.gaps_in_all, "gap")
+        _print_title(name, f"busy {busy} of {_time(timeline.window)}, {gaps}", console)
+        if not timeline.gaps_in_all:
+            continue
+        causes = _table("cause", "gaps>", "total>", "of the time>", "")
+        for total in timeline.causes:
+            numbers = [f"{total.count:,}", _time(total.total), percent(total.share)]
+            causes.add_row(*map(Text, [total.cause, *numbers]), Text(_CAUSES[total.cause], "dim"))
+        console.print(causes)
+        longest = _table("at>", "gap>", "cause")
+        for gap in timeline.gaps:
+            longest.add_row(*map(Text, [_time(gap.start), _time(gap.duration), gap.cause]))
+        console.print(longest)
+        _print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
+
+
+def render_steps(document: StepDocument, console: Console) -> None:
+    """Print the steps of every timeline, and which rank the others wait for."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if not timeline.steps:
+            _print_title(name, clean(timeline.reason or ""), console)
+            continue
+        _print_title(name, counted(timeline.steps_in_all, "step"), console)
+        table = _table("step>", "length>", "computing>", "communication>", "exposed>", "free>")
+        for step in timeline.steps:
+            times = (step.length, step.computing, step.communication, step.exposed_communication, step.free)
+            table.add_row(*map(Text, ["–" if step.number is None else str(step.number), *map(_time, times)]))
+        console.print(table)
+        _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
+    slowest = document.slowest_rank
+    if slowest is not None:
+        words = f"rank {slowest.rank} is the slowest: {_time(slowest.own)} a step on its own"
+        console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
+
+
+def _names(timelines: Sequence[Union[TopTimeline, GapTimeline, StepTimeline]]) -> list[str]:
+    """Return what the timelines are called: rank and device, and the file where there are several."""
+    several = len({timeline.path for timeline in timelines}) > 1
+    names = []
+    for timeline in timelines:
+        parts = [f"rank {timeline.rank}"] if timeline.rank is not None else []
+        parts += [f"device {timeline.device}"] if timeline.device is not None else []
+        parts += [clean(timeline.path)] if several else []
+        names.append(", ".join(parts))
+    return names
+
+
+def _print_title(name: str, what: str, console: Console) -> None:
+    console.print(Text(f"{name}: " if name else "", "bold") + Text(what))
+
+
+def _print_rest(count: int, what: str, console: Console) -> None:
+    if count > 0:
+        console.print(Text(f"… {counted(count, what)}; --limit shows more", "dim"))
+
+
+def _time(seconds: Optional[float]) -> str:
+    return quantity(seconds, "s")
+
+
+def _table(*titles: str) -> Table:
+    """Return a table; what ends in ``>`` is a column of numbers."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in titles:
+        number = title.endswith(">")
+        table.add_column(title.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return table
