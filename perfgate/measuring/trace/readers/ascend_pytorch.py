@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perfgate.errors import DocumentError
+from perfgate.measuring.trace.readers._archive import unpacked
 from perfgate.measuring.trace.readers._ascend.folder import OUTPUT, Rank, analysed_folders, raw_folders, read_rank
 from perfgate.measuring.trace.recording import Recording
 
@@ -14,13 +16,24 @@ PRIORITY = 30
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path holds analysed or recorded output of torch_npu.profiler."""
-    return path.is_dir() and bool(analysed_folders(path) or raw_folders(path))
+    """Return whether a path holds analysed or recorded output of torch_npu.profiler, or may be a zip of it."""
+    if path.is_dir():
+        return bool(analysed_folders(path) or raw_folders(path))
+    return path.suffix == ".zip"
 
 
 def read(path: Path) -> Recording:
     """Return what the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
+    if path.is_dir():
+        return _read_folder(path)
+    with unpacked(path) as folder:
+        return replace(_read_folder(folder), path=path)
+
+
+def _read_folder(path: Path) -> Recording:
     folders = analysed_folders(path)
+    if not folders and not raw_folders(path):
+        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or zip its *_ascend_pt folder")
     if not folders:
         raise DocumentError(
             f"{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({str(path)!r}) where "

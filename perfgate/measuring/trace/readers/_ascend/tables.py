@@ -61,7 +61,7 @@ class Tables:
     def devices(self) -> set[Device]:
         """Return the devices that the tables name."""
         tables = (self.kernels, self.tasks, self._steps, self._types)
-        named = {device for table in tables for device in table if device is not None}
+        named: set[Device] = {device for table in tables for device in table if device is not None}
         return named or {device for device in self._peaks if device is not None}
 
     def timeline(self, rank: Optional[int], found: DeviceEvents, *, alone: bool) -> Timeline:
