@@ -1,0 +1,144 @@
+"""Whether a device keeps its clock while it computes: read while a load runs on it, never while something is timed."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+from perfgate.document.doctor import FitnessCheck, FitnessStatus
+from perfgate.measuring.devices.card import AT_WORK, FULL_CLOCK
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.telemetry import Telemetry
+
+# Between two readings; one of npu-smi takes about a second by itself.
+PAUSE_SECONDS = 0.1
+LEAST_READINGS = 2
+_SIZE = 2048
+_PRODUCTS = 8
+_COOL = (
+    "cool the device, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
+)
+
+Sample = Callable[[], Optional[Telemetry]]
+
+
+def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
+    """Multiply matrices on an opened device for some seconds and judge its clock; torch must be imported."""
+    return watch_under_load(device.telemetry, _products(device), seconds, kind=device.kind)
+
+
+def watch_under_load(
+    sample: Sample, load: Callable[[], Any], seconds: float, *, kind: str, clock: Callable[[], float] = time.monotonic
+) -> list[FitnessCheck]:
+    """Run ``load`` again and again for so long, take samples beside it, and judge the clock they show.
+
+    One call of ``load`` should take milliseconds and end when the device is done. A device of which nobody tells anything is
+    not loaded at all.
+    """
+    if sample() is None:
+        return judge_load(kind, [])
+    readings: list[Telemetry] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            taken = sample()
+            # What was asked while the load ran and answered after its end may be of either.
+            if taken is not None and not done.is_set():
+                readings.append(taken)
+            done.wait(PAUSE_SECONDS)
+
+    reader = threading.Thread(target=read, name="perfgate-telemetry", daemon=True)
+    load()
+    reader.start()
+    try:
+        deadline = clock() + seconds
+        while clock() < deadline:
+            load()
+    finally:
+        done.set()
+        reader.join(PAUSE_SECONDS)
+    return judge_load(kind, list(readings))
+
+
+def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
+    """Judge readings taken in this order while a load ran."""
+    why = _unusable(readings)
+    if why is not None:
+        return [_check(kind, name, "unavailable", why) for name in ("clock", "throttling")]
+    return [_judge_clock(kind, readings), _judge_throttling(kind, readings)]
+
+
+def _unusable(readings: list[Telemetry]) -> Optional[str]:
+    if len(readings) < LEAST_READINGS:
+        return f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
+    busy = [reading.utilization for reading in readings if reading.utilization is not None]
+    if busy and max(busy) <= AT_WORK:
+        return f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
+    return None
+
+
+def _judge_clock(kind: str, readings: list[Telemetry]) -> FitnessCheck:
+    shares = _shares(readings)
+    if not shares:
+        return _check(kind, "clock", "unavailable", "the driver reports no current and rated clock")
+    middle = statistics.median(shares)
+    rated = max(reading.rated_clock or 0 for reading in readings) / 1e6
+    span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
+    seen = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
+    if middle < FULL_CLOCK:
+        return _check(kind, "clock", "attention", seen, _COOL)
+    return _check(kind, "clock", "ok", seen)
+
+
+def _judge_throttling(kind: str, readings: list[Telemetry]) -> FitnessCheck:
+    """Judge what the driver says of itself, or, where it says nothing, whether the clock fell while the load ran."""
+    told = [reading.throttled for reading in readings if reading.throttled is not None]
+    heat = _heat(readings)
+    if told:
+        if any(told):
+            return _check(kind, "throttling", "attention", f"in {sum(told)} of {len(told)} readings{heat}", _COOL)
+        return _check(kind, "throttling", "ok", f"none in {len(told)} readings{heat}")
+    shares = _shares(readings)
+    if not shares:
+        return _check(kind, "throttling", "unavailable", f"the driver reports neither throttling nor a clock{heat}")
+    lowest, highest = min(shares), max(shares)
+    if lowest < FULL_CLOCK * highest:
+        seen = f"the clock fell by {(1 - lowest / highest) * 100:.0f} % of its highest while the load ran{heat}"
+        return _check(kind, "throttling", "attention", seen, _COOL)
+    return _check(kind, "throttling", "ok", f"the clock stayed within {(1 - lowest / highest) * 100:.1f} %{heat}")
+
+
+def _shares(readings: list[Telemetry]) -> list[float]:
+    return [share for reading in readings if (share := reading.clock_share()) is not None]
+
+
+def _heat(readings: list[Telemetry]) -> str:
+    degrees = [reading.temperature for reading in readings if reading.temperature is not None]
+    watts = [reading.power for reading in readings if reading.power is not None]
+    parts = [f"{max(degrees):.0f} °C"] if degrees else []
+    parts += [f"{max(watts):.0f} W"] if watts else []
+    return f"; at most {', '.join(parts)}" if parts else ""
+
+
+def _products(device: Device) -> Callable[[], None]:
+    """Return a load that keeps the matrix units busy: a few products, waited for so that no queue grows."""
+    import torch
+
+    left = torch.rand(_SIZE, _SIZE).to(device.handle())
+    right = torch.rand(_SIZE, _SIZE).to(device.handle())
+
+    def multiply() -> None:
+        with device.inference_mode():
+            for _ in range(_PRODUCTS):
+                torch.matmul(left, right)
+        device.synchronize()
+
+    return multiply
+
+
+def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+    return FitnessCheck(name=f"{kind} {name} under load", status=status, seen=seen, remedy=remedy)
