@@ -128,12 +128,13 @@ class LoadRequest(msgspec.Struct, frozen=True, tag="load"):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """The workload stands ready."""
+    """The workload stands ready. ``capabilities`` are those of the device, as its backend names them."""
 
     batch: int
     shapes: list[str]
     sla_p99: Optional[float]
     seconds: float
+    capabilities: list[str] = []
 
 
 class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
@@ -219,14 +220,20 @@ class Collected(msgspec.Struct, frozen=True, tag="collected"):
 
 
 class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
-    """Profile a few calls of a shape; the worker keeps what it saw until it is asked for the operators."""
+    """Profile a few calls of a shape; the worker keeps what it saw until it is asked for the operators.
+
+    Where traces are analysed later, it leaves the recording in ``folder`` instead.
+    """
 
     shape: str
     calls: int
+    folder: Optional[str] = None
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
-    """The calls were profiled."""
+    """The calls were profiled; ``recording`` is what lies in the folder that was asked for."""
+
+    recording: Optional[str] = None
 
 
 class OperatorsRequest(msgspec.Struct, frozen=True, tag="operators"):
@@ -237,6 +244,20 @@ class OperatorsReply(msgspec.Struct, frozen=True, tag="operator_times"):
     """Per shape, each operator's typical self time in one call, in seconds."""
 
     shapes: dict[str, dict[str, float]]
+
+
+class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):
+    """Analyse recordings that workers left in ``folder``; no workload needs to be loaded."""
+
+    device: str
+    folder: str
+    recordings: list[str]
+
+
+class Analysed(msgspec.Struct, frozen=True, tag="analysed"):
+    """Per recording that could be analysed, each operator's typical time in one call, in seconds."""
+
+    recordings: dict[str, dict[str, float]]
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
@@ -262,6 +283,7 @@ Request = Union[
     CollectRequest,
     ProfileRequest,
     OperatorsRequest,
+    AnalyseRequest,
 ]
 Reply = Union[
     HarnessReply,
@@ -274,6 +296,7 @@ Reply = Union[
     Collected,
     Profiled,
     OperatorsReply,
+    Analysed,
     Progress,
     Failed,
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,16 @@ from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Testbed
 from perfgate.errors import MeasuringError
-from perfgate.protocol import HarnessReply, HarnessRequest, Loaded, LoadRequest, TestbedReply, TestbedRequest
+from perfgate.protocol import (
+    Analysed,
+    AnalyseRequest,
+    HarnessReply,
+    HarnessRequest,
+    Loaded,
+    LoadRequest,
+    TestbedReply,
+    TestbedRequest,
+)
 
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
@@ -72,6 +82,7 @@ class Bench:
         self._logs = logs
         self._one_code = one_code
         self._servers: dict[_ServerKey, ForkServer] = {}
+        self._recordings: dict[Optional[Path], Path] = {}
         self._hash_seed = config.measure.seed
 
     def testbed(self, python: Optional[Path] = None) -> Testbed:
@@ -103,6 +114,32 @@ class Bench:
             return worker.ask(request, HarnessReply, timeout=timeout, doing=f"reading workload {reference.name}")
         finally:
             worker.close()
+
+    def recordings(self, python: Optional[Path]) -> Path:
+        """Return the folder in which workers of an interpreter leave what a profiler recorded, to be analysed later."""
+        folder = self._recordings.get(python)
+        if folder is None:
+            # torch_npu takes no path with characters beyond these, and none that others may write to.
+            folder = Path(tempfile.mkdtemp(prefix="recordings_", dir=self._scratch)).resolve()
+            self._recordings[python] = folder
+        return folder
+
+    def analyse(self, python: Optional[Path], recordings: list[str], *, timeout: float) -> dict[str, dict[str, float]]:
+        """Return each operator's typical seconds in the recordings that an interpreter's workers left.
+
+        A recording that could not be analysed is left out. Raises WorkerError where none could.
+        """
+        worker = self._fork(_ServerKey(python), self.cpus, layout_seed=0, log_name="analysis")
+        folder = str(self.recordings(python))
+        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings)
+        doing = f"analysing {len(recordings)} recordings of the profiler"
+        try:
+            return worker.ask(request, Analysed, timeout=timeout, doing=doing).recordings
+        finally:
+            worker.close()
+            # They may be gigabytes.
+            for recording in recordings:
+                shutil.rmtree(recording, ignore_errors=True)
 
     def log(self, name: str) -> Path:
         """Return the log that keeps what user code prints."""

@@ -24,6 +24,8 @@ from perfgate.document.run import (
 )
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
 
+_CHECK = None  # among the numbers of steps: the check of the output
+
 
 @dataclass
 class Findings:
@@ -43,28 +45,30 @@ def run_checklist(
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
-    What fails is kept as an error with its traceback; everything else is still measured.
+    What fails is kept as an error with its traceback; everything else is still measured. Where an error of the device
+    spoils the process, each step has one of its own.
     """
     findings = Findings(_record(checkout, reference, loaded=None, error=None))
-    remaining = list(steps)
-    check_pending = True
-    while check_pending or remaining:
+    # The steps come first, so that the first call that step 1 times is the first there is.
+    remaining: list[Optional[int]] = [*steps, _CHECK]
+    while remaining:
         try:
             with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
                 worker,
                 loaded,
             ):
                 findings.workload = _record(checkout, reference, loaded=loaded, error=None)
-                alive = True
-                # The steps come first, so that the first call that step 1 times is the first there is.
-                while alive and remaining:
-                    alive = _run_step(bench, worker, reference, remaining.pop(0), quick, folder, findings)
-                if alive and check_pending:
-                    check_pending = False
-                    _check(bench, worker, reference, loaded, findings)
+                usable = True
+                while usable and remaining:
+                    if (number := remaining.pop(0)) is _CHECK:
+                        _check(bench, worker, reference, loaded, findings)
+                    else:
+                        usable = _run_step(bench, worker, reference, number, quick, folder, findings)
+                    usable = usable and "spoiled_by_errors" not in loaded.capabilities
             _note_left_behind(worker, reference, findings)
         except WorkerError as error:
-            return _nothing_loaded(findings, checkout, reference, remaining, error.detail)
+            pending = [number for number in remaining if number is not _CHECK]
+            return _nothing_loaded(findings, checkout, reference, pending, error.detail)
     return findings
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Optional
 
 import msgspec
 
+from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.workers import Say, Worker, WorkerError
 from perfgate.document.run import BlockColumns, Replicate
+from perfgate.errors import MeasuringError
 from perfgate.protocol import OperatorsReply, OperatorsRequest, Profiled, ProfileRequest
 
 # What narrows the spread of an operator is the number of its calls in all pairs, so the pairs share the cost: a quarter of a
@@ -16,6 +22,13 @@ QUADS = 4
 TURN_SECONDS = 0.010
 FEWEST_CALLS = 2
 MOST_CALLS = 10
+# Where traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
+# 0.06 s to record, but 1.2 s of CPU time and as much per process again to analyse (24 recordings: 18 s in one go on two
+# cores, 3 s of it to start; 108 s one by one).
+LATE_CALLS = (5, 20)
+# The analysis of a long recording takes minutes (msprof).
+ANALYSIS_SECONDS = 300.0
+ANALYSIS_SECONDS_EACH = 20.0
 
 
 def with_operators(
@@ -42,6 +55,89 @@ def with_operators(
     )
 
 
+class _Key(NamedTuple):
+    """Which replicate."""
+
+    workload: str
+    pair: int
+    member: str
+
+
+class _Left(NamedTuple):
+    """A recording that waits for its analysis, and whose it is."""
+
+    whose: _Key
+    shape: str
+    python: Optional[Path]
+    recording: str
+
+
+class LateOperators:
+    """The operators of pairs on a device whose traces are analysed later: all of them, after the last pair."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._left: list[_Left] = []
+
+    def record(
+        self,
+        workers: tuple[Worker, Worker],
+        replicates: tuple[Replicate, Replicate],
+        checkouts: Sequence[Checkout],
+        *,
+        timeout: float,
+    ) -> None:
+        """Let both workers record one turn of each shape, first or second by lot.
+
+        As with ``with_operators``, a worker that fails here costs the pair its operators and nothing else.
+        """
+        first, _ = replicates
+        lot = random.Random(first.layout_seed)
+        left = []
+        try:
+            for shape, blocks in first.shapes.items():
+                for index in (1, 0) if lot.random() < 0.5 else (0, 1):
+                    python = checkouts[index].python
+                    folder = str(self._bench.recordings(python))
+                    request = ProfileRequest(shape=shape, calls=_calls_of_late_turn(blocks), folder=folder)
+                    profiled = workers[index].ask(
+                        request, Profiled, timeout=timeout, doing=f"profiling {first.workload}"
+                    )
+                    if profiled.recording is not None:
+                        left.append(_Left(_key(replicates[index]), shape, python, profiled.recording))
+        except WorkerError as error:
+            self._bench.say(f"{first.workload}: no operators from pair {first.pair}: {error}")
+            return
+        self._left += left
+
+    def put_into(self, *sides: list[Replicate]) -> None:
+        """Analyse what was recorded and give the replicates their operators, in place; on failure they stay without."""
+        found = self._analysed()
+        for replicates in sides:
+            for index, replicate in enumerate(replicates):
+                if shapes := found.get(_key(replicate)):
+                    replicates[index] = msgspec.structs.replace(replicate, operators=shapes)
+
+    def _analysed(self) -> dict[_Key, dict[str, dict[str, float]]]:
+        found: dict[_Key, dict[str, dict[str, float]]] = defaultdict(dict)
+        for python in dict.fromkeys(left.python for left in self._left):
+            of_python = [left for left in self._left if left.python == python]
+            timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(of_python)
+            try:
+                times = self._bench.analyse(python, [left.recording for left in of_python], timeout=timeout)
+            except MeasuringError as error:
+                self._bench.say(f"no operators from the pairs: {error}")
+                continue
+            for left in of_python:
+                if left.recording in times:
+                    found[left.whose][left.shape] = times[left.recording]
+        return found
+
+
+def _key(replicate: Replicate) -> _Key:
+    return _Key(replicate.workload, replicate.pair, replicate.member)
+
+
 def _profile(workers: tuple[Worker, Worker], first: Replicate, timeout: float) -> None:
     """Let them take turns, A B B A or B A A B by lot, the shapes one after another within each."""
     lot = random.Random(first.layout_seed)
@@ -54,6 +150,15 @@ def _profile(workers: tuple[Worker, Worker], first: Replicate, timeout: float) -
 
 
 def _calls_of_turn(blocks: BlockColumns) -> int:
-    """Return how many calls make a turn; a block is a call longer than its samples say."""
-    call_seconds = min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)
-    return max(FEWEST_CALLS, min(MOST_CALLS, round(TURN_SECONDS / call_seconds)))
+    """Return how many calls make a turn."""
+    return max(FEWEST_CALLS, min(MOST_CALLS, round(TURN_SECONDS / _call_seconds(blocks))))
+
+
+def _calls_of_late_turn(blocks: BlockColumns) -> int:
+    fewest, most = LATE_CALLS
+    return max(fewest, min(most, round(2 * QUADS * TURN_SECONDS / _call_seconds(blocks))))
+
+
+def _call_seconds(blocks: BlockColumns) -> float:
+    """Return the seconds of a call; a block is a call longer than its samples say."""
+    return min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)

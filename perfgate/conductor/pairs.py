@@ -19,7 +19,7 @@ from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
 from perfgate.conductor.interrupts import safe_point
-from perfgate.conductor.operators import with_operators
+from perfgate.conductor.operators import LateOperators, with_operators
 from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
@@ -78,6 +78,7 @@ class _Member:
     worker: Worker
     warm: WarmedUp
     start_up: float
+    analysed_late: bool
     seen: dict[str, _Seen] = field(default_factory=dict)
     used_until_now: Optional[int] = None
 
@@ -114,16 +115,17 @@ def measure_pairs(
     done = 0
     for look, until in enumerate(ends):
         if look >= 2 and time.monotonic() > deadline:
-            return
+            break
         for plan in plans[done:until]:
             if done in renewals:
                 bench.renew(renewals[done])
             measuring.measure(plan, f"pair {done + 1}, at most {len(plans)}")
             done += 1
             if measuring.hopeless:
-                return
-        if enough():
-            return
+                break
+        if measuring.hopeless or enough():
+            break
+    measuring.finish()
 
 
 def draw_plans(
@@ -193,6 +195,7 @@ class _Measuring:
             bench.get_ready(checkout)
         self._cpus = cpus
         self._measured = measured
+        self._late = LateOperators(bench)
         self._failures_in_a_row = 0
 
     @property
@@ -216,6 +219,10 @@ class _Measuring:
         self._measured.base.append(first)
         (self._measured.head if plan.arm == "ab" else self._measured.base).append(other)
 
+    def finish(self) -> None:
+        """Do what waits for the end of the last pair."""
+        self._late.put_into(self._measured.base, self._measured.head)
+
     def _pair(self, plan: _Plan) -> tuple[Replicate, Replicate]:
         checkouts = [self._base, self._head if plan.arm == "ab" else self._base_again]
         with ExitStack() as stack:
@@ -227,6 +234,9 @@ class _Measuring:
             if not plan.profiled:
                 return replicates
             workers = members[0].worker, members[1].worker
+            if members[0].analysed_late:
+                self._late.record(workers, replicates, checkouts, timeout=self._timeout)
+                return replicates
             return with_operators(workers, replicates, timeout=self._timeout, say=self._bench.say)
 
     def _start(self, stack: ExitStack, checkout: Checkout, plan: _Plan, *, dead_functions: int) -> _Member:
@@ -243,7 +253,7 @@ class _Measuring:
         )
         request = WarmUpRequest(block_seconds=self._bench.config.gate.block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
         warm = worker.ask(request, WarmedUp, timeout=self._timeout, doing=f"warming up {name}")
-        return _Member(worker, warm, loaded.seconds)
+        return _Member(worker, warm, loaded.seconds, analysed_late="late_analysis" in loaded.capabilities)
 
     def _run_quads(self, plan: _Plan, members: dict[int, _Member]) -> None:
         """Run the quads of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""

@@ -99,7 +99,7 @@ class FakeDevice:
         self._log: Optional[TraceLog] = None
         self.conditions: list[Condition] = []  # what it reports block by block; then an untroubled one
         self.reported: Optional[Telemetry] = None
-        self.fallen_back: set[str] = set()  # operators it pretends to have run on the host
+        self.fallen_back: Optional[set[str]] = None  # operators it pretends to have run on the host
         self._reads = 0
         self._read_at = 0
 
@@ -220,8 +220,8 @@ class FakeDevice:
         call()
         return MemoryCount(self.allocations - count, self.peak_bytes - used, self.used_bytes - used)
 
-    def fallbacks(self) -> frozenset[str]:
-        return frozenset(self.fallen_back)
+    def fallbacks(self) -> Optional[frozenset[str]]:
+        return None if self.fallen_back is None else frozenset(self.fallen_back)
 
     def host_waits(self) -> list[HostWait]:
         return [HostWait(self, "synchronize", "FakeDevice.synchronize")]

@@ -133,10 +133,10 @@ class Device(Protocol):
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return what each of these consecutive calls allocates, None without capability ``allocation_count``."""
 
-    def fallbacks(self) -> frozenset[str]:
+    def fallbacks(self) -> Optional[frozenset[str]]:
         """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.
 
-        Empty where that cannot happen.
+        None where that cannot happen, and where nobody can tell.
         """
 
     def host_waits(self) -> list[HostWait]:

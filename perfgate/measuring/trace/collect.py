@@ -35,6 +35,12 @@ class CallTrace:
         inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
         return ops.select(inside)
 
+    def spans(self) -> Intervals:
+        """Return the calls, in order."""
+        calls = self.events.named(CALL).of_kind("annotation")
+        order = np.argsort(calls.start, kind="stable")
+        return Intervals(calls.start[order], calls.end[order])
+
     def device_work(self) -> EventTable:
         """Return everything that ran on the device: kernels, copies and collectives."""
         return self.events.of_kind(*DEVICE_KINDS)
@@ -49,18 +55,22 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
 
     Raises MeasuringError where the trace does not hold that many calls, and DocumentError where it cannot be read.
     """
-    path = device.record_trace(call, calls=calls, folder=folder, name=name)
+    trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
+    if trace.calls != calls:
+        raise MeasuringError(
+            f"{trace.path.name}: the trace holds {trace.calls} of {calls} calls, so the profiler dropped events; "
+            "run again, with --quick for a shorter trace"
+        )
+    return trace
+
+
+def read_calls(path: Path) -> CallTrace:
+    """Return what a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
     timelines = read_recording(path).timelines
     if len(timelines) != 1:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
     events = timelines[0].events
-    found = len(events.named(CALL).of_kind("annotation"))
-    if found != calls:
-        raise MeasuringError(
-            f"{path.name}: the trace holds {found} of {calls} calls, so the profiler dropped events; "
-            "run again, with --quick for a shorter trace"
-        )
-    return CallTrace(events=events, calls=calls, path=path)
+    return CallTrace(events=events, calls=len(events.named(CALL).of_kind("annotation")), path=path)
 
 
 def intervals(events: EventTable) -> Intervals:

@@ -7,7 +7,7 @@ the moment, so a turn is short, and all that can wait is done after the last one
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.trace.collect import CALL, record_calls
-from perfgate.measuring.trace.operators import operator_totals
+from perfgate.measuring.trace.analysis import self_times
+from perfgate.measuring.trace.collect import CALL, CallTrace, read_calls, record_calls
+from perfgate.measuring.trace.kernels import OUTSIDE, span_of
 from perfgate.measuring.workload.bound import BoundWorkload
 
 # What disturbs an operator adds time and never takes any. Of median, lower quartile, low quantiles and minimum, each of an
@@ -51,6 +52,10 @@ class OperatorProfile:
         profiled = _device_profile if "kernel_timeline" in self._device.capabilities else _host_profile
         self._profiles[shape].append(profiled(self._callers[shape], self._device, calls))
 
+    def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
+        """Profile some calls of a shape and leave the recording in ``folder``, to be analysed by whoever has the time."""
+        return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
+
     def typical_times(self) -> dict[str, dict[str, float]]:
         """Return per shape the seconds of self time of every operator in a typical call."""
         return {
@@ -58,6 +63,12 @@ class OperatorProfile:
             for shape, profiles in self._profiles.items()
             if profiles
         }
+
+
+def recorded_times(device: Device, folder: Path, recordings: Sequence[Path]) -> dict[Path, dict[str, float]]:
+    """Return per recording in ``folder`` the seconds of every operator in a typical call; those not complete are left out."""
+    complete = device.analyse_raw(folder, recordings)
+    return {recording: typical_times(_device_calls(read_calls(recording))) for recording in complete}
 
 
 def typical_times(calls: list[CallTimes]) -> dict[str, float]:
@@ -76,11 +87,23 @@ def _typical(calls: list[list[float]]) -> float:
     return float(np.quantile(np.array(calls), LOW_QUANTILE, axis=0).sum())
 
 
+def _device_calls(trace: CallTrace) -> list[CallTimes]:
+    """Return what ran on the device, call by call, by the types of kernels."""
+    work = trace.device_work()
+    calls: list[CallTimes] = [{} for _ in range(trace.calls)]
+    owners = span_of(work, trace.spans(), launches=trace.events.of_kind("runtime"))
+    own = self_times(work.start, work.duration, work.track)
+    for index in np.argsort(work.start, kind="stable").tolist():
+        if owners[index] != OUTSIDE:
+            calls[owners[index]].setdefault(work.names[work.group[index]], []).append(float(own[index]))
+    return calls
+
+
 def _device_profile(call: Callable[[], Any], device: Device, calls: int) -> Callable[[], list[CallTimes]]:
-    """Trace the calls; the trace gives one typical call of what ran on the device."""
+    """Trace the calls, and keep what ran on the device."""
     with tempfile.TemporaryDirectory() as folder:
         trace = record_calls(device, call, calls=calls, folder=Path(folder), name="turn")
-    return lambda: [{row.name: [row.typical_ns] for row in operator_totals(trace.device_work(), calls=calls)}]
+    return lambda: _device_calls(trace)
 
 
 def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callable[[], list[CallTimes]]:

@@ -21,7 +21,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
-from perfgate.measuring.trace.profile import OperatorProfile
+from perfgate.measuring.trace.profile import OperatorProfile, recorded_times
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -29,6 +29,8 @@ from perfgate.measuring.workload.describe import describe_functions, describe_sh
 from perfgate.measuring.workload.load import load_workload
 from perfgate.measuring.workload.twin import define_dead_functions
 from perfgate.protocol import (
+    Analysed,
+    AnalyseRequest,
     BlockDone,
     BlockRequest,
     CheckReply,
@@ -80,6 +82,7 @@ class Worker:
             CollectRequest: self._collect,
             ProfileRequest: self._profile,
             OperatorsRequest: self._operators,
+            AnalyseRequest: self._analyse,
         }
 
     def loop(self) -> None:
@@ -123,6 +126,7 @@ class Worker:
             shapes=self.workload.shapes,
             sla_p99=workload.sla.p99,
             seconds=time.perf_counter() - started,
+            capabilities=sorted(device.capabilities),
         )
 
     def _describe(self, request: TestbedRequest) -> TestbedReply:
@@ -164,11 +168,19 @@ class Worker:
         if self.profile is None:
             self.profile = OperatorProfile(self._loaded, self._opened)
         with collector_off():
-            self.profile.run(request.shape, calls=request.calls)
-        return Profiled()
+            if request.folder is None:
+                self.profile.run(request.shape, calls=request.calls)
+                return Profiled()
+            recording = self.profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
+        return Profiled(recording=str(recording))
 
     def _operators(self, _: OperatorsRequest) -> OperatorsReply:
         return OperatorsReply(shapes=self.profile.typical_times() if self.profile else {})
+
+    def _analyse(self, request: AnalyseRequest) -> Analysed:
+        recordings = [Path(recording) for recording in request.recordings]
+        times = recorded_times(self._open(request.device), Path(request.folder), recordings)
+        return Analysed(recordings={str(recording): operators for recording, operators in times.items()})
 
     def _open(self, kind: str) -> Device:
         if self.device is None:

@@ -110,12 +110,13 @@ def analyse(folder: Path, recordings: Sequence[Path], *, seconds: Optional[float
     may never end. Raises MeasuringError where it takes too long; what it printed stands in ``analysis.log`` in the folder.
     """
     limit = ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings) if seconds is None else seconds
+    paths = [folder]
     for _ in range(ATTEMPTS):
-        _run_analysis(folder, limit)
-        complete = [recording for recording in recordings if not missing_from(recording)]
-        if len(complete) == len(recordings):
+        _run_analysis(folder, paths, limit)
+        paths = [recording for recording in recordings if missing_from(recording)]
+        if not paths:
             break
-    return complete
+    return [recording for recording in recordings if recording not in paths]
 
 
 def why_incomplete(folder: Path, recording: Path) -> MeasuringError:
@@ -150,10 +151,10 @@ def pack(recording: Path, path: Path) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _run_analysis(folder: Path, seconds: float) -> None:
+def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:
     with (folder / "analysis.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", _ANALYSIS, str(folder)],
+            [sys.executable, "-m", _ANALYSIS, *map(str, paths)],
             # -m puts the current folder before all others on the import path; here it holds nothing to import.
             cwd=folder,
             stdin=subprocess.DEVNULL,

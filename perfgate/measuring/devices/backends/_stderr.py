@@ -5,33 +5,34 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Optional
 
 _MOST_BYTES = 32 << 20
 
 
 class OwnErrors:
-    """The standard error from here on; empty where it is no regular file, which a worker's always is."""
+    """The standard error from here on, where it is a regular file, as a worker's always is."""
 
     def __init__(self) -> None:
         self._start = _size()
 
-    def read(self) -> bytes:
-        """Return what was written since; after the file was cut short, what is left of it."""
+    def read(self) -> Optional[bytes]:
+        """Return what was written since, after the file was cut short what is left of it; None where it cannot be read."""
         end = _size()
+        if self._start is None or end is None:
+            return None
         start = self._start if end >= self._start else 0
-        if end <= start:
-            return b""
         try:
             with Path("/proc/self/fd/2").open("rb") as stream:
                 stream.seek(start)
                 return stream.read(min(end - start, _MOST_BYTES))
         except OSError:
-            return b""
+            return None
 
 
-def _size() -> int:
+def _size() -> Optional[int]:
     try:
         found = os.fstat(2)
     except OSError:
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -148,9 +148,9 @@ class CpuDevice:
             raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
         return held_by_call(_allocations(results.experimental_event_tree()))
 
-    def fallbacks(self) -> frozenset[str]:
+    def fallbacks(self) -> Optional[frozenset[str]]:
         """Return nothing: the host is the device."""
-        return frozenset()
+        return None
 
     def host_waits(self) -> list[HostWait]:
         """Return what hands a tensor's values to Python, and torch's synchronize, which a CPU need not wait in."""

@@ -98,9 +98,9 @@ class CudaDevice(AcceleratorDevice):
         """Return them as they are."""
         return list(recordings)
 
-    def fallbacks(self) -> frozenset[str]:
+    def fallbacks(self) -> Optional[frozenset[str]]:
         """Return nothing: torch refuses what it has no CUDA kernel for."""
-        return frozenset()
+        return None
 
     def condition(self) -> Condition:
         """Return nothing: nvidia-smi takes too long between blocks, and a clock read after a block is that of rest."""

@@ -153,12 +153,13 @@ class NpuDevice(AcceleratorDevice):
             call, calls=calls, folder=folder, synchronize=self.synchronize, aic_metrics=aic_metrics
         )
 
-    def fallbacks(self) -> frozenset[str]:
+    def fallbacks(self) -> Optional[frozenset[str]]:
         """Return the operators that torch_npu has warned of since the device was opened.
 
-        It warns on the standard error: where that is no file of this process (a terminal, a pipe), nothing can be told.
+        It warns on the standard error: where that is no file (a terminal, a pipe), nobody can tell.
         """
-        return frozenset(name.decode() for name in _FALLBACK.findall(self._errors.read()))
+        printed = self._errors.read()
+        return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
     def condition(self) -> Condition:
         """Return nothing: npu-smi takes a second, too long to ask between blocks, and torch_npu does not say.
