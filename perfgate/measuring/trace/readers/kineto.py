@@ -22,52 +22,24 @@ from perfgate.measuring.trace.events import (
     EventTableBuilder,
     IntColumn,
 )  # fmt: skip
+from perfgate.measuring.trace.readers._categories import COLLECTIVES, DEVICE_CATEGORIES, KIND_OF_CATEGORY, request_of
+from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
 from perfgate.measuring.trace.readers._json_events import event_batches, looks_like
 from perfgate.measuring.trace.readers._kineto_header import KinetoHeader
 from perfgate.measuring.trace.readers._times import nanoseconds
-from perfgate.measuring.trace.recording import Recording, Timeline
-from perfgate.measuring.trace.steps import STEP_NAME, profiler_steps
+from perfgate.measuring.trace.recording import Recording
+from perfgate.measuring.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
 PRIORITY = 0
 MAX_EVENTS = 50_000_000
 
-# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
-# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
-_KIND_OF_CATEGORY: dict[str, EventKind] = {
-    "cpu_op": "host_op",
-    "operator": "host_op",
-    "kernel": "compute",
-    "gpu_memcpy": "copy",
-    "memcpy": "copy",
-    "gpu_memset": "copy",
-    "memset": "copy",
-    "user_annotation": "annotation",
-    "gpu_user_annotation": "device_annotation",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "cuda_sync": "runtime",
-    "privateuse1_runtime": "runtime",
-    "runtime": "runtime",
-    "python_function": "python",
-    "cpu_instant_event": "memory",
-}
-# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
-_DEVICE_CATEGORIES = frozenset(
-    {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
-)
-# Kernels of collectives by how their names begin: NCCL and RCCL (sample cuda-hta/nccl_data), HCCL (hcom_allReduce_).
-_COLLECTIVES = ("nccl", "rccl", "hccl", "hcom_")
 # What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
-_HOST, _UNNAMED = -1, -2
-MAX_DEVICES = 256
 _ALLOCATION = "[memory]"
 # A launch and its kernels are joined by a flow where they have no correlation (sample torch-native-privateuse1); the flow
 # stands right behind its event. This one joins operators of the forward and the backward pass.
 _FLOW_OF_OPERATORS = "fwdbwd"
-# torch's record_function("request#17"), as serving code marks what it does for one request.
-_REQUEST = "request#"
 _LOOKS = re.compile(
     rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
@@ -140,21 +112,12 @@ def _read_file(path: Path) -> Recording:
     collected = _collected(path, around)
     header = KinetoHeader(bytes(around), path)
     events, device_of = collected.table(), collected.devices()
-    devices = [number for number in np.unique(device_of).tolist() if number != _HOST]
-    if len(devices) > MAX_DEVICES:
-        raise DocumentError(f"{path}: {len(devices)} devices; no machine has more than {MAX_DEVICES}, so it is damaged")
-    absent = {}
-    if not devices:
-        absent["device"] = "nothing ran on a device while this was recorded, or the profiler was not told to look"
-    timelines = []
-    for device in devices or [_UNNAMED]:
-        # The host drives all devices of its process, so each timeline has it.
-        own = events if len(devices) < 2 else events.select((device_of == _HOST) | (device_of == device))
-        number = None if device == _UNNAMED else device
-        timelines.append(Timeline(header.rank, number, own, steps=profiler_steps(own)))
+    timelines = timelines_by_device(path, events, device_of, rank=header.rank)
+    absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = "the trace marks no steps; call the profiler's step() after each"
-    return Recording(path, "kineto", tuple(timelines), header.software, header.settings(devices), absent=absent)
+    devices = {timeline.device for timeline in timelines if timeline.device is not None}
+    return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
 
 
 def _collected(path: Path, around: Optional[bytearray] = None) -> _Collector:
@@ -212,7 +175,7 @@ class _Collector:
         self.seen += len(events)
 
     def devices(self) -> IntColumn:
-        """Return the device of each event: its number, _HOST, or _UNNAMED."""
+        """Return the device of each event: its number, HOST, or UNNAMED."""
         return np.frombuffer(self._devices, np.int64)
 
     def table(self) -> EventTable:
@@ -231,7 +194,7 @@ class _Collector:
         kind, correlation = _kind(category.kind, name), _number(arguments.correlation)
         if category.launches and correlation == NO_CORRELATION:
             self._unjoined[bytes(event.pid), bytes(event.tid), start] = len(self._builder)
-        self._devices.append(_device(arguments.device, event.pid) if category.on_device else _HOST)
+        self._devices.append(_device(arguments.device, event.pid) if category.on_device else HOST)
         external = arguments.external_id
         self._externals.append(_number(arguments.external_id_2021 if external is None else external))
         self._builder.add(
@@ -242,7 +205,7 @@ class _Collector:
             kind=kind,
             correlation=correlation,
             group=_operator_type(name) if bytes(arguments.type).startswith(_NPU_KERNEL) else None,
-            request=_request(arguments.request_id, kind, name),
+            request=request_of(arguments.request_id, name if kind == "annotation" else ""),
             shape=bytes(arguments.shapes).decode("utf-8", "replace") if arguments.shapes else None,
         )
 
@@ -256,8 +219,8 @@ class _Collector:
         known = self._categories.get(text)
         if known is None:
             word = (text or "").lower()
-            kind = _KIND_OF_CATEGORY.get(word, "other")
-            on_device = word in _DEVICE_CATEGORIES
+            kind = KIND_OF_CATEGORY.get(word, "other")
+            on_device = word in DEVICE_CATEGORIES
             launches = kind == "runtime" or kind in DEVICE_KINDS
             known = self._categories[text] = _Category(kind, on_device, launches)
         return known
@@ -274,7 +237,7 @@ _NO_ARGUMENTS = _Arguments()
 
 
 def _kind(kind: EventKind, name: str) -> EventKind:
-    if kind == "compute" and name[:5].lower().startswith(_COLLECTIVES):
+    if kind == "compute" and name[:5].lower().startswith(COLLECTIVES):
         return "comm"
     # In 2021 the steps were operators, and allocations had no category.
     if kind == "host_op" and STEP_NAME.fullmatch(name):
@@ -300,13 +263,7 @@ def _device(named: _Scalar, process: msgspec.Raw) -> int:
     if isinstance(named, int) and 0 <= named < MAX_NS:
         return named
     number = bytes(process).strip(b'" ')
-    return int(number) if number.isdigit() and len(number) < 10 else _UNNAMED
-
-
-def _request(argument: _Scalar, kind: EventKind, name: str) -> Optional[str]:
-    if argument is not None:
-        return str(argument)
-    return name[len(_REQUEST) :] if kind == "annotation" and name.startswith(_REQUEST) else None
+    return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
 
 def _give_shapes(table: EventTable, externals: IntColumn) -> None:
