@@ -1,0 +1,88 @@
+"""An NPU's software half installed, as in the field: torch_npu is there, CANN is not, so that `import torch` itself fails.
+
+The package stands in for torch_npu 2.13.0 in what matters here: its entry point `torch.backends`, which torch since 2.5
+imports by itself, and the error of the dynamic linker. The real wheel without CANN gave the same messages.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Perfgate
+
+WORKLOAD = """
+import torch
+from perfgate import Workload
+
+small = Workload(build=lambda device: torch.nn.Linear(4, 4).to(device), inputs=lambda batch, seed: torch.ones(batch, 4))
+"""
+
+
+@pytest.fixture
+def torch_npu(tmp_path: Path) -> str:
+    """Install torch_npu into a folder of its own; return that folder."""
+    folder = tmp_path / "packages"
+    release = importlib.metadata.version("torch").partition("+")[0]
+    info = folder / f"torch_npu-{release}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch_npu\nVersion: {release}\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
+    (folder / "torch_npu").mkdir()
+    linker = "libhccl.so: cannot open shared object file: No such file or directory"
+    (folder / "torch_npu" / "__init__.py").write_text(f"raise ImportError({linker!r})\n")
+    return str(folder)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "perf").mkdir(parents=True)
+    (root / "perf" / "workload.py").write_text(WORKLOAD)
+    (root / "perfgate.toml").write_text('workload = "perf/workload.py:small"\n')
+    return root
+
+
+def test_run__cpu_with_torch_npu_but_no_cann__as_if_it_were_not_installed(
+    perfgate: Perfgate, project: Path, torch_npu: str
+) -> None:
+    done = perfgate("run", "--steps", "3", cwd=project, PYTHONPATH=torch_npu)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_run__npu_with_torch_npu_but_no_cann__exit_4_with_what_is_missing(
+    perfgate: Perfgate, project: Path, torch_npu: str
+) -> None:
+    done = perfgate("run", "--steps", "3", "--device", "npu", cwd=project, PYTHONPATH=torch_npu)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "what stands in the way of device 'npu':" in done.stderr
+    assert "npu libraries: the dynamic linker finds no libascendcl.so, libhccl.so" in done.stderr
+    assert "source /usr/local/Ascend/ascend-toolkit/set_env.sh" in done.stderr
+    assert "ImportError: libhccl.so: cannot open shared object file" in done.stderr
+
+
+def test_run__npu_on_a_machine_without_one__exit_4_and_says_so(perfgate: Perfgate, project: Path) -> None:
+    done = perfgate("run", "--steps", "3", "--device", "npu", cwd=project)
+    assert done.returncode == 4
+    assert "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here" in done.stderr
+
+
+@pytest.mark.parametrize(("device", "code", "status"), [("cpu", 0, "attention"), ("npu", 4, "unfit")])
+def test_doctor__torch_npu_but_no_cann__unfit_only_where_an_npu_is_configured(
+    perfgate: Perfgate, project: Path, torch_npu: str, device: str, code: int, status: str
+) -> None:
+    done = perfgate("doctor", "--fitness", "--json", cwd=project, PYTHONPATH=torch_npu, PERFGATE_DEVICE=device)
+    assert done.returncode == code, done.stdout + done.stderr
+    found = {check["name"]: check for check in json.loads(done.stdout)["fitness"]}
+    assert found["npu libraries"]["status"] == status
+    assert found["device cpu"]["status"] == "ok"
+    assert found["device npu"]["status"] == ("unfit" if device == "npu" else "unavailable")
+
+
+def test_doctor__no_npu__one_line(perfgate: Perfgate, project: Path) -> None:
+    done = perfgate("doctor", "--fitness", "--json", cwd=project)
+    lines = [check for check in json.loads(done.stdout)["fitness"] if "npu" in check["name"]]
+    assert [(line["name"], line["status"]) for line in lines] == [("device npu", "unavailable")]
