@@ -28,7 +28,7 @@ InvalidKind = Literal[
     "out_of_turn",
     "not_steady",
 ]
-Method = Literal["exact", "paired", "screen", "check"]
+Method = Literal["exact", "paired", "screen", "check", "recorded"]
 Comparing = Literal["code", "stack"]
 
 
@@ -245,7 +245,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
-    kernel did not say.
+    kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: their times are shown
+    (method ``recorded``) and compared with nothing.
     """
 
     schema: Literal["perfgate/decision"] = DECISION_SCHEMA
@@ -276,4 +277,5 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0
     rounds: int = 1
     waited: Optional[float] = None
+    recorded: bool = False
     duration: float = 0.0

@@ -1,4 +1,4 @@
-"""``perfgate gate``: judge a check folder again, and write what was decided the way every check does."""
+"""``perfgate gate``: judge a check folder again, or two run documents, and write what was decided the way every check does."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Optional
 
 from perfgate.document.decision import DecisionDocument, Policy
-from perfgate.document.files import read_run, write_decision, write_text_atomically
+from perfgate.document.files import read_run, write_decision, write_run, write_text_atomically
+from perfgate.document.history import History
 from perfgate.document.run import RunDocument
+from perfgate.errors import DocumentError
 from perfgate.judging.forge.comment import marker
-from perfgate.judging.gate.decide import judge_folder
+from perfgate.judging.gate.decide import decide, judge_folder
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 
@@ -21,6 +23,29 @@ def judge_again(folder: Path, *, policy: Optional[Policy], out: Optional[Path]) 
         out.mkdir(parents=True, exist_ok=True)
         base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
         write_decision_folder(out, decision, base, head)
+    return decision
+
+
+def judge_documents(base: Path, head: Path, *, policy: Policy, out: Optional[Path]) -> DecisionDocument:
+    """Judge two run documents that were made apart; what has no pairs is compared by its counts alone.
+
+    ``base`` and ``head`` are run.json files or their folders. The decision and copies of both documents go to ``out``, which
+    is then a check folder like any other. Raises DocumentError where the two have no workload in common.
+    """
+    paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
+    runs = [read_run(path) for path in paths]
+    names = [{workload.name for workload in run.workloads} for run in runs]
+    if not names[0] & names[1]:
+        raise DocumentError(
+            f"{paths[0]} is of workload {', '.join(sorted(names[0]))} and {paths[1]} of {', '.join(sorted(names[1]))}: "
+            "nothing in them can be compared; give recordings of one program one name with --workload"
+        )
+    decision = decide(runs[0], runs[1], policy=policy, history=History())
+    if out is not None:
+        for side, run in zip(("base", "head"), runs):
+            (out / side).mkdir(parents=True, exist_ok=True)
+            write_run(out / side / "run.json", run)
+        write_decision_folder(out, decision, runs[0], runs[1])
     return decision
 
 

@@ -11,7 +11,7 @@ from typing import Callable, Optional
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.files import read_run
-from perfgate.document.run import RunDocument
+from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.errors import DocumentError, ForgeError, UsageError
 from perfgate.judging.forge.comment import TEXT_BUDGET, marker, post, state_of
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
@@ -108,6 +108,10 @@ def _refuse_stranger(head: RunDocument, event: CiEvent, change: Optional[ChangeR
     ci = head.session.ci
     if head.session.command == "upgrade":
         raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
+    if head.session.command == FROM_PROFILE:
+        raise DocumentError(
+            "head/run.json was made from a recording, and publish takes only what its own pipeline measured"
+        )
     if ci is None:
         raise DocumentError(
             "head/run.json was not measured in CI, and publish takes only what its own pipeline measured"

@@ -7,22 +7,40 @@ from typing import Optional
 
 import click
 
+from perfgate.errors import UsageError
+
 
 @click.command("gate")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--base", type=click.Path(path_type=Path), metavar="RUN", help="Judge this run.json (or its folder) …")
+@click.option(
+    "--head", type=click.Path(path_type=Path), metavar="RUN", help="… against this one, without a check folder."
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the decision into this folder.")
 @click.option("--config", "config_folder", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
               help="Take the policy from the perfgate.toml in DIR instead of the one recorded with the check.")  # fmt: skip
-def COMMAND(folder: Path, out: Optional[Path], config_folder: Optional[Path]) -> None:  # noqa: N802
-    """Judge the run documents of a check folder again: the same samples and policy give the same decision."""
+def COMMAND(  # noqa: N802
+    folder: Optional[Path],
+    base: Optional[Path],
+    head: Optional[Path],
+    out: Optional[Path],
+    config_folder: Optional[Path],
+) -> None:
+    """Judge the run documents of a check folder again, or two made apart: the same documents give the same decision."""
     from rich.console import Console
 
     from perfgate.config import load_config
-    from perfgate.flows.judge import judge_again
+    from perfgate.document.decision import Policy
+    from perfgate.flows.judge import judge_again, judge_documents
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
     policy = load_config(config_folder).policy() if config_folder else None
-    decision = judge_again(folder, policy=policy, out=out)
+    if folder is not None and base is None and head is None:
+        decision = judge_again(folder, policy=policy, out=out)
+    elif folder is None and base is not None and head is not None:
+        decision = judge_documents(base, head, policy=policy or Policy(), out=out)
+    else:
+        raise UsageError("give a check folder, or --base and --head with one run.json each")
     render_terminal(decision, Console())
     raise SystemExit(exit_code(decision))

@@ -75,9 +75,15 @@ def _compare_counter(base: CounterSet, head: CounterSet, name: str, policy: Poli
         outcome=outcome,
         gating=True,
         allowed=allowed,
-        reason=_REASONS.get(name) if outcome == "regressed" else None,
+        reason=_REASONS.get(name, _counted_once(base, head)) if outcome == "regressed" else None,
         parts=_parts(base, head, name) if outcome in ("regressed", "improved") else [],
     )
+
+
+def _counted_once(base: CounterSet, head: CounterSet) -> Optional[str]:
+    """A recording may hold a single step: its counts are compared, and nothing shows that they repeat."""
+    sides = [side for side, counters in (("base", base), ("head", head)) if counters.repeats == 1]
+    return f"counted in a single step of {' and '.join(sides)}, so nothing shows that it repeats" if sides else None
 
 
 def _compare_unsteady(base: CounterSet, head: CounterSet, name: str) -> Comparison:
@@ -144,10 +150,11 @@ def _compare_ops(base: CounterSet, head: CounterSet) -> Iterator[Comparison]:
     if "counters.framework_ops" in {*base.unstable, *head.unstable}:
         return
     before, after = _by_op(base), _by_op(head)
+    unsteady = {*base.unstable, *head.unstable}
     parts = {part.name: part for part in _all_parts(base, head, "counters.framework_ops")}
     for op in sorted(before.keys() | after.keys()):
         old, new = before.get(op, _NOTHING), after.get(op, _NOTHING)
-        if old.count == new.count or old.view or new.view:
+        if old.count == new.count or old.view or new.view or f"ops.count:{op}" in unsteady:
             continue
         yield _comparison(
             base,

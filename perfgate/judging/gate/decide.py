@@ -46,6 +46,7 @@ from perfgate.judging.gate.location import LOW_QUANTILES
 from perfgate.judging.gate.operators import compare_operators
 from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
+from perfgate.judging.gate.recorded import ONLY_COUNTS, are_recordings, recorded_times
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.screen import screen
 from perfgate.judging.gate.time import compare_time, noise_floors
@@ -93,8 +94,11 @@ def decide(
     if differences and comparing == "code":
         comparisons = [_not_comparable(comparison) for comparison in comparisons]
     comparisons += not_compared(head, changes) + screen(head, history)
+    recorded = are_recordings(base, head)
+    if recorded:
+        comparisons += recorded_times(base, head)
     failures = _failures(base, head)
-    judged = _verdict(comparisons, differences, invalid, failures, changes, comparing)
+    judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, recorded=recorded)
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -133,6 +137,7 @@ def decide(
         warnings=[f"base: {text}" for text in base.warnings] + [f"head: {text}" for text in head.warnings],
         pairs=_pairs(head),
         waited=_waited(base, head),
+        recorded=recorded,
         rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
         duration=_duration(head),
     )
@@ -203,8 +208,12 @@ def _verdict(
     failures: list[Failure],
     changes: list[HarnessChange],
     comparing: Comparing,
+    *,
+    recorded: bool,
 ) -> _Judged:
     """The first rule that applies gives the verdict; its reasons are codes and names, the report words them.
+
+    A PASS of recordings rests on counts alone, and its reason says so.
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
@@ -236,7 +245,7 @@ def _verdict(
     for verdict, reason, names in rules:
         if names:
             return _Judged(verdict, [f"{reason}: {name}" for name in names])
-    return _Judged("PASS", [])
+    return _Judged("PASS", [ONLY_COUNTS] if recorded else [])
 
 
 def _change_name(change: HarnessChange) -> str:

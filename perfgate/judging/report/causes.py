@@ -78,7 +78,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
 
 
 def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:
-    """Return the traced changes, without times where they add up to more than a whole call takes.
+    """Return the traced changes, without times of recordings and where they add up to more than a whole call takes.
 
     The profiler slows what it watches, and a cold operator is slow once: such times say nothing about a call.
     """
@@ -93,7 +93,7 @@ def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:
         grown[key] = grown.get(key, 0.0) + max(0.0, change.head_time - change.base_time)
     for change in decision.operator_changes:
         key = (change.workload, change.shape)
-        too_much = key in longest and grown[key] > longest[key]
+        too_much = decision.recorded or (key in longest and grown[key] > longest[key])
         yield _without_time(change) if too_much else change
 
 

@@ -49,6 +49,7 @@ def counts(summary: Summary) -> dict[str, object]:
         "pairs": decision.pairs,
         "duration": formats.duration(decision.duration),
         "device": decision.device,
+        "recorded": decision.recorded,
     }
 
 

@@ -20,7 +20,7 @@ from perfgate.document.decision import (
 OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
 _HOLDS_ALL_TIMES = "throughput.turnaround"
-_METHOD_RANK = {"check": 0, "paired": 1, "screen": 2, "exact": 3}
+_METHOD_RANK = {"check": 0, "paired": 1, "screen": 2, "exact": 3, "recorded": 4}
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,13 @@ class Summary:
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """Return the comparisons that count as metrics: those of single operators only explain."""
-        return [comparison for comparison in self.decision.comparisons if not is_operator(comparison)]
+        """Return the comparisons that count as metrics: those of single operators only explain, recorded times only inform."""
+        return [c for c in self.decision.comparisons if not is_operator(c) and c.method != "recorded"]
+
+    @cached_property
+    def recorded(self) -> list[Comparison]:
+        """Return the times of recordings, which were compared with nothing."""
+        return [comparison for comparison in self.decision.comparisons if comparison.method == "recorded"]
 
     @cached_property
     def regressed(self) -> list[Comparison]:

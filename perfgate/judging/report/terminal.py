@@ -19,6 +19,7 @@ from perfgate.judging.report.headline import first_line, headline
 from perfgate.judging.report.rows import grouped, row, worded_cause
 from perfgate.judging.report.run_rows import recorded_lines, run_title, step_rows
 from perfgate.judging.report.sections.failures import worded_failure
+from perfgate.judging.report.sections.recorded import recorded_row
 from perfgate.judging.report.sections.remedy import remedy_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
@@ -27,6 +28,7 @@ _VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yello
 _LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", "worse": "yellow", "better": "green"}
 _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
 _SHOWN = 12
+_SHOWN_RECORDED = 8
 _TRACEBACK_LINES = 8
 
 
@@ -43,6 +45,7 @@ def render_terminal(decision: DecisionDocument, console: Console) -> None:
         console.print(Text(clean(f"workload file, {change.workload}: {change.message}", limit=400), "yellow"))
     _print_moved(summary, console)
     _print_lines("Why", [_cause_line(cause) for cause in _first_causes(summary)], console)
+    _print_recorded(summary, console)
     _print_lines("Try", (_suggestion(s.message, s.line) for s in decision.suggestions[:_SHOWN]), console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
@@ -89,6 +92,15 @@ def _print_moved(summary: Summary, console: Console) -> None:
     hidden = len(rows) - len(shown)
     if hidden:
         console.print(Text(f"… {hidden} more in decision.json", "dim"))
+
+
+def _print_recorded(summary: Summary, console: Console) -> None:
+    """Print the longest recorded times; the rest stands in the comment and the page."""
+    title = "Recorded, not compared: measure with perfgate check"
+    rows = [recorded_row(comparison) for comparison in summary.recorded if comparison.unit == "s"]
+    _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
+    if len(rows) > _SHOWN_RECORDED:
+        console.print(Text(f"  … {len(rows) - _SHOWN_RECORDED} more in decision.json", "dim"))
 
 
 def _where(places: object) -> str:

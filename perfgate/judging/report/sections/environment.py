@@ -26,6 +26,7 @@ class Environment:
         decision = summary.decision
         return {
             "device": decision.device,
+            "recorded": decision.recorded,
             "version": decision.perfgate_version,
             "procedure": decision.procedure,
             "seed": str(decision.procedure.seed),

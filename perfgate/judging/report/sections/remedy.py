@@ -49,6 +49,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
         "needed": max(needed, default=0) if decision.comparing == "code" else 0,
         "pairs": decision.pairs,
+        "recorded": decision.recorded,
         "suspected": summary.verdict == "WARN" and summary.worst is not None and summary.worst.method == "screen",
         "broken_promise": any(formats.is_sla(comparison) for comparison in summary.inconclusive),
     }

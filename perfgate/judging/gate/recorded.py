@@ -1,0 +1,89 @@
+"""Two recordings side by side: their counts are compared as ever, their times are shown and judged by nobody.
+
+Times of different minutes, let alone days, differ by what else the machine did, and a profiler adds its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from perfgate.document.decision import Comparison
+from perfgate.document.metric import metric
+from perfgate.document.run import FROM_PROFILE, OperatorRow, RunDocument
+from perfgate.judging.gate.rounding import rounded
+
+NOT_COMPARED = "recorded, not compared: measure with perfgate check"
+ONLY_COUNTS = (
+    "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side"
+)
+# Of each shape, the operators with the most self time on either side.
+MAX_OPERATORS = 10
+_SHOWN = ("latency.p50", "utilization.busy", "utilization.gap", "transfer.exposed_share")
+
+_Place = tuple[str, str]
+
+
+def are_recordings(base: RunDocument, head: RunDocument) -> bool:
+    """Return whether neither side was measured."""
+    return base.session.command == head.session.command == FROM_PROFILE
+
+
+def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:
+    """Return times of both sides that nothing follows from: of the whole step, then of its heaviest operators."""
+    return [*_values(base, head), *_operators(base, head)]
+
+
+def _values(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
+    before, after = _numbers(base), _numbers(head)
+    for key in after:
+        if key in before:
+            (workload, shape), name = key
+            yield _shown((workload, shape), name, before[key], after[key])
+
+
+def _numbers(run: RunDocument) -> dict[tuple[_Place, str], float]:
+    return {
+        ((step.workload, value.labels.get("shape", "")), value.metric): value.value
+        for step in run.steps
+        for value in step.values
+        if value.metric in _SHOWN and value.value is not None
+    }
+
+
+def _operators(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
+    before, after = _rows(base), _rows(head)
+    for place in (key for key in after if key in before):
+        old, new = before[place], after[place]
+        times = {op: (_time(old.get(op)), _time(new.get(op))) for op in old.keys() | new.keys()}
+        heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
+        for op in heaviest[:MAX_OPERATORS]:
+            yield _shown(place, f"ops.time:{op}", *times[op])
+
+
+def _rows(run: RunDocument) -> dict[_Place, dict[str, OperatorRow]]:
+    rows: dict[_Place, dict[str, OperatorRow]] = {}
+    for row in run.operators:
+        rows.setdefault((row.workload, row.shape), {})[row.op] = row
+    return rows
+
+
+def _time(row: Optional[OperatorRow]) -> Optional[float]:
+    return None if row is None else row.self_time
+
+
+def _shown(place: _Place, name: str, base: Optional[float], head: Optional[float]) -> Comparison:
+    described = metric(name)
+    return Comparison(
+        workload=place[0],
+        shape=place[1],
+        metric=name,
+        unit=described.unit,
+        better=described.better,
+        method="recorded",
+        outcome="not_comparable",
+        gating=False,
+        base=None if base is None else rounded(base),
+        head=None if head is None else rounded(head),
+        reason=NOT_COMPARED,
+    )

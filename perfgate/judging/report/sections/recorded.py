@@ -1,0 +1,49 @@
+"""Times of two recordings, folded: both sides of each, and that nothing follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from perfgate.document.decision import Comparison
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.headline import metric_name
+from perfgate.judging.report.summary import Summary, is_operator, place
+from perfgate.judging.report.words import Words
+
+
+class Recorded:
+    """What the profiler wrote of whole steps and of their heaviest operators, side by side and not compared."""
+
+    order = 115
+    drop = 70
+    title = "recorded times"
+    template = "recorded.md.j2"
+    numbered = False
+
+    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+        """Return the rows, those of a place together."""
+        found = summary.recorded
+        if not found:
+            return None
+        kept = found[: summary.detail]
+        return {
+            "rows": [recorded_row(comparison) for comparison in kept],
+            "total": len(found),
+            "more": len(found) - len(kept),
+        }
+
+
+def recorded_row(comparison: Comparison) -> dict[str, object]:
+    """Return one recorded number of both sides in words."""
+    base, head = formats.sides(comparison)
+    return {
+        "name": metric_name(comparison.metric),
+        "time_of": Words("self time of ") if is_operator(comparison) else Words(""),
+        "place": place(comparison.workload, comparison.shape),
+        "base": base,
+        "head": head,
+    }
+
+
+SECTION = Recorded()
