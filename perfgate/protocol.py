@@ -13,6 +13,7 @@ from typing import Any, Optional, Union
 
 import msgspec
 
+from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import (
     Artifact,
     BlockColumns,
@@ -260,6 +261,19 @@ class Analysed(msgspec.Struct, frozen=True, tag="analysed"):
     recordings: dict[str, dict[str, float]]
 
 
+class WatchLoadRequest(msgspec.Struct, frozen=True, tag="watch_load"):
+    """Load the device for ``seconds`` and judge the clock it keeps; no workload needs to be loaded."""
+
+    device: str
+    seconds: float
+
+
+class LoadWatched(msgspec.Struct, frozen=True, tag="load_watched"):
+    """What the device's clock did under load."""
+
+    checks: list[FitnessCheck]
+
+
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """A worker says what it is doing."""
 
@@ -284,6 +298,7 @@ Request = Union[
     ProfileRequest,
     OperatorsRequest,
     AnalyseRequest,
+    WatchLoadRequest,
 ]
 Reply = Union[
     HarnessReply,
@@ -297,6 +312,7 @@ Reply = Union[
     Profiled,
     OperatorsReply,
     Analysed,
+    LoadWatched,
     Progress,
     Failed,
 ]

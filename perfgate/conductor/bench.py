@@ -20,6 +20,7 @@ from perfgate.conductor.leftovers import kill_leftovers, remove_folder
 from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
+from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
@@ -29,13 +30,17 @@ from perfgate.protocol import (
     HarnessRequest,
     Loaded,
     LoadRequest,
+    LoadWatched,
     TestbedReply,
     TestbedRequest,
+    WatchLoadRequest,
 )
 
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
 PRELOAD_SECONDS = 120.0
+# Some readings of npu-smi, each of a second or two.
+LOAD_SECONDS = 10.0
 # What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
 
@@ -96,6 +101,18 @@ class Bench:
             return worker.ask(request, TestbedReply, timeout=120, doing=f"opening device {self.config.device}").testbed
         except MeasuringError as error:
             raise self._explained(error, python) from error
+        finally:
+            worker.close()
+
+    def watch_load(self) -> list[FitnessCheck]:
+        """Let a fresh worker load the device for some seconds, and return what its clock did.
+
+        Raises MeasuringError when the device cannot be opened or loaded.
+        """
+        worker = self._fork(_ServerKey(), self.cpus, layout_seed=0, log_name="load")
+        try:
+            request = WatchLoadRequest(device=self.config.device, seconds=LOAD_SECONDS)
+            return worker.ask(request, LoadWatched, timeout=120, doing=f"loading {self.config.device}").checks
         finally:
             worker.close()
 

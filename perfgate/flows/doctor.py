@@ -13,7 +13,7 @@ from typing import Callable, Optional
 
 import msgspec
 
-from perfgate.conductor.bench import open_bench
+from perfgate.conductor.bench import Bench, open_bench
 from perfgate.conductor.device_probe import is_absent, probe_device
 from perfgate.conductor.environment import device_kind, worker_environment
 from perfgate.conductor.fitness import check_disk, examine_kernel
@@ -104,10 +104,22 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
             config = replace(_planted_config(), device=device)
             with open_bench(config, logs=Path(logs), say=progress.status) as bench:
                 testbed = bench.testbed()
+                loaded = watch_load(bench, device)
         except MeasuringError as error:
             return [judge_closed(device, str(error), required=required)]
     name = testbed.comparable.get("device.name", device)
-    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed)]
+    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed), *loaded]
+
+
+def watch_load(bench: Bench, device: str) -> list[FitnessCheck]:
+    """Return what an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``."""
+    if device_kind(device) == REQUIRED_DEVICE:
+        return []
+    try:
+        return bench.watch_load()
+    except MeasuringError as error:
+        why = str(error).partition("\n")[0]
+        return [FitnessCheck(name=f"{device_kind(device)} clock under load", status="unavailable", seen=why)]
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:

@@ -17,6 +17,7 @@ from perfgate.errors import MeasuringError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.load import watch_device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.quiet import collector_off
@@ -42,6 +43,7 @@ from perfgate.protocol import (
     HarnessRequest,
     Loaded,
     LoadRequest,
+    LoadWatched,
     OperatorsReply,
     OperatorsRequest,
     Profiled,
@@ -53,6 +55,7 @@ from perfgate.protocol import (
     TestbedRequest,
     WarmedUp,
     WarmUpRequest,
+    WatchLoadRequest,
     receive,
     request_decoder,
     send,
@@ -83,6 +86,7 @@ class Worker:
             ProfileRequest: self._profile,
             OperatorsRequest: self._operators,
             AnalyseRequest: self._analyse,
+            WatchLoadRequest: self._watch_load,
         }
 
     def loop(self) -> None:
@@ -176,6 +180,9 @@ class Worker:
 
     def _operators(self, _: OperatorsRequest) -> OperatorsReply:
         return OperatorsReply(shapes=self.profile.typical_times() if self.profile else {})
+
+    def _watch_load(self, request: WatchLoadRequest) -> LoadWatched:
+        return LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
 
     def _analyse(self, request: AnalyseRequest) -> Analysed:
         recordings = [Path(recording) for recording in request.recordings]
