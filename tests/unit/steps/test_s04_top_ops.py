@@ -126,7 +126,71 @@ def test_top_ops__every_shape__has_its_counters(tmp_path):
         "counters.repeat_saves": 0,
         "memory.peak": 64,
         "memory.kept": 0,
+        "counters.kernels": 1,
+        "counters.format_conversions": 0,
+        "counters.device_copies": 0,
+        "counters.collectives": 0,
     }
+
+
+def test_top_ops__kernels_that_only_convert_formats__counted_and_named(tmp_path):
+    kernels = [FakeKernel("aten::mm", 100 * US), *[FakeKernel("npu::TransData", 5 * US)] * 2]
+    [counted] = measure(tmp_path, *kernels).counters
+
+    assert counted.values["counters.kernels"] == 3
+    assert counted.values["counters.format_conversions"] == 2
+    assert ("counters.format_conversions", "TransData_kernel", 2) in [
+        (site.metric, site.name, site.count) for site in counted.sites
+    ]
+    assert {op.op: op.count for op in counted.ops} == {"mm_kernel": 1, "TransData_kernel": 2}
+    assert counted.unstable == []
+
+
+def test_top_ops__calls_that_run_different_kernels__unstable(tmp_path):
+    device, made = FakeDevice(), []
+
+    def call(model, inputs):
+        made.append(inputs)
+        for _ in range(1 + len(made) % 2):
+            device.launch("aten::mm", 100 * US)
+
+    [counted] = measure(tmp_path, workload=fake_workload(call=call), device=device).counters
+
+    assert counted.unstable == ["counters.kernels", "ops.count:mm_kernel"]
+
+
+def with_lgamma(device):
+    def call(model, inputs):
+        device.launch("aten::mm", 100 * US)
+        return torch.ones(4).lgamma_()
+
+    return fake_workload(call=call)
+
+
+def test_top_ops__operators_run_on_the_host__counted_and_found_with_their_line(tmp_path):
+    device = FakeDevice()
+    device.fallen_back = {"aten::lgamma"}
+    root = Path(__file__).parent
+    outcome = measure(tmp_path, workload=with_lgamma(device), device=device, root=root)
+
+    [counted] = outcome.counters
+    assert counted.values["counters.fallbacks"] == 1
+    [finding] = [finding for finding in outcome.findings if finding.rule == "ops.fallback"]
+    line = with_lgamma.__code__.co_firstlineno + 3
+    assert finding.severity == "warning"
+    assert finding.evidence == {
+        "op": "aten::lgamma_",
+        "calls": 1,
+        "shape": "default",
+        "line": f"test_s04_top_ops.py:{line}",
+    }
+
+
+def test_top_ops__nobody_can_tell_what_runs_on_the_host__no_such_counter(tmp_path):
+    device = FakeDevice()
+    [counted] = measure(tmp_path, workload=with_lgamma(device), device=device).counters
+
+    assert "counters.fallbacks" not in counted.values
 
 
 def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path):

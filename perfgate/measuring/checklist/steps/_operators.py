@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, Severity, Value
 from perfgate.measuring.checklist.limits import limit
+from perfgate.measuring.trace.fallbacks import fallback_sites
 from perfgate.measuring.trace.operators import OpClass, OperatorTotal, class_totals, op_class
 
 # Shares of the busy time from which a class of operators is worth a word, and how loud (the checklist's own marks).
@@ -73,6 +74,20 @@ def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
     computed = [row for row in totals if row.kind != "comm"]
     computed_ns = sum(row.typical_ns for row in computed)
     return {group: ns / computed_ns if computed_ns else 0.0 for group, ns in class_totals(computed).items()}
+
+
+def judge_fallbacks(counted: CounterSet) -> list[Finding]:
+    """Return a finding for each operator that the device has no kernel for, with its line."""
+    findings = []
+    for site in fallback_sites(counted):
+        evidence: dict[str, Evidence] = {"op": site.name, "calls": site.count, "shape": counted.shape}
+        if site.line is not None:
+            evidence["line"] = site.line
+        message = (
+            "the device has no kernel for this operator: its inputs go to the host and its results back, in every call"
+        )
+        findings.append(Finding(rule="ops.fallback", severity="warning", message=message, evidence=evidence))
+    return findings
 
 
 def judge_unstable(counted: CounterSet) -> list[Finding]:

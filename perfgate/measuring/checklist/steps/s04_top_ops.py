@@ -11,6 +11,7 @@ from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_o
 from perfgate.measuring.checklist.steps._operators import (
     DEFAULT_LIMITS,
     ShapeOperators,
+    judge_fallbacks,
     judge_operators,
     judge_unstable,
 )
@@ -20,6 +21,8 @@ from perfgate.measuring.trace.collect import CallTrace, calls_within, record_cal
 from perfgate.measuring.trace.compiled import with_compilations
 from perfgate.measuring.trace.counters import count_calls
 from perfgate.measuring.trace.events import EventTable
+from perfgate.measuring.trace.fallbacks import with_fallbacks
+from perfgate.measuring.trace.kernels import with_kernels, work_by_span
 from perfgate.measuring.trace.operators import operator_totals
 
 __all__ = ["DEFAULT_LIMITS", "STEP"]
@@ -43,9 +46,10 @@ class TopOpsStep:
             shapes.append(_operators(context, shape, trace))
             artifacts.append(_artifact(trace.path, context.workload.name))
             context.progress(f"counting operators with inputs of shape {shape}")
-            counters.append(count_calls(context.workload, context.device, shape, root=context.root))
+            counters.append(_counters(context, shape, trace))
         counters = with_compilations(context.workload, counters, root=context.root)
         findings = [finding for shape in shapes for finding in shape.findings]
+        findings += [finding for counted in counters for finding in judge_fallbacks(counted)]
         findings += [finding for counted in counters for finding in judge_unstable(counted)]
         empty = not any(shape.operators for shape in shapes)
         return StepOutcome(
@@ -82,6 +86,16 @@ def _operators(context: StepContext, shape: str, trace: CallTrace) -> ShapeOpera
         counted=len(events),
         limits=context.limits,
     )
+
+
+def _counters(context: StepContext, shape: str, trace: CallTrace) -> CounterSet:
+    """Count single calls on the host; what the device ran is counted in the traced ones, where its trace shows that."""
+    counted = count_calls(context.workload, context.device, shape, root=context.root)
+    if "kernel_timeline" in context.device.capabilities:
+        counted = with_kernels(counted, work_by_span(trace.events, trace.spans()))
+    # Asked last: the framework says so when it happens.
+    fallbacks = context.device.fallbacks()
+    return counted if fallbacks is None else with_fallbacks(counted, fallbacks)
 
 
 def _events(context: StepContext, trace: CallTrace) -> EventTable:
