@@ -129,6 +129,7 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
     ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly.
+    With 0 repeats the counts are of a whole recording that does not tell one call from the next.
     ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from.
     """
 

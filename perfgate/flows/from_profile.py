@@ -112,13 +112,11 @@ def _because(recording: Recording) -> str:
 def _warnings(recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str]) -> list[str]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     found = [
-        "made from a recording: counts are compared exactly, times are under the profiler and are compared with nothing",
+        "made from a recording: counts are compared exactly, times with nothing",
         _counted_once(summaries),
     ]
     if not_said:
-        found.append(
-            f"the recording does not say {_listed(not_said)}: whether another one was made on the same is not checked"
-        )
+        found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
     found += [f"not recorded: {what} ({why})" for what, why in recording.absent.items()]
     return [warning for warning in found if warning]
 
@@ -128,8 +126,8 @@ def _counted_once(summaries: Sequence[DeviceSummary]) -> Optional[str]:
     if not once:
         return None
     return (
-        f"one {once[0].unit} of {_listed([summary.shape for summary in once])} was recorded, so nothing shows whether "
-        "its counts repeat; record three steps or more"
+        f"counted in one {once[0].unit} alone ({', '.join(summary.shape for summary in once)}): nothing shows that it "
+        "repeats; record three steps"
     )
 
 

@@ -27,10 +27,10 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
         "profile.unit": ", ".join(sorted({summary.unit for summary in summaries})),
         **_device_names(recording),
         **{f"software.{name}": version for name, version in sorted(recording.software.items())},
-        **{f"profiler.{name}": value for name, value in sorted(recording.settings.items()) if not _is_device(name)},
+        **{f"profiler.{name}": value for name, value in sorted(recording.settings.items()) if not _may_differ(name)},
         **{f"env.{name}": value for name, value in sorted(recording.environment.items())},
     }
-    observed = {name: value for name, value in sorted(recording.settings.items()) if _is_device(name)}
+    observed = {name: value for name, value in sorted(recording.settings.items()) if _may_differ(name)}
     observed.update(
         {f"{summary.shape} device": str(summary.timeline.device) for summary in summaries if _placed(summary)}
     )
@@ -66,6 +66,11 @@ def _device_names(recording: Recording) -> dict[str, str]:
 
 def _is_device(name: str) -> bool:
     return _NUMBERED_DEVICE.fullmatch(name) is not None
+
+
+def _may_differ(name: str) -> bool:
+    """Return whether a setting says nothing of what was recorded: how it was exported, and each device's name by its number."""
+    return name == "export_type" or _is_device(name)
 
 
 def _placed(summary: DeviceSummary) -> bool:

@@ -134,7 +134,7 @@ def decide(
         ],
         failures=failures,
         links=_links(base, "base") + _links(head, "head"),
-        warnings=[f"base: {text}" for text in base.warnings] + [f"head: {text}" for text in head.warnings],
+        warnings=_warnings(base, head, recorded=recorded),
         pairs=_pairs(head),
         waited=_waited(base, head),
         recorded=recorded,
@@ -344,6 +344,16 @@ def _pairs(head: RunDocument) -> int:
 def _waited(base: RunDocument, head: RunDocument) -> Optional[float]:
     share = waited_share([*base.replicates, *head.replicates])
     return None if share is None else rounded(share)
+
+
+def _warnings(base: RunDocument, head: RunDocument, *, recorded: bool) -> list[str]:
+    """Return the warnings of both sides; two recordings mostly lack the same, which is said once."""
+    common = [text for text in base.warnings if recorded and text in head.warnings]
+    return [
+        *(f"base and head: {text}" for text in common),
+        *(f"base: {text}" for text in base.warnings if text not in common),
+        *(f"head: {text}" for text in head.warnings if text not in common),
+    ]
 
 
 def _side(run: RunDocument, chosen_because: Optional[str]) -> SideSummary:

@@ -13,10 +13,14 @@ MIN_SHARE = 0.002  # of the base's busy time; an op that runs more often for les
 
 
 def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
-    """Return the operators that came, went or changed, the largest change of time first, a few per shape."""
+    """Return the operators that came, went or changed, the largest change of time first, a few per shape.
+
+    Recordings that mark no calls are left out: their counts are not of one call.
+    """
     before, after = _by_shape(base), _by_shape(head)
+    whole = {(c.workload, c.shape) for run in (base, head) for c in run.counters if not c.repeats}
     changes: list[OperatorChange] = []
-    for key in sorted(before.keys() & after.keys()):
+    for key in sorted((before.keys() & after.keys()) - whole):
         total = sum(row.self_time for row in before[key].values()) or 1.0
         lines = operator_lines(head, *key)
         found = [

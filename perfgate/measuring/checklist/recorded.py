@@ -195,7 +195,8 @@ def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
 
 def _counters(summary: DeviceSummary, workload: str) -> CounterSet:
     """Count what one step runs; of a CPU its framework operators."""
-    empty = CounterSet(workload=workload, shape=summary.shape, repeats=summary.spans, values={}, ops=[])
+    repeats = 0 if summary.unit == "whole recording" else summary.spans
+    empty = CounterSet(workload=workload, shape=summary.shape, repeats=repeats, values={}, ops=[])
     if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
         return empty
     return with_kernels(empty, list(summary.works), absent=summary.absent)

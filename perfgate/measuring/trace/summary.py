@@ -283,9 +283,11 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[_Owned], *, on_h
 def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
     """Return whether copies would have been seen: on a timeline of the device, and in known spans.
 
-    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them.
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
+    events that were made of it, which are all kernels.
     """
-    on_timeline = len(timeline.events.of_kind(*DEVICE_KINDS)) > 0
+    kernels = timeline.events.of_kind("compute", "comm")
+    on_timeline = len(timeline.events) > len(kernels) > 0 or len(timeline.events.of_kind("copy")) > 0
     return on_timeline and (spans.windows is not None or spans.size == 1)
 
 
