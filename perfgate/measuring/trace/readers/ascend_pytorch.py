@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._archive import unpacked
-from perfgate.measuring.trace.readers._ascend.folder import OUTPUT, Rank, analysed_folders, raw_folders, read_rank
+from perfgate.measuring.trace.readers._ascend.folder import (
+    OUTPUT,
+    analysed_folders,
+    raw_folders,
+    read_rank,
+    recording_of,
+)
 from perfgate.measuring.trace.recording import Recording
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip of them)"
@@ -40,38 +45,7 @@ def _read_folder(path: Path) -> Recording:
             "torch_npu and CANN are installed, or record it again with msprof on the PATH"
         )
     ranks = [read_rank(folder) for folder in folders]
-    timelines = [timeline for rank in ranks for timeline in rank.timelines]
-    return Recording(
-        path=path,
-        format="ascend-pytorch",
-        # Repeats of a rank keep the order of their time stamps.
-        timelines=tuple(sorted(timelines, key=lambda timeline: (timeline.rank is None, timeline.rank or 0))),
-        software=_merged(rank.software for rank in ranks),
-        settings=_merged(rank.settings for rank in ranks),
-        environment=_merged(rank.environment for rank in ranks),
-        absent=_absent(folders, ranks),
-    )
-
-
-def _merged(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return what the ranks agree on or one alone says; where they differ, all their values."""
-    found: dict[str, list[str]] = {}
-    for values in several:
-        for name, value in values.items():
-            known = found.setdefault(name, [])
-            if value not in known:
-                known.append(value)
-    return {name: " | ".join(values) for name, values in found.items()}
-
-
-def _absent(folders: Sequence[Path], ranks: Sequence[Rank]) -> dict[str, str]:
-    """Return what is missing; what only some folders lack is named with the folder."""
-    found = {}
-    for folder, rank in zip(folders, ranks):
-        for what, reason in rank.absent.items():
-            everywhere = all(what in other.absent for other in ranks)
-            found[what if everywhere else f"{what} of {_name(folder)}"] = reason
-    return found
+    return recording_of(path, "ascend-pytorch", [_name(folder) for folder in folders], ranks)
 
 
 def _name(folder: Path) -> str:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional, TypeVar
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._ascend.about import About, read_about
+from perfgate.measuring.trace.readers._ascend.analysis_database import read_database_collectives, read_database_steps
 from perfgate.measuring.trace.readers._ascend.communication import read_collectives, read_rank_links
+from perfgate.measuring.trace.readers._ascend.export import read_export
 from perfgate.measuring.trace.readers._ascend.tables import Tables
 from perfgate.measuring.trace.readers._ascend.tasks import events_of_tables
 from perfgate.measuring.trace.readers._ascend.timelines import DeviceEvents, device_events
 from perfgate.measuring.trace.readers._ascend.view import read_view
-from perfgate.measuring.trace.recording import Timeline
+from perfgate.measuring.trace.recording import Recording, RecordingFormat, Timeline
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 # Any of these makes a folder an analysed one.
-_TELLING = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "op_statistic.csv", "step_trace_time.csv")
+_TELLING = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "step_trace_time.csv", "analysis.db")
+    "kernel_details.csv",
+    "analysis.db",
+    "trace_view.json",
+    "trace_view.json.gz",
+    "op_statistic.csv",
+    "step_trace_time.csv",
+)
 _STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
 MAX_FOLDERS = 4096
 _DEPTH = 3
@@ -60,7 +69,8 @@ def _analysed(path: Path, depth: int) -> Iterator[Path]:
         for number, child in enumerate(sorted(path.iterdir())):
             if number >= MAX_FOLDERS:
                 raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
-            if child.is_dir() and not child.is_symlink():
+            # PROF folders hold msprof's own export, which is read by its reader.
+            if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
                 yield from _analysed(child, depth - 1)
 
 
@@ -73,18 +83,92 @@ def read_rank(output: Path) -> Rank:
     """Return what the tables and the timeline of one folder say. Raises DocumentError for a damaged one."""
     about = read_about(output.parent if output.name == OUTPUT else output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
+    analysis = output / "analysis.db"
     if (output / "communication.json").is_file():
         tables.collectives = read_collectives(output / "communication.json")
-    else:
+    elif analysis.is_file():
+        tables.collectives = read_database_collectives(analysis)
+    if tables.collectives is None:
         tables.absent["collectives"] = (
             "there is no communication.json: it is written for several ranks, from level 1 on"
         )
     if (output / "communication_matrix.json").is_file():
         tables.rank_links = read_rank_links(output / "communication_matrix.json")
+    if analysis.is_file():
+        tables.add_steps(read_database_steps(analysis))
+    databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
+    if databases:
+        return _rank_of_export(about, tables, databases[0])
     views = _files(output, "trace_view.json", "trace_view.json.gz")
     if not views:
         tables.absent["host"] = "there is no trace_view.json, so nothing is known of the host and of launches"
     return rank_of(about, tables, views[:1])
+
+
+def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
+    """Put together the database, whose times are exact, and the tables for what it has not."""
+    export = read_export(database)
+    alone = len(export.timelines) == 1
+    rank = Rank(
+        [],
+        tables.absent,
+        about.software,
+        {**export.settings, **about.settings},
+        about.environment or export.environment,
+    )
+    for own in export.timelines:
+        events = DeviceEvents(own.device, own.events, own.core_frequency)
+        other = tables.timeline(own.rank if about.rank is None else about.rank, events, alone=alone)
+        rank.timelines.append(
+            replace(
+                other,
+                kernels=own.kernels or other.kernels,
+                steps=other.steps or own.steps,
+                memory={**other.memory, **own.memory},
+                allocations=own.allocations or other.allocations,
+            )
+        )
+    present = rank.timelines[0]
+    for what, found in (("kernels", present.kernels), ("steps", present.steps), ("memory", present.memory),
+                        ("allocations", present.allocations)):  # fmt: skip
+        if found:
+            rank.absent.pop(what, None)
+    return rank
+
+
+def recording_of(path: Path, kind: RecordingFormat, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
+    """Return the ranks as one recording, by rank; repeats of a rank keep their order."""
+    timelines = [timeline for rank in ranks for timeline in rank.timelines]
+    return Recording(
+        path=path,
+        format=kind,
+        timelines=tuple(sorted(timelines, key=lambda timeline: (timeline.rank is None, timeline.rank or 0))),
+        software=_merged(rank.software for rank in ranks),
+        settings=_merged(rank.settings for rank in ranks),
+        environment=_merged(rank.environment for rank in ranks),
+        absent=_absent(names, ranks),
+    )
+
+
+def _merged(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return what the ranks agree on or one alone says; where they differ, all their values."""
+    found: dict[str, list[str]] = {}
+    for values in several:
+        for name, value in values.items():
+            known = found.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+    return {name: " | ".join(values) for name, values in found.items()}
+
+
+def _absent(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, str]:
+    """Return what is missing; what only some folders lack is named with the folder."""
+    found = {}
+    for name, rank in zip(names, ranks):
+        for what, reason in rank.absent.items():
+            everywhere = all(what in other.absent for other in ranks)
+            found[what if everywhere else f"{what} of {name}"] = reason
+    return found
 
 
 def rank_of(about: About, tables: Tables, views: Sequence[Path]) -> Rank:

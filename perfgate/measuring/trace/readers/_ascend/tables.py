@@ -31,7 +31,7 @@ Device = Optional[int]
 _ByDevice = dict[Device, tuple[_Item, ...]]
 
 _NO_DEVICE = "the profiler recorded no device, or its analysis failed"
-_LEVEL1 = "it is written from profiler level 1 on"
+_LEVEL1 = "torch_npu writes it from profiler level 1 on"
 _MEMORY = "it is written with profile_memory=True"
 
 
@@ -63,6 +63,13 @@ class Tables:
         tables = (self.kernels, self.tasks, self._steps, self._types)
         named: set[Device] = {device for table in tables for device in table if device is not None}
         return named or {device for device in self._peaks if device is not None}
+
+    def add_steps(self, steps: Mapping[Device, tuple[ProfilerStep, ...]]) -> None:
+        """Take the steps of analysis.db where there is no step_trace_time.csv."""
+        if not self._steps:
+            self._steps = dict(steps)
+            if self._steps:
+                self.absent.pop("steps", None)
 
     def timeline(self, rank: Optional[int], found: DeviceEvents, *, alone: bool) -> Timeline:
         """Return the timeline of a device; what names no device is ``alone``'s."""
