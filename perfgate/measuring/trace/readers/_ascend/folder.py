@@ -22,13 +22,6 @@ from perfgate.measuring.trace.recording import Recording, RecordingFormat, Timel
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 # Any of these makes a folder an analysed one.
 _TELLING = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "step_trace_time.csv", "analysis.db")
-    "kernel_details.csv",
-    "analysis.db",
-    "trace_view.json",
-    "trace_view.json.gz",
-    "op_statistic.csv",
-    "step_trace_time.csv",
-)
 _STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
 MAX_FOLDERS = 4096
 _DEPTH = 3
