@@ -103,6 +103,41 @@ def test_read_telemetry__310b_without_table__memory_from_capacity_and_rate() -> 
     assert found.units == {"aicore": 0.0, "memory_bandwidth": 0.03}
 
 
+def test_read_telemetry__power_of_nothing__not_told() -> None:
+    table = (DATA / "info_310b.txt").read_text().replace("10.5", "0.0 ")
+    script = Script({"info -m": "NPU ID  Chip ID  Chip Logic ID  Chip Name\n0  0  0  Ascend\n", "info": table})
+    found = read_telemetry(0, script, {})
+    assert (found.power, found.temperature, found.health) == (None, 66.0, "Alarm")
+
+
+STAND_IN = Path(__file__).parents[2] / "softnpu" / "bin" / "npu-smi"
+
+
+@pytest.mark.parametrize(
+    ("chip", "total"),
+    [
+        ("910A", 4, 32768),
+        ("910B", 4, 65536),
+        ("A3", 4, 65536),
+        ("310P", 4, 44280),
+        ("310B", 4, 15609),
+        ("950", 4, 131072),
+    ],
+)
+def test_read_telemetry__stand_in_for_each_chip__fourth_device_read(
+    monkeypatch: pytest.MonkeyPatch, chip: str, total: int
+) -> None:
+    """The software NPU's npu-smi was written from the recorded outputs by others than the reader was."""
+    monkeypatch.setenv("PATH", str(STAND_IN.parent), prepend=":")
+    monkeypatch.setenv("SOFTNPU_SMI_CHIP", chip)
+    monkeypatch.setenv("SOFTNPU_DEVICES", "4")
+    found = read_telemetry(3, environ={})
+    assert found.memory_total == total * MIB
+    assert (found.temperature is not None, found.clock is not None, found.health) == (True, True, "OK")
+    with pytest.raises(MeasuringError, match="it shows 0, 1, 2, 3"):
+        find_chip(4, environ={})
+
+
 def test_read_chip__no_chips_within_cards__asked_by_logic_id() -> None:
     script = Script({
         "info -m": "NPU ID  Chip Logic ID  Chip Name\n8  1  Ascend950\n",

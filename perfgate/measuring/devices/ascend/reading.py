@@ -130,7 +130,7 @@ def to_telemetry(
         used, total = _memory(usages)
     return Telemetry(
         temperature=_first(_get(common, "Temperature(C)", "NPU Temperature (C)"), row.temperature if row else None),
-        power=_first(_get(common, "NPU Real-time Power(W)"), row.power if row else None),
+        power=_positive(_first(_get(common, "NPU Real-time Power(W)"), row.power if row else None)),
         clock=_hertz(_get(common, "Aicore curFreq(MHZ)")),
         rated_clock=_hertz(_get(common, "Aicore Freq(MHZ)")),
         utilization=units.get("npu", max(compute, default=None)),
@@ -198,6 +198,11 @@ def _get(block: Optional[ChipBlock], *keys: str) -> Optional[float]:
 
 def _first(first: Optional[float], second: Optional[float]) -> Optional[float]:
     return second if first is None else first
+
+
+def _positive(watts: Optional[float]) -> Optional[float]:
+    # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a chip that runs draws some power, so it tells none.
+    return watts if watts is not None and watts > 0 else None
 
 
 def _hertz(megahertz: Optional[float]) -> Optional[float]:
