@@ -95,7 +95,7 @@ def decide(
         comparisons = [_not_comparable(comparison) for comparison in comparisons]
     comparisons += not_compared(head, changes) + screen(head, history)
     recorded = are_recordings(base, head)
-    if recorded:
+    if recorded and not differences:
         comparisons += recorded_times(base, head)
     failures = _failures(base, head)
     judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, recorded=recorded)
