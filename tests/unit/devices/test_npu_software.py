@@ -151,7 +151,7 @@ def test_check_compatibility__a_part_missing__said_so() -> None:
         ("good", "torch 2.7.1, torch_npu 2.7.1"),
         ("unknown", "torch_npu 2.7.1, and no CANN whose version can be read"),
     ]
-    assert [found.match for found in check_compatibility(None, None, "8.5.0")] == ["unknown"]
+    assert [found.match for found in check_compatibility(None, None, "8.5.0")] == ["unknown", "unknown"]
     assert [found.match for found in check_compatibility(None, "2.7.1", "8.3.RC1")] == ["unknown", "good"]
 
 

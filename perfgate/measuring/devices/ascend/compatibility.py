@@ -100,10 +100,13 @@ def check_cann(torch_npu: str, cann: str) -> Compatibility:
     )
 
 
-def check_compatibility(torch: Optional[str], torch_npu: Optional[str], cann: Optional[str]) -> list[Compatibility]:
-    """Judge what is installed, pair by pair; a pair with a part missing is unknown."""
+def check_compatibility(
+    torch: Optional[str], torch_npu: Optional[str], cann: Optional[str]
+) -> tuple[Compatibility, Compatibility]:
+    """Judge what is installed: torch_npu with torch, and with CANN; a pair with a part missing is unknown."""
     if torch_npu is None:
-        return [Compatibility(match="unknown", seen="torch_npu is not installed")]
+        missing = Compatibility(match="unknown", seen="torch_npu is not installed")
+        return missing, missing
     first = (
         check_torch(torch, torch_npu)
         if torch is not None
@@ -114,7 +117,7 @@ def check_compatibility(torch: Optional[str], torch_npu: Optional[str], cann: Op
         if cann is not None
         else Compatibility(match="unknown", seen=f"torch_npu {torch_npu}, and no CANN whose version can be read")
     )
-    return [first, second]
+    return first, second
 
 
 def cann_for(torch_npu: str) -> Optional[str]:

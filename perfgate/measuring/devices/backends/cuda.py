@@ -6,6 +6,7 @@ tests/contract runs over it wherever a CUDA device is present.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -14,6 +15,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
 from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.device import Capability, Condition
+from perfgate.measuring.devices.nvidia.smi import read_gpu
 from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cuda"
@@ -107,5 +109,8 @@ class CudaDevice(AcceleratorDevice):
         return Condition()
 
     def telemetry(self) -> Optional[Telemetry]:
-        """Return nothing yet."""
-        return None
+        """Return what nvidia-smi says; None where it is not there or does not answer."""
+        try:
+            return read_gpu(self.index, own=frozenset({os.getpid()}))
+        except MeasuringError:
+            return None

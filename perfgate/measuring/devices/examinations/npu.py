@@ -6,7 +6,7 @@ from typing import Optional
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.compatibility import Compatibility, check_cann, check_torch
+from perfgate.measuring.devices.ascend.compatibility import Compatibility, cann_for, check_compatibility
 from perfgate.measuring.devices.ascend.environment import check_environment
 from perfgate.measuring.devices.ascend.libraries import DRIVER, NEEDED, missing_libraries
 from perfgate.measuring.devices.ascend.nodes import card_nodes, check_nodes
@@ -28,10 +28,11 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
     if software.torch_npu is None and smi is None and not card_nodes(host):
         seen = "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here"
         return [_check("device npu", "unavailable", seen)]
+    torch, cann = check_compatibility(software.torch, software.torch_npu, software.cann)
     return [
-        _check_package(software),
+        _check_package(software, torch),
         _check_versions(software),
-        _check_cann(software),
+        _check_cann(software, cann),
         *_check_libraries(host, software),
         check_nodes(host),
         *check_environment(host.environ),
@@ -40,7 +41,7 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
     ]
 
 
-def _check_package(software: Software) -> FitnessCheck:
+def _check_package(software: Software, found: Compatibility) -> FitnessCheck:
     name = "npu package"
     if software.torch_npu is None:
         seen = (
@@ -51,7 +52,6 @@ def _check_package(software: Software) -> FitnessCheck:
     if software.torch is None:
         return _check(name, "unfit", f"torch_npu {software.torch_npu} without torch",
                       f"pip install torch=={_release(software.torch_npu)}")  # fmt: skip
-    found = check_torch(software.torch, software.torch_npu)
     if found.match != "mismatch":
         return _judged(name, found)
     # Another minor release has other symbols, and torch_npu does not load; another patch may.
@@ -71,20 +71,20 @@ def _check_versions(software: Software) -> FitnessCheck:
     return _check("npu driver", "ok", seen)
 
 
-def _check_cann(software: Software) -> FitnessCheck:
+def _check_cann(software: Software, found: Compatibility) -> FitnessCheck:
     name = "npu cann"
     if software.cann_home is None:
         if software.cann_installed:
             home = software.cann_installed[0]
             return _check(name, "attention", f"CANN lies in {home}, but ASCEND_HOME_PATH is not set", set_env(home))
+        listed = (cann_for(software.torch_npu) if software.torch_npu else None) or "toolkit and kernels"
         return _check(name, "attention", f"no CANN in the environment (ASCEND_HOME_PATH), and none in {ASCEND}",
-                      f"install the CANN toolkit and its kernels, then {_SOURCE}")  # fmt: skip
+                      f"install CANN {listed}, then {_SOURCE}")  # fmt: skip
     if software.cann is None:
         return _check(name, "unavailable", f"{software.cann_home} does not say which CANN it is "
                       "(no ascend_toolkit_install.info)")  # fmt: skip
     if software.torch_npu is None:
         return _check(name, "ok", f"CANN {software.cann} in {software.cann_home}")
-    found = check_cann(software.torch_npu, software.cann)
     return _judged(name, found)
 
 

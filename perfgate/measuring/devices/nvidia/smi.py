@@ -6,6 +6,7 @@ Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as doc
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Mapping
 from typing import Optional
@@ -40,7 +41,7 @@ _FAILURES = ("nvidia-smi has failed", "failed to initialize nvml", "unable to de
 def read_gpu(
     index: int,
     runner: Runner = run_tool,
-    environ: Optional[Mapping[str, str]] = None,
+    environ: Mapping[str, str] = os.environ,
     own: frozenset[int] = frozenset(),
 ) -> Telemetry:
     """Return what nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
@@ -48,7 +49,7 @@ def read_gpu(
     Raises MeasuringError when nvidia-smi is not there, fails, or shows no such GPU.
     """
     rows = parse_rows(runner(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
-    row = choose_row(rows, index, (environ or {}).get(VISIBLE, ""))
+    row = choose_row(rows, index, environ.get(VISIBLE, ""))
     try:
         apps: Optional[list[dict[str, str]]] = parse_apps(runner(app_command()))
     except MeasuringError:
