@@ -219,13 +219,19 @@ def _verdict(
     """
     gating = [comparison for comparison in comparisons if comparison.gating]
     regressed = [_name(comparison) for comparison in gating if comparison.outcome == "regressed"]
-    undecided = [_name(c) for c in gating if c.outcome == "inconclusive" and c.metric in _MUST_DECIDE]
+    undecided = [
+        _name(c) for c in gating if c.outcome == "inconclusive" and (c.metric in _MUST_DECIDE or c.method == "exact")
+    ]
     suspected = [
         _name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)
     ]
     promised = [_name(c) for c in comparisons if c.method == "check" and not c.gating and c.outcome == "inconclusive"]
     # A count that only the head's calls disagree about cannot be held to the base's: it must not hide behind that.
-    unsteady = [f"{_name(c)}: {c.reason}" for c in comparisons if c.method == "exact" and c.outcome == "inconclusive"]
+    unsteady = [
+        f"{_name(c)}: {c.reason}"
+        for c in comparisons
+        if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
+    ]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
     slower: _Rule = ("FAIL" if comparing == "code" else "WARN", "regressed", regressed)
     unmeasured: list[_Rule] = [

@@ -1,0 +1,133 @@
+"""The gate on two recordings: counts decide, times are shown, and what could not be compared is no PASS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import RunDocument
+from perfgate.flows.from_profile import ProfileOptions, run_from_profile
+from perfgate.judging.gate.decide import decide, exit_code
+from perfgate.judging.gate.recorded import NOT_COMPARED, ONLY_COUNTS
+from tests.fakes.recordings import ADD, STEP, TO_NHWC, kineto_recording
+
+SLOWER = tuple((name, 2 * length) for name, length in STEP)
+
+
+def recorded(folder: Path, name: str, **fields: object) -> RunDocument:
+    path = kineto_recording(folder / f"{name}.json", **fields)  # type: ignore[arg-type]
+    return run_from_profile(folder, ProfileOptions(profile=path, out=folder / name), lambda text: None)
+
+
+def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
+    return decide(base, head, policy=Policy(), history=History())
+
+
+def test_decide__equal_counts__pass_that_says_it_rests_on_counts(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
+
+    assert (decision.verdict, decision.reasons, decision.recorded) == ("PASS", [ONLY_COUNTS], True)
+    assert [c.outcome for c in decision.comparisons if c.gating] == ["unchanged"] * 4
+    assert exit_code(decision) == 0
+
+
+def test_decide__twice_as_slow__times_shown_and_judged_by_nobody(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(SLOWER,) * 3))
+
+    shown = {c.metric: c for c in decision.comparisons if c.method == "recorded"}
+    assert decision.verdict == "PASS"
+    assert {c.outcome for c in shown.values()} == {"not_comparable"}
+    assert {c.reason for c in shown.values()} == {NOT_COMPARED}
+    assert not any(c.gating or c.delta is not None for c in shown.values())
+    time = shown[f"ops.time:{ADD}"]
+    assert (time.base, time.head) == (pytest.approx(60e-6), pytest.approx(120e-6))
+
+
+def test_decide__a_conversion_more__fail_with_its_name(tmp_path: Path) -> None:
+    head = recorded(tmp_path, "head", steps=((*STEP, (TO_NHWC, 5)),) * 3)
+
+    decision = judge(recorded(tmp_path, "base"), head)
+
+    assert decision.verdict == "FAIL"
+    assert decision.reasons == [
+        "regressed: profile/rank 0 counters.format_conversions",
+        "regressed: profile/rank 0 counters.kernels",
+    ]
+    failing = next(c for c in decision.comparisons if c.metric == "counters.format_conversions")
+    assert [(part.name, part.base, part.head) for part in failing.parts] == [(TO_NHWC, 2, 3)]
+    assert failing.reason is None
+    assert exit_code(decision) == 1
+
+
+def test_decide__a_single_step__compared_and_said(tmp_path: Path) -> None:
+    base = recorded(tmp_path, "base", steps=(STEP,))
+
+    decision = judge(base, recorded(tmp_path, "head", steps=((*STEP, (TO_NHWC, 5)),)))
+
+    failing = next(c for c in decision.comparisons if c.metric == "counters.kernels")
+    assert decision.verdict == "FAIL"
+    assert failing.reason == "counted in a single step of base and head, so nothing shows that it repeats"
+    assert any("one profiler step alone" in text for text in decision.warnings)
+
+
+def test_decide__steps_of_the_head_disagree__warned_not_hidden(tmp_path: Path) -> None:
+    head = recorded(tmp_path, "head", steps=(STEP, (*STEP, (TO_NHWC, 5)), STEP))
+
+    decision = judge(recorded(tmp_path, "base"), head)
+
+    assert decision.verdict == "WARN"
+    assert all(reason.startswith("unsteady: ") for reason in decision.reasons)
+    assert f"ops.count:{TO_NHWC}" not in [c.metric for c in decision.comparisons]
+
+
+def test_decide__whole_recordings_of_other_lengths__nobody_is_blamed(tmp_path: Path) -> None:
+    base = recorded(tmp_path, "base", marked=False)
+
+    decision = judge(base, recorded(tmp_path, "head", marked=False, steps=(STEP,) * 4))
+
+    assert decision.verdict == "INCONCLUSIVE"
+    assert "undecided: profile/rank 0 counters.kernels" in decision.reasons
+    assert exit_code(decision) == 3
+    counted = next(c for c in decision.comparisons if c.metric == "counters.kernels")
+    assert (counted.outcome, counted.gating, counted.base, counted.head) == ("inconclusive", True, 12, 16)
+    assert "mark no steps" in (counted.reason or "")
+    assert decision.operator_changes == []
+
+
+def test_decide__whole_recordings_of_equal_counts__pass(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base", marked=False), recorded(tmp_path, "head", marked=False))
+
+    assert decision.verdict == "PASS"
+
+
+def test_decide__other_ranks__not_comparable(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", rank=1))
+
+    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["testbed: profile.shapes"])
+    assert not any(c.method == "recorded" for c in decision.comparisons)
+
+
+def test_decide__measured_against_recorded__not_comparable(tmp_path: Path) -> None:
+    base = recorded(tmp_path, "base")
+    measured = msgspec.structs.replace(
+        base,
+        session=msgspec.structs.replace(base.session, command="run"),
+        testbed=msgspec.structs.replace(base.testbed, fingerprint="0", comparable={"device.kind": "cuda"}),
+    )
+
+    decision = judge(base, measured)
+
+    assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
+
+
+def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
+
+    assert (
+        decision.warnings[0] == "base and head: made from a recording: counts are compared exactly, times with nothing"
+    )
+    assert len(decision.warnings) == len(set(decision.warnings))

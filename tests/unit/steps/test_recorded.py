@@ -1,0 +1,149 @@
+"""Steps 1 to 5 of a recording: numbers where it has them, a reason where it has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.run import StepResult
+from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
+from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline
+from perfgate.measuring.trace.summary import summarize
+from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
+
+
+def checklist(folder: Path, *, limits: dict[str, float] | None = None, **fields: object) -> RecordedChecklist:
+    recording = read_recording(kineto_recording(folder / "t.json", **fields))  # type: ignore[arg-type]
+    return recorded_checklist(summarize(recording.timelines), workload="model", limits=limits or {})
+
+
+def on_rank(rank: int, **fields: object) -> Timeline:
+    return Timeline(rank=rank, device=rank, events=EventTableBuilder().table(), **fields)  # type: ignore[arg-type]
+
+
+def values(step: StepResult) -> dict[str, float | None]:
+    return {value.metric: value.value for value in step.values if value.metric != "ops.share"}
+
+
+def test_recorded_checklist__five_steps_each_with_a_status(tmp_path: Path) -> None:
+    found = checklist(tmp_path)
+
+    assert [(step.number, step.slug, step.status) for step in found.steps] == [
+        (1, "latency", "ok"),
+        (2, "utilization", "attention"),
+        (3, "transfer", "ok"),
+        (4, "top_ops", "ok"),
+        (5, "batch", "not_applicable"),
+    ]
+    assert found.steps[4].reason == "a recording has one batch size"
+
+
+def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
+    latency, utilization, transfer, *_ = checklist(tmp_path).steps
+
+    assert values(latency) == {
+        "latency.p50": 0.001,
+        "latency.p90": 0.001,
+        "latency.p99": None,
+        "latency.max": 0.001,
+    }
+    assert values(utilization) == {"utilization.busy": pytest.approx(0.4), "utilization.gap": pytest.approx(0.0005)}
+    assert values(transfer) == {"transfer.exposed_share": pytest.approx(0.05)}
+    assert all(
+        value.labels == {"shape": "rank 0", "under": "profiler"}
+        for step in (latency, utilization, transfer)
+        for value in step.values
+    )
+
+
+def test_recorded_checklist__the_steps_own_limits__as_the_project_sets_them(tmp_path: Path) -> None:
+    given = {"utilization.busy.severe": 0.1, "utilization.busy.warning": 0.2, "ops.share.conv_matmul.info": 0.5}
+
+    found = checklist(tmp_path, limits=given)
+
+    assert [step.status for step in found.steps] == ["ok", "ok", "ok", "ok", "not_applicable"]
+    assert [finding.rule for finding in found.steps[3].findings] == ["ops.share.conv_matmul"]
+
+
+def test_recorded_checklist__operators__self_time_count_and_share_of_a_step(tmp_path: Path) -> None:
+    row = checklist(tmp_path).operators[0]
+
+    assert (row.workload, row.shape, row.op, row.kind, row.count) == ("model", "rank 0", GEMM, "compute", 1.0)
+    assert (row.self_time, row.share) == (pytest.approx(250e-6), pytest.approx(250 / 550))
+
+
+def test_recorded_checklist__counters_of_equal_steps__repeats_and_sites(tmp_path: Path) -> None:
+    (counted,) = checklist(tmp_path).counters
+
+    assert (counted.repeats, counted.unstable) == (3, [])
+    assert counted.values == {
+        "counters.collectives": 1,
+        "counters.device_copies": 1,
+        "counters.format_conversions": 2,
+        "counters.kernels": 4,
+    }
+    assert {(op.op, op.count) for op in counted.ops} >= {(TO_NHWC, 2), (GEMM, 1)}
+
+
+def test_recorded_checklist__one_step_runs_a_kernel_more__unstable_and_said(tmp_path: Path) -> None:
+    found = checklist(tmp_path, steps=(STEP, (*STEP, (TO_NHWC, 5)), STEP))
+
+    assert found.counters[0].unstable == [
+        "counters.format_conversions",
+        "counters.kernels",
+        f"ops.count:{TO_NHWC}",
+    ]
+    assert "counters.unstable" in [finding.rule for finding in found.steps[3].findings]
+
+
+def test_recorded_checklist__no_steps_marked__counts_of_the_whole_and_no_times(tmp_path: Path) -> None:
+    found = checklist(tmp_path, marked=False)
+
+    assert [step.status for step in found.steps] == ["unavailable"] * 3 + ["ok", "not_applicable"]
+    assert all("call prof.step()" in (step.reason or "") for step in found.steps[:3])
+    assert (found.counters[0].repeats, found.counters[0].values["counters.kernels"]) == (0, 12)
+
+
+def test_recorded_checklist__operators_of_a_cpu__no_device_to_judge() -> None:
+    builder = EventTableBuilder()
+    for number in range(2):
+        track, at = ("1", "1"), number * 100
+        builder.add(at, 100, track=track, name=f"ProfilerStep#{number}", kind="annotation", correlation=NO_CORRELATION)
+        builder.add(at + 5, 80, track=track, name="aten::mm", kind="host_op", correlation=NO_CORRELATION)
+
+    found = recorded_checklist(summarize([Timeline(None, None, builder.table())]), workload="model", limits={})
+
+    assert [step.status for step in found.steps] == ["ok", "not_applicable", "not_applicable", "ok", "not_applicable"]
+    assert found.steps[1].reason == "the recording shows nothing that ran on a device"
+    assert found.counters[0].values == {"counters.recorded_ops": 1}
+
+
+def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> None:
+    def rank(number: int, elapsed: int) -> Timeline:
+        collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, elapsed, None, None, None, None)
+        kernels = (Kernel("MatMulV2", "MatMulV2", "AI_CORE", 0, 10, step=1),)
+        return on_rank(number, kernels=kernels, steps=(ProfilerStep(1),), collectives=(collective,))
+
+    found = recorded_checklist(summarize([rank(0, 90_000), rank(1, 2_000)]), workload="model", limits={})
+
+    (finding,) = (one for one in found.steps[3].findings if one.rule == "collectives.slowest_rank")
+    assert finding.severity == "info"
+    assert finding.message.startswith("rank 0 spends most time in hcom_allReduce_, rank 1 least;")
+    assert finding.evidence == {"collective": "hcom_allReduce_", "rank 0 [s]": 9e-5, "rank 1 [s]": 2e-6}
+
+
+def test_recorded_checklist__collectives_do_not_hide_what_is_computed() -> None:
+    kernels = (
+        Kernel("TransData", "TransData", "AI_VECTOR_CORE", 0, 40, step=1),
+        Kernel("MatMulV2", "MatMulV2", "AI_CORE", 50, 60, step=1),
+        Kernel("hcom_allReduce__1_0_1", "hcom_allReduce_", "HCCL", 110, 9900, step=1),
+    )
+
+    found = recorded_checklist(
+        summarize([on_rank(0, kernels=kernels, steps=(ProfilerStep(1),))]), workload="m", limits={}
+    )
+
+    assert "ops.share.copy" in [finding.rule for finding in found.steps[3].findings]
