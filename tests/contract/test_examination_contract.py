@@ -28,7 +28,7 @@ def host(root: Path, *programs: str, answer: str = "") -> Host:
 
 def test_member__its_module__is_named_by_its_kind_and_has_a_backend(kind: str) -> None:
     member = load_member(examinations, kind)
-    assert member.KIND == kind
+    assert kind == member.KIND
     assert kind in device_kinds()
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.measuring.devices.card import AT_WORK, FULL_CLOCK
