@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -70,7 +70,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         perfgate_version=__version__,
         project=project.name,
         session=msgspec.structs.replace(session, finished_at=now()),
-        source=Source(),
+        source=Source(subject=f"recording {options.profile.resolve().name}"),
         testbed=testbed,
         workloads=[
             WorkloadRecord(
@@ -113,22 +113,28 @@ def _warnings(recording: Recording, summaries: Sequence[DeviceSummary], not_said
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     found = [
         "made from a recording: counts are compared exactly, times with nothing",
-        _counted_once(summaries),
+        *_counted_once(summaries),
     ]
     if not_said:
         found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
     found += [f"not recorded: {what} ({why})" for what, why in recording.absent.items()]
-    return [warning for warning in found if warning]
+    return found
 
 
-def _counted_once(summaries: Sequence[DeviceSummary]) -> Optional[str]:
-    once = [summary for summary in summaries if summary.spans == 1]
-    if not once:
-        return None
-    return (
-        f"counted in one {once[0].unit} alone ({', '.join(summary.shape for summary in once)}): nothing shows that it "
-        "repeats; record three steps"
-    )
+def _counted_once(summaries: Sequence[DeviceSummary]) -> list[str]:
+    whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
+    once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
+    found = []
+    if whole:
+        found.append(
+            f"counted over the whole recording ({', '.join(whole)}), as it marks no steps: only equal counts tell"
+        )
+    if once:
+        shapes = ", ".join(summary.shape for summary in once)
+        found.append(
+            f"counted in one {once[0].unit} alone ({shapes}): nothing shows that it repeats; record three steps"
+        )
+    return found
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Optional
 
@@ -42,11 +43,24 @@ def judge_documents(base: Path, head: Path, *, policy: Policy, out: Optional[Pat
         )
     decision = decide(runs[0], runs[1], policy=policy, history=History())
     if out is not None:
-        for side, run in zip(("base", "head"), runs):
+        for side, run, path in zip(("base", "head"), runs, paths):
             (out / side).mkdir(parents=True, exist_ok=True)
             write_run(out / side / "run.json", run)
+            _copy_artifacts(run, path.parent, out / side)
         write_decision_folder(out, decision, runs[0], runs[1])
     return decision
+
+
+def _copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
+    """Copy the files a document names, as far as they lie in its own folder; a document may come from anywhere."""
+    root = source.resolve()
+    for artifact in run.artifacts:
+        file = (root / artifact.path).resolve()
+        if root in file.parents and file.is_file() and ".." not in Path(artifact.path).parts:
+            copy = target / artifact.path
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if copy.resolve() != file:
+                shutil.copyfile(file, copy)
 
 
 def write_decision_folder(out: Path, decision: DecisionDocument, base: RunDocument, head: RunDocument) -> None:

@@ -62,8 +62,12 @@ def _operators(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
 
 
 def _rows(run: RunDocument) -> dict[_Place, dict[str, OperatorRow]]:
+    """Return the operators of each shape; those of a recording that marks no steps are not of one step, so of no use here."""
+    whole = {(counters.workload, counters.shape) for counters in run.counters if not counters.repeats}
     rows: dict[_Place, dict[str, OperatorRow]] = {}
     for row in run.operators:
+        if (row.workload, row.shape) in whole:
+            continue
         rows.setdefault((row.workload, row.shape), {})[row.op] = row
     return rows
 

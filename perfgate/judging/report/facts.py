@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from perfgate.document.decision import SideSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.text import Medium, line
@@ -21,12 +22,16 @@ def base_line(summary: Summary, medium: Medium) -> Words:
     """Return which commits were compared, why that base, and whether the testbeds agree, in one line."""
     decision = summary.decision
     values = {
-        "base": {"commit": short(decision.base.commit), "chosen_because": decision.base.chosen_because},
-        "head": {"commit": short(decision.head.commit), "dirty": decision.head.dirty},
+        "base": {**_named(decision.base), "chosen_because": decision.base.chosen_because},
+        "head": {**_named(decision.head), "dirty": decision.head.dirty},
         "differences": decision.testbed_differences,
         "packages": decision.package_differences,
     }
     return line("shared/base.j2", medium, values)
+
+
+def _named(side: SideSummary) -> dict[str, object]:
+    return {"commit": short(side.commit), "subject": side.subject}
 
 
 def counts(summary: Summary) -> dict[str, object]:
