@@ -35,6 +35,7 @@ from perfgate.version import __version__
 
 LOOKING_SECONDS = 1.0
 REQUIRED_DEVICE = "cpu"
+_VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 _SEE_ABOVE = "mend what stands above as UNFIT or attention, from the first line down"
 
 
@@ -104,22 +105,28 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
             config = replace(_planted_config(), device=device)
             with open_bench(config, logs=Path(logs), say=progress.status) as bench:
                 testbed = bench.testbed()
-                loaded = watch_load(bench, device)
+                loaded = watch_load(bench, device, required=required)
         except MeasuringError as error:
             return [judge_closed(device, str(error), required=required)]
     name = testbed.comparable.get("device.name", device)
     return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed), *loaded]
 
 
-def watch_load(bench: Bench, device: str) -> list[FitnessCheck]:
-    """Return what an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``."""
-    if device_kind(device) == REQUIRED_DEVICE:
+def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
+    """Return what an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
+
+    Only of the configured one: a card that nobody asks for may be somebody else's.
+    """
+    kind = device_kind(device)
+    if kind == REQUIRED_DEVICE:
         return []
-    try:
-        return bench.watch_load()
-    except MeasuringError as error:
-        why = str(error).partition("\n")[0]
-        return [FitnessCheck(name=f"{device_kind(device)} clock under load", status="unavailable", seen=why)]
+    why = f'not loaded: set device = "{kind}" in perfgate.toml, or PERFGATE_DEVICE={kind}, to have it tried'
+    if required:
+        try:
+            return bench.watch_load()
+        except MeasuringError as error:
+            why = str(error).partition("\n")[0]
+    return [FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)]
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
@@ -142,7 +149,7 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
     parts += [
         f"{name.partition('.')[2]} {value}"
         for name, value in testbed.comparable.items()
-        if name.startswith("device.") and ("version" in name or "driver" in name or "firmware" in name)
+        if name.startswith("device.") and any(word in name for word in _VERSIONED)
     ]
     name, seen = f"versions {kind}", ", ".join(parts)
     if worker != platform.python_version():
