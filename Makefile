@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test check format clean minilm schemas test-slow test-npu bench-gate bench-rules lab
+.PHONY: demo doctor test check format clean minilm schemas test-slow test-npu bench-gate bench-rules lab bench-trace fuzz
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -44,7 +44,8 @@ test-slow: $(VENV)/.installed
 NPU_BIN := .venv-npu/bin
 test-npu: .venv-npu/.installed
 	$(NPU_BIN)/python tests/softnpu/build.py build/softnpu
-	LD_LIBRARY_PATH=$(CURDIR)/build/softnpu PATH=$(CURDIR)/tests/softnpu/cann/tools/profiler/bin:$(CURDIR)/tests/softnpu/bin:$$PATH \
+	ASCEND_HOME_PATH=$(CURDIR)/tests/softnpu/cann LD_LIBRARY_PATH=$(CURDIR)/build/softnpu \
+	  PATH=$(CURDIR)/tests/softnpu/cann/tools/profiler/bin:$(CURDIR)/tests/softnpu/bin:$$PATH \
 	  $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
 
 bench-gate: $(VENV)/.installed
@@ -53,6 +54,16 @@ bench-gate: $(VENV)/.installed
 # Our decision rule and its rivals on recorded noise; RECORDINGS=FOLDER where they are not beside the checkout.
 bench-rules: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/yardstick.py --quick $(if $(RECORDINGS),--recordings $(RECORDINGS))
+
+# Reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
+bench-trace: $(VENV)/.installed
+	$(BIN)/python benchmarks/trace/compare.py --events $(or $(EVENTS),300000)
+
+# Every reader of somebody else's files, with coverage feedback; FUZZ_SECONDS=3600 for an hour. Needs a wheel of atheris,
+# which there is for CPython 3.11 to 3.13 on x86-64.
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python tests/fuzz/atheris_readers.py --seconds $(or $(FUZZ_SECONDS),60)
 
 # What makes the effect of a process pair spread; EXPERIMENT=pages SECONDS=900, all of them in benchmarks/gate/lab/conditions.py.
 lab: $(VENV)/.installed

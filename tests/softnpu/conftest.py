@@ -23,6 +23,7 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTNPU_")}
     return {
         **kept,
+        "ASCEND_HOME_PATH": str(HERE / "cann"),
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
         "PATH": os.pathsep.join([*map(str, paths), os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",

@@ -83,10 +83,13 @@ Described describe(Arguments... arguments) {
 }  // namespace soft
 
 // OPERATOR(name, (typed parameters), (tensors for the profiler, the output last), body)
+// The body runs later, on the stream's thread. Descriptors live until then; text does not and has to be kept:
+// OPERATOR_KEEPING(name, (typed parameters), (tensors), (copy = std::string(text)), body)
 #define SOFTNPU_UNPACK(...) __VA_ARGS__
-#define OPERATOR(NAME, PARAMETERS, TENSORS, ...)                                                                 \
+#define OPERATOR(NAME, PARAMETERS, TENSORS, ...) OPERATOR_KEEPING(NAME, PARAMETERS, TENSORS, (none_ = 0), __VA_ARGS__)
+#define OPERATOR_KEEPING(NAME, PARAMETERS, TENSORS, KEPT, ...)                                                   \
   SOFTNPU_API int NAME##GetWorkspaceSize(SOFTNPU_UNPACK PARAMETERS, uint64_t* workspace_, aclOpExecutor** op_) { \
     *workspace_ = 0;                                                                                             \
-    return soft::plan(#NAME, op_, [=]() mutable { __VA_ARGS__; }, soft::describe TENSORS);                       \
+    return soft::plan(#NAME, op_, [=, SOFTNPU_UNPACK KEPT]() mutable { __VA_ARGS__; }, soft::describe TENSORS);  \
   }                                                                                                              \
   SOFTNPU_API int NAME(void*, uint64_t, aclOpExecutor* op, aclrtStream stream) { return soft::launch(op, stream); }

@@ -33,18 +33,21 @@ OPERATOR(aclnnSoftmaxBackward, (Tensor g, Tensor y, int64_t d, Tensor out), (g, 
 OPERATOR(aclnnLogSoftmaxBackward, (Tensor g, Tensor y, int64_t d, Tensor out), (g, y, out),
          store(out, at::_log_softmax_backward_data(view(g), view(y), d, view(y).scalar_type())))
 OPERATOR(aclnnNLLLoss, (Tensor a, Tensor y, Tensor w, int64_t red, int64_t ig, Tensor out, Tensor tw), (a, y, out), {
-  auto [x, z] = at::nll_loss_forward(view(a), view(y).to(at::kLong), {}, red, ig);
+  auto [x, z] = at::nll_loss_forward(view(a), view(y).to(at::kLong), maybe(w), red, ig);
   store(out, x);
   store(tw, z);
 })
 OPERATOR(aclnnNLLLossBackward, (Tensor g, Tensor a, Tensor y, Tensor w, int64_t red, int64_t ig, Tensor tw, Tensor out),
          (g, a, y, out),
-         store(out, at::nll_loss_backward(view(g), view(a), view(y).to(at::kLong), {}, red, ig,
+         store(out, at::nll_loss_backward(view(g), view(a), view(y).to(at::kLong), maybe(w), red, ig,
                                           view(tw).to(view(a).scalar_type()))))
 OPERATOR(aclnnMseLoss, (Tensor a, Tensor b, int64_t red, Tensor out), (a, b, out),
          store(out, at::mse_loss(view(a), view(b), red)))
 OPERATOR(aclnnMseLossBackward, (Tensor g, Tensor a, Tensor b, int64_t red, Tensor out), (g, a, b, out),
          store(out, at::mse_loss_backward(view(g), view(a), view(b), red)))
+static at::OptionalIntArrayRef all_or(Ints d) {
+  return d && !d->values.empty() ? at::OptionalIntArrayRef(ints(d)) : at::OptionalIntArrayRef();
+}
 static at::Tensor dims(Tensor a, Ints d, bool mean, bool keep, aclDataType dt) {
   auto x = view(a).to(scalar_type(dt));
   if (!d || d->values.empty()) {
@@ -59,8 +62,6 @@ OPERATOR(aclnnReduceSum, (Tensor a, Ints d, bool k, aclDataType dt, Tensor out),
          store(out, dims(a, d, false, k, dt)))
 OPERATOR(aclnnMax, (Tensor a, Tensor out), (a, out), store(out, view(a).max()))
 OPERATOR(aclnnMin, (Tensor a, Tensor out), (a, out), store(out, view(a).min()))
-OPERATOR(aclnnAny, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, view(a).any()))
-OPERATOR(aclnnAll, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, view(a).all()))
 OPERATOR(aclnnMaxDim, (Tensor a, int64_t d, bool k, Tensor out, Tensor ix), (a, out), {
   auto [x, y] = view(a).max(d, k);
   store(out, x);
@@ -137,38 +138,6 @@ OPERATOR(aclnnMaskedSelect, (Tensor a, Tensor m, Tensor out), (a, out), {
   w->stride = {1};
   store(out, v);
 })
-// fused attention, inference forms BNSD / BSND / BSH without dropout
-static at::Tensor bnsd(const at::Tensor& x, const std::string& lay, int64_t n) {
-  if (lay == "BNSD") return x;
-  if (lay == "BSND") return x.transpose(1, 2);
-  if (lay == "BSH") return x.view({x.size(0), x.size(1), n, -1}).transpose(1, 2);
-  throw std::runtime_error("soft-npu: attention layout " + lay);
-}
-OPERATOR(aclnnFlashAttentionScore,
-         (Tensor q, Tensor k, Tensor v, Tensor pse, Tensor drop, Tensor pad, Tensor mask, Ints prefix, double sc,
-          double keep, int64_t pre, int64_t next, int64_t n, char* lay, int64_t, int64_t sparse, Tensor smax,
-          Tensor ssum, Tensor sout, Tensor out),
-         (q, k, v, out), {
-           std::string L_(lay);
-           auto Q = bnsd(view(q), L_, n).to(at::kFloat), K = bnsd(view(k), L_, n).to(at::kFloat),
-                V = bnsd(view(v), L_, n).to(at::kFloat);
-           if (K.size(1) != Q.size(1)) {
-             K = K.repeat_interleave(Q.size(1) / K.size(1), 1);
-             V = V.repeat_interleave(Q.size(1) / V.size(1), 1);
-           }
-           auto s_ = at::matmul(Q, K.transpose(-1, -2)) * sc;
-           if (auto M = view(mask);
-               sparse == 2 || sparse == 3) {  // compressed causal mask: 2 left-up, 3 right-down aligned
-             int64_t sq = s_.size(-2), sk = s_.size(-1);
-             s_ = s_.masked_fill(at::ones({sq, sk}, at::kBool).triu(1 + (sparse == 3 ? sk - sq : 0)), -1e30);
-           } else if (M.defined())
-             s_ = s_.masked_fill(M.to(at::kBool), -1e30);
-           auto mx = s_.amax(-1, true), e = at::exp(s_ - mx), z = e.sum(-1, true);
-           auto y = at::matmul(e / z, V);
-           store(smax, mx.expand({-1, -1, -1, 8}).contiguous());
-           store(ssum, z.expand({-1, -1, -1, 8}).contiguous());
-           store(out, L_ == "BNSD" ? y : L_ == "BSND" ? y.transpose(1, 2) : y.transpose(1, 2).reshape(view(q).sizes()));
-         })
 OPERATOR(aclnnConstantPadNd, (Tensor a, Ints p, Scalar v, Tensor out), (a, out),
          store(out, at::constant_pad_nd(view(a), ints(p), value(v))))
 OPERATOR(aclnnCumsum, (Tensor a, int64_t d, aclDataType, Tensor out), (a, out), store(out, at::cumsum(view(a), d)))
@@ -184,3 +153,190 @@ OPERATOR(aclnnSort, (Tensor a, bool st_, int64_t d, bool de, Tensor out, Tensor 
 })
 OPERATOR(aclnnTriu, (Tensor a, int64_t d, Tensor out), (a, out), store(out, at::triu(view(a), d)))
 OPERATOR(aclnnTril, (Tensor a, int64_t d, Tensor out), (a, out), store(out, at::tril(view(a), d)))
+
+// ---- reductions
+OPERATOR(aclnnAny, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, at::any(view(a), all_or(d), k)))
+OPERATOR(aclnnAll, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, at::all(view(a), all_or(d), k)))
+OPERATOR(aclnnAmax, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, at::amax(view(a), ints(d), k)))
+OPERATOR(aclnnAmin, (Tensor a, Ints d, bool k, Tensor out), (a, out), store(out, at::amin(view(a), ints(d), k)))
+OPERATOR(aclnnArgMin, (Tensor a, int64_t d, bool k, Tensor out), (a, out), store(out, view(a).argmin(d, k)))
+OPERATOR(aclnnMinDim, (Tensor a, int64_t d, bool k, Tensor out, Tensor ix), (a, out), {
+  auto [x, y] = view(a).min(d, k);
+  store(out, x);
+  store(ix, y);
+})
+OPERATOR(aclnnProd, (Tensor a, aclDataType dt, Tensor out), (a, out), store(out, at::prod(view(a), scalar_type(dt))))
+OPERATOR(aclnnProdDim, (Tensor a, int64_t d, bool k, aclDataType dt, Tensor out), (a, out),
+         store(out, at::prod(view(a), d, k, scalar_type(dt))))
+OPERATOR(aclnnVar, (Tensor a, Ints d, bool unbiased, bool k, Tensor out), (a, out),
+         store(out, at::var(view(a), all_or(d), at::Scalar(int64_t(unbiased)), k)))
+OPERATOR(aclnnVarCorrection, (Tensor a, Ints d, int64_t c, bool k, Tensor out), (a, out),
+         store(out, at::var(view(a), all_or(d), at::Scalar(c), k)))
+OPERATOR(aclnnStd, (Tensor a, Ints d, int64_t c, bool k, Tensor out), (a, out),
+         store(out, at::std(view(a), all_or(d), at::Scalar(c), k)))
+OPERATOR(aclnnVarMean, (Tensor a, Ints d, int64_t c, bool k, Tensor mean, Tensor out), (a, mean, out), {
+  auto [x, y] = at::var_mean(view(a), all_or(d), at::Scalar(c), k);
+  store(out, x);
+  store(mean, y);
+})
+OPERATOR(aclnnLinalgVectorNorm, (Tensor a, Scalar p, Ints d, bool k, aclDataType dt, Tensor out), (a, out),
+         store(out, at::linalg_vector_norm(view(a), value(p), all_or(d), k, scalar_type(dt))))
+OPERATOR(aclnnNorm, (Tensor a, Scalar p, Ints d, bool k, Tensor out), (a, out),
+         store(out, at::linalg_vector_norm(view(a), value(p), all_or(d), k)))
+OPERATOR(aclnnLogSumExp, (Tensor a, Ints d, bool k, Tensor out), (a, out),
+         store(out, at::logsumexp(view(a), ints(d), k)))
+OPERATOR(aclnnCumprod, (Tensor a, Scalar d, aclDataType, Tensor out), (a, out),
+         store(out, at::cumprod(view(a), value(d).toLong())))
+
+// ---- products
+OPERATOR(aclnnDot, (Tensor a, Tensor b, Tensor out), (a, b, out), store(out, at::dot(view(a), view(b))))
+OPERATOR(aclnnMv, (Tensor a, Tensor b, Tensor out, int8_t), (a, b, out), store(out, at::mv(view(a), view(b))))
+OPERATOR(aclnnAddmv, (Tensor c, Tensor a, Tensor b, Scalar al, Scalar be, Tensor out, int8_t), (c, a, b, out),
+         store(out, at::addmv(view(c), view(a), view(b), value(be), value(al))))
+OPERATOR(aclnnAddbmm, (Tensor c, Tensor a, Tensor b, Scalar be, Scalar al, Tensor out, int8_t), (c, a, b, out),
+         store(out, at::addbmm(view(c), view(a), view(b), value(be), value(al))))
+OPERATOR(aclnnInplaceAddmm, (Tensor c, Tensor a, Tensor b, Scalar be, Scalar al, int8_t), (a, b, c),
+         store(c, at::addmm(view(c), view(a), view(b), value(be), value(al))))
+OPERATOR(aclnnConvDepthwise2d, (Tensor x, Tensor w, Ints k, Tensor b, Ints st, Ints pd, Ints dl, Tensor out, int8_t),
+         (x, w, b, out),
+         store(out, at::convolution(view(x), view(w), maybe(b), ints(st), ints(pd), ints(dl), false, {0, 0},
+                                    view(x).size(1))))
+
+// ---- norms
+OPERATOR(aclnnGroupNorm,
+         (Tensor x, Tensor w, Tensor b, int64_t n, int64_t c, int64_t hw, int64_t groups, double eps, Tensor out,
+          Tensor mo, Tensor ro),
+         (x, w, b, out), {
+           auto [y, m, r] = at::native_group_norm(view(x).contiguous(), maybe(w), maybe(b), n, c, hw, groups, eps);
+           store(out, y);
+           store(mo, m);
+           store(ro, r);
+         })
+OPERATOR(aclnnGroupNormBackward,
+         (Tensor g, Tensor x, Tensor m, Tensor r, Tensor w, int64_t n, int64_t c, int64_t hw, int64_t groups, Bools k,
+          Tensor gx, Tensor gw, Tensor gb),
+         (g, x, w, gx), {
+           auto [a, b, d] =
+               at::native_group_norm_backward(view(g).contiguous(), view(x).contiguous(), view(m), view(r), maybe(w), n,
+                                              c, hw, groups, {flag(k, 0), flag(k, 1), flag(k, 2)});
+           store(gx, a);
+           store(gw, b);
+           store(gb, d);
+         })
+OPERATOR(aclnnRmsNorm, (Tensor x, Tensor w, double eps, Tensor out, Tensor ro), (x, w, out), {
+  auto wide = view(x).to(at::kFloat);
+  std::vector<int64_t> last;
+  for (int64_t k = view(w).dim(); k > 0; k--) last.push_back(-k);
+  auto r = at::rsqrt(wide.pow(2).mean(last, true) + eps);
+  store(out, (wide * r).to(view(x).scalar_type()) * view(w));
+  store(ro, r);
+})
+OPERATOR(aclnnSwiGlu, (Tensor x, int64_t d, Tensor out), (x, out), {
+  auto halves = view(x).chunk(2, d);
+  store(out, at::silu(halves[0]) * halves[1]);
+})
+
+// ---- pooling and resizing
+static std::optional<int64_t> divisor(int64_t d) { return d ? std::optional<int64_t>(d) : std::nullopt; }
+OPERATOR(aclnnAvgPool2d, (Tensor a, Ints k, Ints sd, Ints p, bool c, bool pads, int64_t d, int8_t, Tensor out),
+         (a, out), store(out, at::avg_pool2d(view(a), ints(k), ints(sd), ints(p), c, pads, divisor(d))))
+OPERATOR(aclnnAvgPool2dBackward,
+         (Tensor g, Tensor a, Ints k, Ints sd, Ints p, bool c, bool pads, int64_t d, int8_t, Tensor out), (g, a, out),
+         store(out, at::avg_pool2d_backward(view(g), view(a), ints(k), ints(sd), ints(p), c, pads, divisor(d))))
+OPERATOR(aclnnUpsampleNearest2d, (Tensor a, Ints size, Tensor out), (a, out),
+         store(out, at::upsample_nearest2d(view(a), ints(size))))
+OPERATOR(aclnnUpsampleNearest2dV2, (Tensor a, Ints size, float, float, Tensor out), (a, out),
+         store(out, at::upsample_nearest2d(view(a), ints(size))))
+OPERATOR(aclnnUpsampleNearest2dBackward, (Tensor g, Ints size, Ints in, double, double, Tensor out), (g, out),
+         store(out, at::upsample_nearest2d_backward(view(g), ints(size), ints(in))))
+OPERATOR(aclnnUpsampleBilinear2d, (Tensor a, Ints size, bool corners, double, double, Tensor out), (a, out),
+         store(out, at::upsample_bilinear2d(view(a), ints(size), corners)))
+OPERATOR(aclnnUpsampleBilinear2dBackward, (Tensor g, Ints size, Ints in, bool corners, double, double, Tensor out),
+         (g, out), store(out, at::upsample_bilinear2d_backward(view(g), ints(size), ints(in), corners)))
+OPERATOR(aclnnUpsampleBilinear2dBackwardV2, (Tensor g, Ints size, Ints in, bool corners, double, double, Tensor out),
+         (g, out), store(out, at::upsample_bilinear2d_backward(view(g), ints(size), ints(in), corners)))
+OPERATOR(aclnnReflectionPad2d, (Tensor a, Ints p, Tensor out), (a, out),
+         store(out, at::reflection_pad2d(view(a), ints(p))))
+OPERATOR(aclnnReplicationPad2d, (Tensor a, Ints p, Tensor out), (a, out),
+         store(out, at::replication_pad2d(view(a), ints(p))))
+
+// ---- losses
+OPERATOR(aclnnBinaryCrossEntropy, (Tensor a, Tensor y, Tensor w, int64_t red, Tensor out), (a, y, out),
+         store(out, at::binary_cross_entropy(view(a), view(y), maybe(w), red)))
+OPERATOR(aclnnBinaryCrossEntropyBackward, (Tensor g, Tensor a, Tensor y, Tensor w, int64_t red, Tensor out),
+         (g, a, y, out), store(out, at::binary_cross_entropy_backward(view(g), view(a), view(y), maybe(w), red)))
+OPERATOR(aclnnBinaryCrossEntropyWithLogits, (Tensor a, Tensor y, Tensor w, Tensor pw, int64_t red, Tensor out),
+         (a, y, out), store(out, at::binary_cross_entropy_with_logits(view(a), view(y), maybe(w), maybe(pw), red)))
+OPERATOR(aclnnBinaryCrossEntropyWithLogitsBackward,
+         (Tensor g, Tensor a, Tensor y, Tensor w, Tensor pw, int64_t red, Tensor out), (g, a, y, out), {
+           auto x = view(a), t = view(y), p = at::sigmoid(x);
+           auto d = pw ? p * (view(pw) * t + 1 - t) - view(pw) * t : p - t;
+           if (auto weight = maybe(w)) d = d * *weight;
+           d = d * view(g);
+           store(out, red == at::Reduction::Mean ? d / x.numel() : d);
+         })
+OPERATOR(aclnnL1Loss, (Tensor a, Tensor b, int64_t red, Tensor out), (a, b, out),
+         store(out, at::l1_loss(view(a), view(b), red)))
+OPERATOR(aclnnL1LossBackward, (Tensor g, Tensor a, Tensor b, int64_t red, Tensor out), (g, a, b, out), {
+  auto d = at::sign(view(a) - view(b)) * view(g);
+  store(out, red == at::Reduction::Mean ? d / view(a).numel() : d);
+})
+OPERATOR(aclnnSmoothL1Loss, (Tensor a, Tensor b, int64_t red, float beta, Tensor out), (a, b, out),
+         store(out, at::smooth_l1_loss(view(a), view(b), red, beta)))
+OPERATOR(aclnnSmoothL1LossBackward, (Tensor g, Tensor a, Tensor b, int64_t red, float beta, Tensor out), (g, a, b, out),
+         store(out, at::smooth_l1_loss_backward(view(g), view(a), view(b), red, beta)))
+OPERATOR(aclnnKlDiv, (Tensor a, Tensor b, int64_t red, bool logs, Tensor out), (a, b, out),
+         store(out, at::kl_div(view(a), view(b), red, logs)))
+OPERATOR(aclnnOneHot, (Tensor a, int n, Tensor on, Tensor off, int64_t d, Tensor out), (a, out), {
+  auto hot = at::one_hot(view(a).to(at::kLong), n).to(at::kBool);
+  store(out, at::where(hot, view(on).reshape({}), view(off).reshape({})));
+})
+
+// ---- indexing
+OPERATOR(aclnnGather, (Tensor a, int64_t d, Tensor x, Tensor out), (a, x, out),
+         store(out, at::gather(view(a), d, view(x).to(at::kLong))))
+static at::Tensor scattered(Tensor a, int64_t d, Tensor x, const at::Tensor& source, int64_t reduce) {
+  auto index = view(x).to(at::kLong);
+  if (reduce == 0) return at::scatter(view(a), d, index, source);
+  return at::scatter(view(a), d, index, source, reduce == 1 ? "add" : "multiply");
+}
+OPERATOR(aclnnScatter, (Tensor a, int64_t d, Tensor x, Tensor s, int64_t reduce, Tensor out), (a, x, s, out),
+         store(out, scattered(a, d, x, view(s), reduce)))
+OPERATOR(aclnnInplaceScatter, (Tensor a, int64_t d, Tensor x, Tensor s, int64_t reduce), (x, s, a),
+         store(a, scattered(a, d, x, view(s), reduce)))
+OPERATOR(aclnnScatterValue, (Tensor a, int64_t d, Tensor x, Scalar s, int64_t reduce, Tensor out), (a, x, out),
+         store(out, scattered(a, d, x, at::full(view(x).sizes(), value(s), view(a).options()), reduce)))
+OPERATOR(aclnnInplaceScatterValue, (Tensor a, int64_t d, Tensor x, Scalar s, int64_t reduce), (x, a),
+         store(a, scattered(a, d, x, at::full(view(x).sizes(), value(s), view(a).options()), reduce)))
+OPERATOR(aclnnScatterAdd, (Tensor a, int64_t d, Tensor x, Tensor s, Tensor out), (a, x, s, out),
+         store(out, at::scatter_add(view(a), d, view(x).to(at::kLong), view(s))))
+OPERATOR(aclnnIndexAdd, (Tensor a, int64_t d, Tensor x, Tensor s, Scalar k, Tensor out), (a, x, s, out),
+         store(out, at::index_add(view(a), d, view(x), view(s), value(k))))
+OPERATOR(aclnnInplaceIndexCopy, (Tensor a, int64_t d, Tensor x, Tensor s), (x, s, a),
+         store(a, at::index_copy(view(a), d, view(x).to(at::kLong), view(s))))
+OPERATOR(aclnnIndexPutImpl, (Tensor a, Tensors x, Tensor v, bool accumulate, bool), (v, a), {
+  c10::List<std::optional<at::Tensor>> indices;
+  for (auto* one : x->values) {
+    bool absent = !one || (one->size.size() == 1 && one->size[0] == 0);
+    indices.push_back(absent ? std::nullopt : maybe(one));
+  }
+  view(a).index_put_(indices, view(v), accumulate);
+})
+OPERATOR(aclnnArgsort, (Tensor a, int64_t d, bool descending, Tensor out), (a, out),
+         store(out, at::argsort(view(a), d, descending)))
+OPERATOR(aclnnRepeat, (Tensor a, Ints n, Tensor out), (a, out), store(out, view(a).repeat(ints(n))))
+OPERATOR(aclnnRepeatInterleaveIntWithDim, (Tensor a, int64_t n, int64_t d, int64_t, Tensor out), (a, out),
+         store(out, at::repeat_interleave(view(a), n, d)))
+OPERATOR(aclnnRepeatInterleaveInt, (Tensor a, int64_t n, int64_t, Tensor out), (a, out),
+         store(out, at::repeat_interleave(view(a), n)))
+OPERATOR(aclnnExpand, (Tensor a, Ints size, Tensor out), (a, out), store(out, view(a).expand(ints(size))))
+OPERATOR(aclnnFlip, (Tensor a, Ints d, Tensor out), (a, out), store(out, at::flip(view(a), ints(d))))
+OPERATOR(aclnnRoll, (Tensor a, Ints n, Ints d, Tensor out), (a, out), store(out, at::roll(view(a), ints(n), ints(d))))
+OPERATOR(aclnnPermute, (Tensor a, Ints d, Tensor out), (a, out), store(out, view(a).permute(ints(d))))
+OPERATOR(aclnnNonzero, (Tensor a, Tensor out), (a, out), {
+  auto found = at::nonzero(view(a));
+  auto* result = const_cast<aclTensor*>(out);
+  result->size = found.sizes().vec();
+  result->stride = {found.size(1), 1};
+  store(out, found);
+})

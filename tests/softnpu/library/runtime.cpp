@@ -160,7 +160,7 @@ SOFTNPU_API aclError aclrtSetDevice(int32_t device) {
   return 0;
 }
 SOFTNPU_API aclError aclrtGetDevice(int32_t* device) {
-  if (t_device < 0) return set_error(kContextMissing, "soft-npu: no context on this thread");
+  if (t_device < 0) return kContextMissing;
   *device = t_device;
   return 0;
 }
