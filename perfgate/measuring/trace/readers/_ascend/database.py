@@ -81,7 +81,8 @@ class Database:
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(statement)
-        except (sqlite3.Error, MemoryError, OverflowError) as error:
+        # SQLite quotes the damaged file in its message, and Python decodes that strictly.
+        except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
             raise self.wrong(f"is damaged or no database of a profiler: {error}; export the profile again") from error
 
     def _look(self) -> int:
