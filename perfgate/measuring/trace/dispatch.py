@@ -243,7 +243,13 @@ class SourceLines:
 
 @lru_cache(maxsize=4096)
 def _is_composite(func: Any) -> bool:
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+    """Return whether an operator is made of others on every device that is in use.
+
+    A backend from outside torch may have a kernel of its own for one that is composite elsewhere: torch_npu has one for
+    ``scaled_dot_product_attention`` (FlashAttentionScore), and taking it apart would count what never runs.
+    """
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
 
 
 def _copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
