@@ -31,6 +31,11 @@ REQUIREMENTS = (
 )  # fmt: skip
 
 
+# torch_npu launches from a thread of its own beside Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
+# would wait for each other and every call would look host-bound.
+ACCELERATOR_CPUS = 4
+
+
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers run. Times in seconds, memory in bytes; ``threads`` 0 means all CPUs granted.
 
@@ -60,7 +65,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Pairs of base and head are measured until a look decides: after each number of pairs in ``looks`` the gate may. Once
     ``budget`` seconds are spent on a workload no look after the second begins. ``aa_pairs`` pairs of base and base come
     with the first look. A pair is short, ``quads`` of four blocks a shape: what differs between processes outweighs what
-    differs within one, so many short pairs say more than few long ones (benchmarks/gate/FINDINGS.md).
+    differs within one, so many short pairs say more than few long ones (benchmarks/gate/FINDINGS.md). ``cpus`` is how many
+    CPUs both sides of a pair are pinned to, 0 for all granted; unset it is 1 on a CPU, and 4 on a device that works for
+    several host threads.
     """
 
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
@@ -68,7 +75,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     aa_pairs: int = 7
     quads: int = 4
     block_seconds: float = 0.02
-    cpus: int = 1
+    cpus: Optional[int] = None
     alpha: float = 0.01
     alpha_ok: float = 0.05
     ok_margin: float = 0.02
@@ -132,6 +139,12 @@ class Config:
             looks=list(gate.looks),
             tolerances=dict(gate.tolerance),
         )
+
+    def pair_cpus(self) -> int:
+        """Return how many CPUs a pair is pinned to, 0 for all granted."""
+        if self.gate.cpus is not None:
+            return self.gate.cpus
+        return 1 if self.device.partition(":")[0] == "cpu" else ACCELERATOR_CPUS
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """Return the workloads named, or all of them. Raises ConfigError for a name that is not there."""
@@ -240,7 +253,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
         (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
         (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
-        (gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
+        (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
         (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
         (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
         (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),

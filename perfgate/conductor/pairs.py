@@ -109,7 +109,7 @@ def measure_pairs(
         quads=gate.quads,
         round_number=round_number,
     )
-    measuring = _Measuring(bench, reference, base, head, quietest_cpus(gate.cpus), measured)
+    measuring = _Measuring(bench, reference, base, head, quietest_cpus(bench.config.pair_cpus()), measured)
     ends = list(_ends_of_looks(plans, looks))
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
     done = 0

@@ -196,3 +196,11 @@ def test_policy__tolerances_given__as_in_the_file() -> None:
     policy = parse(ONE + '[gate]\nok_margin = 0.03\n[gate.tolerance]\n"memory.peak" = 0.1').policy()
     assert (policy.alpha, policy.alpha_ok, policy.ok_margin) == (0.01, 0.05, 0.03)
     assert policy.tolerances == {"memory.peak": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "cpus"),
+    [("", 1), ('device = "npu:1"\n', 4), ('device = "cuda"\n', 4), ('device = "npu"\n[gate]\ncpus = 0\n', 0)],
+)
+def test_pair_cpus__device__one_for_a_cpu_and_several_for_the_threads_of_an_accelerator(lines: str, cpus: int) -> None:
+    assert parse(ONE + lines).pair_cpus() == cpus
