@@ -1,0 +1,88 @@
+"""One way to answer `top` and `gaps`, in a process of its own: ``python rivals.py NAME TRACE`` prints what it found.
+
+perfgate reads with the package; json and msgspec are what one would write in an afternoon: decode all, walk the events.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+ASCEND_HARDWARE = 9  # the process of generate.py
+
+
+class Event(msgspec.Struct):
+    ph: str
+    name: str = ""
+    cat: str = ""
+    pid: Any = None
+    ts: Any = None
+    dur: float = 0.0
+
+
+class Document(msgspec.Struct):
+    events: list[Event] = msgspec.field(name="traceEvents")
+
+
+def perfgate(path: Path) -> dict[str, Any]:
+    from perfgate.measuring.trace.gaps import device_gaps
+    from perfgate.measuring.trace.read import read_recording
+    from perfgate.measuring.trace.top import top
+
+    (timeline,) = read_recording(path).timelines
+    rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)
+    assert found is not None
+    return {"names": len(rows), "total_us": sum(row.total_ns for row in rows) / 1e3, "gaps": len(found.gaps),
+            "busy_us": found.busy_ns / 1e3}  # fmt: skip
+
+
+def with_json(path: Path) -> dict[str, Any]:
+    document = json.loads(path.read_text())
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    return _walk(
+        (event["name"], float(event["ts"]), float(event["dur"]))
+        for event in events
+        if event["ph"] == "X" and (event.get("cat") in DEVICE_CATEGORIES or event["pid"] == ASCEND_HARDWARE)
+    )
+
+
+def with_msgspec(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    if data[:1] == b"[":
+        events = msgspec.json.decode(data, type=list[Event])
+    else:
+        events = msgspec.json.decode(data, type=Document).events
+    return _walk(
+        (event.name, float(event.ts), event.dur)
+        for event in events
+        if event.ph == "X" and (event.cat in DEVICE_CATEGORIES or event.pid == ASCEND_HARDWARE)
+    )
+
+
+def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
+    spans = sorted(spans, key=lambda span: span[1])
+    totals: dict[str, float] = defaultdict(float)
+    busy, gaps, reach = 0.0, 0, None
+    for name, start, length in spans:
+        totals[name] += length
+        end = start + length
+        if reach is None or start >= reach:
+            gaps += reach is not None and start > reach
+            busy += length
+        elif end > reach:
+            busy += end - reach
+        reach = end if reach is None else max(reach, end)
+    return {"names": len(totals), "total_us": sum(totals.values()), "gaps": gaps, "busy_us": busy}
+
+
+RIVALS: dict[str, Callable[[Path], dict[str, Any]]] = {"perfgate": perfgate, "json": with_json, "msgspec": with_msgspec}
+
+if __name__ == "__main__":
+    print(json.dumps(RIVALS[sys.argv[1]](Path(sys.argv[2]))))
