@@ -96,7 +96,8 @@ def test_task_kind__types_of_every_generation(task, name, kind):
     [
         ("aclnnAddmm_MatMulCommon_MatMulV2", "MatMulV2"), ("trans_TransData_12", "TransData"), ("trans_Cast_0", "Cast"),
         ("trans_TransData_3_MemSet", "MemSet"), ("Conv2DBackpropFilter6_MemSet", "MemSet"), ("Conv2D1", "Conv2D"),
-        ("MaxPoolWithArgmaxV11", "MaxPoolWithArgmaxV1"), ("MatMulV2", "MatMulV2"), ("hcom_allReduce__586_0_1", "hcom_allReduce_"),
+        ("MaxPoolWithArgmaxV11", "MaxPoolWithArgmaxV1"), ("MatMulV2", "MatMulV2"),
+        ("hcom_allReduce__586_0_1", "hcom_allReduce_"),
         ("hcom_broadcast__483_0", "hcom_broadcast_"), ("GatherV2", "GatherV2"), ("a/b_3", "a/b_3"), ("", ""),
     ],
 )  # fmt: skip
@@ -182,7 +183,7 @@ def test_view__collectives_overlap_and_frequency__whole_ones_alone_are_work(tmp_
             tmp_path, hardware(1, "NPU", start="2.0"), process(2, name, "NPU"), thread(2, 0, "Group 0 Communication"),
             thread(2, 1, "Plane 0"), span("hcom_allReduce__586_0_1", 2, 0, "1.0", 9), span("Reduce_Inline", 2, 1, "1.0", 2),
             process(3, "Overlap Analysis"), span("Computing", 3, 0, "2.0", 5), process(4, "AI Core Freq"),
-            [{"ph": "C", "name": "AI Core Freq", "pid": 4, "tid": 0, "ts": "1.0", "args": {"MHz": mhz}} for mhz in (1800, 1200.5)],
+            [{"ph": "C", "name": "AI Core Freq", "pid": 4, "ts": "1", "args": {"MHz": mhz}} for mhz in (1800, 1200.5)],
         ).timelines  # fmt: skip
 
         assert kinds(timeline.events) == {"compute": 1, "comm": 1, "other": 1}

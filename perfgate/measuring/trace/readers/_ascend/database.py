@@ -80,7 +80,9 @@ class Database:
 
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         try:
-            yield from self._connection.execute(statement)
+            # Not "yield from": that closes the cursor when a row is refused, which fails once the database is closed.
+            for row in self._connection.execute(statement):  # noqa: UP028
+                yield row
         # SQLite quotes the damaged file in its message, and Python decodes that strictly.
         except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
             raise self.wrong(f"is damaged or no database of a profiler: {error}; export the profile again") from error
