@@ -44,9 +44,7 @@ test-slow: $(VENV)/.installed
 NPU_BIN := .venv-npu/bin
 test-npu: .venv-npu/.installed
 	$(NPU_BIN)/python tests/softnpu/build.py build/softnpu
-	ASCEND_HOME_PATH=$(CURDIR)/tests/softnpu/cann LD_LIBRARY_PATH=$(CURDIR)/build/softnpu \
-	  PATH=$(CURDIR)/tests/softnpu/cann/tools/profiler/bin:$(CURDIR)/tests/softnpu/bin:$$PATH \
-	  $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
+	. build/softnpu/set_env.sh && $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
 
 bench-gate: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/repeat.py

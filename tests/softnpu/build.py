@@ -1,6 +1,7 @@
 """Builds the library that stands in for CANN, against the torch and torch_npu of the running Python.
 
     python tests/softnpu/build.py build/softnpu
+    . build/softnpu/set_env.sh
 
 Headers come from the installed wheels; nothing of CANN is needed. Only what changed is compiled again.
 """
@@ -13,6 +14,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import environment
 
 SOURCES = Path(__file__).resolve().parent / "library"
 
@@ -49,6 +52,7 @@ def main() -> None:
     stubs = missing_symbols(objects, torch, torch_npu)
     objects.append(compile_stubs(folder, stubs))
     library = link(folder, objects, torch)
+    (folder / "set_env.sh").write_text(environment.script(folder))
     print(f"built {library} ({library.stat().st_size >> 10} KiB, {len(stubs)} stubs, {len(NAMES)} names)")
 
 

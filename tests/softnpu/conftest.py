@@ -12,22 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.softnpu.environment import extended, variables
+
 HERE = Path(__file__).parent
 LIBRARY = Path(os.environ.get("SOFTNPU_LIBRARY", HERE.parents[1] / "build" / "softnpu"))
-
-
-def environment() -> dict[str, str]:
-    """Return the variables a process needs to find a software NPU instead of CANN, without anyone's switches."""
-    paths = [HERE / "cann/tools/profiler/bin", HERE / "bin", Path(sys.executable).parent]
-    libraries = [str(LIBRARY), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTNPU_")}
-    return {
-        **kept,
-        "ASCEND_HOME_PATH": str(HERE / "cann"),
-        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-        "PATH": os.pathsep.join([*map(str, paths), os.environ["PATH"]]),
-        "OMP_NUM_THREADS": "1",
-    }
 
 
 def missing() -> str | None:
@@ -43,9 +31,14 @@ def missing() -> str | None:
 
 @pytest.fixture(scope="session")
 def npu_environment() -> dict[str, str]:
+    """The environment of a process that finds a software NPU; one thread, so that the devices do not disturb each other."""
     if reason := missing():
         pytest.skip(reason)
-    return environment()
+    return {
+        **extended(os.environ, LIBRARY),
+        "PATH": os.pathsep.join([variables(LIBRARY)["PATH"], str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 @pytest.fixture
