@@ -16,7 +16,7 @@ from perfgate.document.files import write_run
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.recorded_testbed import recorded_testbed, unknown
-from perfgate.flows.recording_files import content_hash, keep, recording_files
+from perfgate.flows.recording_files import RecordingFile, content_hash, cut_off_tables, keep, recording_files
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.trace.read import read_recording
@@ -25,6 +25,9 @@ from perfgate.measuring.trace.summary import DeviceSummary, summarize
 from perfgate.version import __version__
 
 DEFAULT_WORKLOAD = "profile"
+_SHOWN_REASONS = 3
+# What the readers call kernels whose rows were cut off or lack cells.
+_INCOMPLETE = "kernels, some"
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 
 Say = Callable[[str], None]
@@ -58,12 +61,12 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     project = _project(directory)
     say(f"reading {options.profile.name}")
     recording = read_recording(options.profile)
-    if not recording.timelines:
-        raise DocumentError(f"{options.profile}: the recording holds no timeline{_because(recording)}; record it again")
     summaries = summarize(recording.timelines)
+    _refuse_silent(recording, summaries)
     out = prepare_out(options.out)
     forget_results(out, ("run.json",))
     files = recording_files(options.profile)
+    damage = _damage(recording, files)
     testbed = recorded_testbed(recording, summaries)
     found = recorded_checklist(summaries, workload=options.workload, limits=project.limits)
     run = RunDocument(
@@ -82,10 +85,10 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
             )
         ],
         steps=found.steps,
-        counters=found.counters,
+        counters=[] if damage else found.counters,
         operators=found.operators,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
-        warnings=_warnings(recording, summaries, unknown(testbed)),
+        warnings=_warnings(recording, summaries, unknown(testbed), damage),
     )
     write_run(out / "run.json", run)
     return run
@@ -105,11 +108,30 @@ def _project(directory: Path) -> _Project:
     return _Project(directory.resolve().name or "recording", {})
 
 
-def _because(recording: Recording) -> str:
-    return "".join(f"; {what}: {why}" for what, why in recording.absent.items())
+def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
+    """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
+    if any(summary.totals or summary.times or summary.lengths or any(summary.works) for summary in summaries):
+        return
+    reasons = "".join(f"; {what}: {why}" for what, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    analyse = (
+        f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
+        if recording.format == "ascend-pytorch"
+        else ""
+    )
+    raise DocumentError(
+        f"{recording.path}: the recording holds no step, kernel or operator{reasons}; record it again{analyse}"
+    )
 
 
-def _warnings(recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str]) -> list[str]:
+def _damage(recording: Recording, files: list[RecordingFile]) -> list[str]:
+    """Return what of the tables of kernels is missing; a count of the rest would not be exact."""
+    lacking = [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
+    return lacking + [f"{name} is cut off" for name in cut_off_tables(files)]
+
+
+def _warnings(
+    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], damage: Sequence[str]
+) -> list[str]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     found = [
         "made from a recording: counts are compared exactly, times with nothing",
@@ -117,6 +139,8 @@ def _warnings(recording: Recording, summaries: Sequence[DeviceSummary], not_said
     ]
     if not_said:
         found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
+    if damage:
+        found.append(f"{'; '.join(damage)}: nothing is counted; record or copy it again")
     found += [f"not recorded: {what} ({why})" for what, why in recording.absent.items()]
     return found
 

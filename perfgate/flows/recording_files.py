@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +15,20 @@ from perfgate.errors import PerfgateError, UsageError
 # The folder of a profiler's analysed tables; what lies beside it (PROF_*, FRAMEWORK) is raw, many times larger, and not read.
 _ANALYSED = "ASCEND_PROFILER_OUTPUT"
 KEPT = "profile"
+# Of torch_npu and of msprof; every recorded sample ends its last line.
+_KERNEL_TABLE = re.compile(r"(kernel_details|op_summary).*\.csv")
 MAX_FILES = 100_000
 
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """One file of a recording, under its path inside it."""
+    """One file of a recording, under its path inside it; ``ends_line`` says whether its last line is whole."""
 
     path: Path
     name: str
     bytes: int
     sha256: str
+    ends_line: bool
 
 
 def recording_files(path: Path) -> list[RecordingFile]:
@@ -44,6 +48,11 @@ def content_hash(files: list[RecordingFile]) -> str:
     if len(files) == 1:
         return files[0].sha256
     return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
+
+
+def cut_off_tables(files: list[RecordingFile]) -> list[str]:
+    """Return the tables of kernels whose last line has no end: whatever wrote or copied them was stopped."""
+    return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
 
 
 def keep(files: list[RecordingFile], out: Path, *, workload: str) -> list[Artifact]:
@@ -69,12 +78,19 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _described(file: Path, root: Path) -> RecordingFile:
     digest = hashlib.sha256()
-    size = 0
+    size, last = 0, b""
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
             size += len(block)
-    return RecordingFile(path=file, name=file.relative_to(root).as_posix(), bytes=size, sha256=digest.hexdigest())
+            last = block[-1:]
+    return RecordingFile(
+        path=file,
+        name=file.relative_to(root).as_posix(),
+        bytes=size,
+        sha256=digest.hexdigest(),
+        ends_line=last == b"\n",
+    )
 
 
 def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:

@@ -1,0 +1,311 @@
+"""`perfgate run --from-profile` and the gate on what it makes: the real command, on recordings made here and elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Perfgate
+from tests.fakes.recordings import STEP, TO_NHWC, kineto_recording
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "ascend-samples"
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+ALEXNET = "msinsight-910B-alexnet-2501/text/level1"
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Callable[..., Path]:
+    """Copy a recorded sample, its files unpacked as the profiler left them."""
+
+    def copy(name: str, to: str) -> Path:
+        if not (SAMPLES / name).exists():
+            pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+        shutil.copytree(SAMPLES / name, tmp_path / to)
+        for packed in (tmp_path / to).rglob("*.gz"):
+            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+            packed.unlink()
+        return tmp_path / to
+
+    return copy
+
+
+def _document(folder: Path, name: str = "run.json") -> dict[str, Any]:
+    return dict(json.loads((folder / name).read_text()))
+
+
+def _counters(run: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {counted["shape"]: counted["values"] for counted in run["counters"]}
+
+
+def _same_as_golden(text: str, name: str) -> None:
+    """Compare with a kept text; rich fills lines with blanks, which editors drop. PERFGATE_WRITE_GOLDEN=1 rewrites it."""
+    found = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    path = GOLDEN / name
+    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
+        path.write_text(found)
+    assert found == path.read_text()
+
+
+def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], list[list[str]]]) -> None:
+    """Rewrite kernel_details.csv of a folder; ``change`` gets its rows and the column of the type."""
+    path = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    with path.open(newline="") as stream:
+        header, *rows = csv.reader(stream)
+    with path.open("w", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([header, *change(rows, header.index("Type"))])
+
+
+def test_from_profile__folder_without_config_git_or_torch__a_run_document(perfgate: Perfgate, tmp_path: Path) -> None:
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "torch.py").write_text("raise SystemExit('torch was imported')")
+    kineto_recording(tmp_path / "trace.json")
+
+    done = perfgate(
+        "run",
+        "--from-profile",
+        "trace.json",
+        "--workload",
+        "encoder",
+        cwd=tmp_path,
+        PYTHONPATH=str(tmp_path / "blocked"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    run = _document(tmp_path / "perfgate-out")
+    assert [(step["number"], step["status"]) for step in run["steps"]] == [
+        (1, "ok"), (2, "attention"), (3, "ok"), (4, "ok"), (5, "not_applicable"),
+    ]  # fmt: skip
+    assert run["workloads"][0]["reference"] == "trace.json"
+    assert len(run["workloads"][0]["sha256"]) == 64
+    assert _counters(run)["rank 0"]["counters.kernels"] == 4
+    assert run["artifacts"] == []
+    assert run["testbed"]["comparable"]["device.name"] == "NVIDIA A100"
+    _same_as_golden(done.stdout.replace(tmp_path.name, "project"), "terminal-recording.txt")
+
+
+def test_from_profile__keep__the_recording_beside_the_document_and_in_the_decision(
+    perfgate: Perfgate, tmp_path: Path
+) -> None:
+    recording = kineto_recording(tmp_path / "trace.json")
+
+    for side in ("base", "head"):
+        assert perfgate("run", "--from-profile", "trace.json", "--out", side, "--keep", cwd=tmp_path).returncode == 0
+    done = perfgate("gate", "--base", "base", "--head", "head/run.json", "--out", "gate", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    (artifact,) = _document(tmp_path / "head")["artifacts"]
+    assert artifact["path"] == "profile/trace.json"
+    assert (tmp_path / "gate" / "head" / artifact["path"]).read_bytes() == recording.read_bytes()
+    again = perfgate("gate", "gate", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def test_gate__a_conversion_more_in_every_step__fail_that_names_it(perfgate: Perfgate, tmp_path: Path) -> None:
+    kineto_recording(tmp_path / "base.json")
+    kineto_recording(tmp_path / "head.json", steps=((*STEP, (TO_NHWC, 45)),) * 3)
+    for side in ("base", "head"):
+        perfgate("run", "--from-profile", f"{side}.json", "--out", side, cwd=tmp_path)
+
+    done = perfgate("gate", "--base", "base", "--head", "head", "--out", "gate", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stderr
+    _same_as_golden(done.stdout, "terminal-recordings-fail.txt")
+    comment = (tmp_path / "gate" / "comment.md").read_text()
+    assert "format conversions per call of `profile/rank 0`: 2 → 3" in comment
+    assert f"1 more `{TO_NHWC}`" in comment
+    assert "recorded, not compared" in comment
+    assert _document(tmp_path / "gate", "decision.json")["recorded"] is True
+
+
+def test_gate__equal_recordings__pass_that_says_times_were_not_compared(perfgate: Perfgate, tmp_path: Path) -> None:
+    kineto_recording(tmp_path / "a.json")
+    perfgate("run", "--from-profile", "a.json", "--out", "a", cwd=tmp_path)
+
+    done = perfgate("gate", "--base", "a", "--head", "a", "--out", "gate", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PASS – 4 metrics unchanged; times were not compared\n")
+    (reason,) = _document(tmp_path / "gate", "decision.json")["reasons"]
+    assert reason.startswith("times not compared: ")
+
+
+def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    sample(ALEXNET, "recording")
+
+    done = perfgate("run", "--from-profile", "recording", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    run = _document(tmp_path / "perfgate-out")
+    assert run["workloads"][0]["shapes"] == ["rank 0", "rank 1"]
+    counted = {
+        "counters.collectives": 4,
+        "counters.device_copies": 24,
+        "counters.format_conversions": 57,
+        "counters.kernels": 187,
+    }
+    assert _counters(run) == {"rank 0": counted, "rank 1": counted}
+    assert "rank 0 spends most time in hcom_allReduce_" in " ".join(done.stdout.split())
+    assert run["testbed"]["comparable"]["profiler.level"] == "Level1"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "first"),
+    [
+        (
+            lambda rows, kind: [*rows, *[row for row in rows if row[kind] == "TransData"][:3]],
+            1,
+            "FAIL – format conversions per call of profile/rank 0: 57 → 60",
+        ),
+        (
+            lambda rows, kind: [row for row in rows if row[kind] != "TransData"],
+            0,
+            "PASS – format conversions per call of profile/rank 0: 57 → 0, 6 unchanged; times were not compared",
+        ),
+    ],
+    ids=["more", "none"],
+)
+def test_gate__conversions_added_to_or_taken_from_alexnet__named(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path], change: Any, code: int, first: str
+) -> None:
+    sample(ALEXNET, "before")
+    _change_conversions(sample(ALEXNET, "after") / "rank0_ascend_pt", change)
+    for name in ("before", "after"):
+        perfgate("run", "--from-profile", name, "--out", f"{name}-run", cwd=tmp_path)
+
+    done = perfgate("gate", "--base", "before-run", "--head", "after-run", cwd=tmp_path)
+
+    assert done.returncode == code, done.stderr
+    assert " ".join(done.stdout.split()).startswith(first)
+    assert ("TransData in profile/rank 0: 3 more calls (57 → 60)" in done.stdout) == (code == 1)
+
+
+def test_from_profile__qwen3__what_each_rank_left_behind(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    sample("msinsight-910B-qwen3-cann8.3RC1-2511/level2", "recording")
+
+    done = perfgate("run", "--from-profile", "recording", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    run = _document(tmp_path / "perfgate-out")
+    assert _counters(run) == {
+        "rank 0": {"counters.collectives": 15, "counters.format_conversions": 0, "counters.kernels": 2448},
+        "rank 1": {"counters.collectives": 15},
+    }
+    comparable = run["testbed"]["comparable"]
+    assert (comparable["software.cann"], comparable["software.torch_npu"]) == ("8.3.RC1", "2.7.1")
+    assert comparable["profiler.world_size"] == "4"
+
+
+def test_from_profile__level0_against_level1__says_what_needs_level1_and_is_not_compared(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    sample("msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt", "level0")
+    sample(f"{ALEXNET}/rank0_ascend_pt", "level1")
+    done = [
+        perfgate("run", "--from-profile", name, "--out", f"{name}-run", cwd=tmp_path) for name in ("level0", "level1")
+    ]
+    assert "op_statistic.csv: torch_npu writes it from profiler level 1 on" in " ".join(done[0].stdout.split())
+
+    judged = perfgate("gate", "--base", "level0-run", "--head", "level1-run", cwd=tmp_path)
+
+    assert judged.returncode == 3
+    assert "profiler.level Level0 → Level1" in " ".join(judged.stdout.split())
+    assert "same settings of the profiler" in " ".join(judged.stdout.split())
+
+
+def _nothing(folder: Path) -> None:
+    (folder / "profile").mkdir()
+
+
+def _text(folder: Path) -> None:
+    (folder / "profile").write_text("no recording")
+
+
+def _raw(folder: Path) -> None:
+    (folder / "profile" / "host_1_20250101000000000_ascend_pt" / "FRAMEWORK").mkdir(parents=True)
+
+
+def _unfilled(folder: Path) -> None:
+    (folder / "profile" / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+
+
+def _cut(folder: Path) -> None:
+    whole = kineto_recording(folder / "whole.json").read_bytes()
+    (folder / "profile").mkdir()
+    (folder / "profile" / "rank0.pt.trace.json").write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: None, "does not exist; name a profiler's output folder or trace file"),
+        (_nothing, "is no profiler output that perfgate can read; it reads: "),
+        (_text, "is no profiler output that perfgate can read; it reads: "),
+        (_raw, "run torch_npu.profiler.profiler.analyse('profile')"),
+        (_unfilled, "the recording holds no step, kernel or operator"),
+        (_cut, "the file is cut off; record the trace again"),
+    ],
+    ids=["missing", "nothing", "text", "raw", "unfilled", "cut"],
+)
+def test_from_profile__no_recording__exit_2_and_what_to_do(
+    perfgate: Perfgate, tmp_path: Path, make: Callable[[Path], None], words: str
+) -> None:
+    make(tmp_path)
+
+    done = perfgate("run", "--from-profile", "profile", cwd=tmp_path)
+
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert not (tmp_path / "perfgate-out").exists()
+
+
+def test_from_profile__table_that_is_cut_off__nothing_is_counted(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    recording = sample(f"{ALEXNET}/rank0_ascend_pt", "recording")
+    table = recording / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    table.write_bytes(table.read_bytes()[: table.stat().st_size // 2])
+
+    done = perfgate("run", "--from-profile", "recording", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert _document(tmp_path / "perfgate-out")["counters"] == []
+    assert "kernel_details.csv is cut off: nothing is counted" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "--from-profile", "t.json", "--quick"), "--from-profile measures nothing: leave out --steps, --quick"),
+        (("run", "--from-profile", "t.json", "--workload", "a/b"), "--workload 'a/b' must be letters, digits"),
+        (("run", "--from-profile", "folder", "--out", "folder/out"), "lies inside the recording folder"),
+        (("run", "--keep"), "--keep belongs to --from-profile"),
+        (("gate", "--base", "run"), "give a check folder, or --base and --head with one run.json each"),
+        (("gate", "--base", "run", "--head", "other"), "give recordings of one program one name with --workload"),
+    ],
+)
+def test_from_profile__wrong_use__exit_2_and_what_to_do(
+    perfgate: Perfgate, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    kineto_recording(tmp_path / "t.json")
+    (tmp_path / "folder").mkdir()
+    kineto_recording(tmp_path / "folder" / "rank0.pt.trace.json")
+    if arguments[0] == "gate":
+        perfgate("run", "--from-profile", "t.json", "--out", "run", cwd=tmp_path)
+        perfgate("run", "--from-profile", "t.json", "--out", "other", "--workload", "other", cwd=tmp_path)
+
+    done = perfgate(*arguments, cwd=tmp_path)
+
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
