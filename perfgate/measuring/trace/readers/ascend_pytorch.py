@@ -10,6 +10,7 @@ from perfgate.measuring.trace.readers._archive import unpacked
 from perfgate.measuring.trace.readers._ascend.folder import (
     OUTPUT,
     analysed_folders,
+    holds_profiles,
     raw_folders,
     read_rank,
     recording_of,
@@ -23,7 +24,7 @@ PRIORITY = 30
 def recognises(path: Path) -> bool:
     """Return whether a path holds analysed or recorded output of torch_npu.profiler, or may be a zip of it."""
     if path.is_dir():
-        return bool(analysed_folders(path) or raw_folders(path))
+        return holds_profiles(path)
     return path.suffix == ".zip"
 
 

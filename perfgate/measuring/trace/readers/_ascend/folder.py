@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Optional, TypeVar
 
@@ -47,24 +48,38 @@ def analysed_folders(path: Path) -> list[Path]:
 
 def raw_folders(path: Path) -> list[Path]:
     """Return the folders that were recorded and never analysed."""
-    candidates = [path, *sorted(path.iterdir())[:MAX_FOLDERS]] if path.is_dir() else []
+    candidates = [path, *_entries(path)] if path.is_dir() else []
     return [folder for folder in candidates if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir()]
 
 
+def holds_profiles(path: Path) -> bool:
+    """Return whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
+    try:
+        return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
+    except DocumentError:
+        return False
+
+
 def _analysed(path: Path, depth: int) -> Iterator[Path]:
-    if any((path / name).is_file() for name in _TELLING):
+    if any((path / name).is_file() for name in _TELLING) or any(path.glob("ascend_pytorch_profiler*.db")):
         yield path
-        return
-    if (path / OUTPUT).is_dir():
+    elif (path / OUTPUT).is_dir():
         yield path / OUTPUT
-        return
-    if depth:
-        for number, child in enumerate(sorted(path.iterdir())):
-            if number >= MAX_FOLDERS:
-                raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
+    elif depth:
+        for child in _entries(path):
             # PROF folders hold msprof's own export, which is read by its reader.
             if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
                 yield from _analysed(child, depth - 1)
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        found = sorted(islice(path.iterdir(), MAX_FOLDERS + 1))
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+    if len(found) > MAX_FOLDERS:
+        raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
+    return found
 
 
 def _stamp(folder: Path) -> str:
