@@ -185,10 +185,13 @@ class _Timeline:
         self.module = module
         self._anchor: Optional[_Mark] = None
 
-    def mark(self) -> _Mark:
-        """Put a mark into the current stream."""
+    def event(self) -> Any:
+        """Return a new event of the framework that takes the time."""
+        return self.module.Event(enable_timing=True)
+
+    def mark(self, event: Any) -> _Mark:
+        """Put an event into the current stream."""
         now = perf_counter_ns()
-        event = self.module.Event(enable_timing=True)
         anchor = self._anchor
         event.record()
         if anchor is None:
@@ -237,11 +240,15 @@ class AcceleratorEvent:
 
     def __init__(self, timeline: _Timeline) -> None:
         self._timeline = timeline
+        # Made here, so that making it is no part of what is timed.
+        self._event = timeline.event()
         self._mark: Optional[_Mark] = None
 
     def record(self) -> None:
         """Put the mark into the current stream."""
-        self._mark = self._timeline.mark()
+        # One that was recorded may be the anchor of others.
+        event = self._event if self._mark is None else self._timeline.event()
+        self._mark = self._timeline.mark(event)
 
     def wait(self) -> None:
         """Block the host until the device has passed the mark."""
