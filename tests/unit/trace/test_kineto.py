@@ -3,6 +3,7 @@ import json
 import tracemalloc
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from perfgate.errors import DocumentError
 from perfgate.measuring.trace.analysis import Intervals, union_length
 from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.events import KINDS
-from perfgate.measuring.trace.readers._json_events import event_batches
+from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.readers.kineto import read_kineto
 
@@ -115,10 +116,22 @@ def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample):
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1000])
-def test_event_batches__any_block_size__same_events(block):
-    batches = [json.loads(batch) for batch in event_batches(DATA / "cpu.json", block_bytes=block)]
+def test_event_lists__any_block_size__same_events(block):
+    lists = list(event_lists(DATA / "cpu.json", dict[str, Any], block_bytes=block))
 
-    assert [event for batch in batches for event in batch] == json.loads((DATA / "cpu.json").read_text())["traceEvents"]
+    assert [event for events in lists for event in events] == json.loads((DATA / "cpu.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("block", [64, 200, 1000])
+def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path, block):
+    # What looks like the end of one event and the beginning of the next, where it is neither.
+    false = '{"x": "a}, {\\"ph\\"", "of": [{"ph": 1}, {"ph": 2}, {"name": 3}]}'
+    events = [{"ph": "X", "name": f'k{number} }}, {{"ph": "X"', "args": json.loads(false)} for number in range(40)]
+    path = written(tmp_path, json.dumps({"traceEvents": events, "after": events[:3]}))
+
+    lists = list(event_lists(path, dict[str, Any], block_bytes=block))
+
+    assert [event for found in lists for event in found] == events
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cut a JSON file that holds one huge list into its members, a block at a time, so that memory stays bounded."""
+"""Decode a JSON file that holds one huge list of events a block at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, Optional, cast
+from typing import IO, Any, NamedTuple, Optional, TypeVar, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +18,7 @@ from perfgate.errors import DocumentError
 BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
+MAX_EVENTS = 50_000_000
 LOOK_BYTES = 64 << 10
 # torch_npu itself warns at 1 GiB; more than this is not a trace of some hundred calls.
 MAX_TRACE_BYTES = 8 << 30
@@ -24,8 +26,14 @@ MAX_TRACE_BYTES = 8 << 30
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
 _SEPARATOR = re.compile(rb"\s*,")
+_BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
+_TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
+
+
+_NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_Event = TypeVar("_Event")
 
 
 class _Cut(NamedTuple):
@@ -35,40 +43,53 @@ class _Cut(NamedTuple):
     closed: bool
 
 
-def event_batches(path: Path, *, block_bytes: int = BLOCK_BYTES, around: Optional[bytearray] = None) -> Iterator[bytes]:
-    """Yield JSON lists that together hold every event of a trace file, in order, each hardly larger than a block.
+_NOTHING = _Cut(end=0, closed=False)
+
+
+def event_lists(
+    path: Path,
+    kind: type[_Event],
+    *,
+    advice: str = "record it again",
+    around: Optional[bytearray] = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[list[_Event]]:
+    """Yield lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
 
     The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``.
     ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
-    Raises DocumentError for a file that is cut off, too large or no trace.
+    Raises DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
     """
+    decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     blocks = _blocks(path, block_bytes)
     header, buffer = _header_and_rest(path, blocks)
-    first = True
+    seen, may_guess = 0, True
     while True:
-        cut = _cut(buffer, path)
-        if cut.end:
-            members = buffer[: cut.end] if first else _SEPARATOR.sub(b"", buffer[: cut.end], count=1)
-            yield b"[" + members + b"]"
-            first = False
-        if cut.closed:
-            after = buffer[cut.end :]
-            # Reading to the end lets gzip check its sum.
-            for block in blocks:
-                after += block if len(after) < MAX_HEADER_BYTES else b""
-            if around is not None:
-                around += header + after
-            return
+        guess = _guessed(buffer, decoder, first=not seen) if may_guess else None
+        try:
+            events, cut = guess or _counted(buffer, decoder, path, first=not seen)
+        except _NOT_EVENTS as error:
+            raise DocumentError(
+                f"{path}: events after number {seen} are not trace events: {error}; {advice}"
+            ) from error
+        seen += len(events)
+        if seen > MAX_EVENTS:
+            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
+        yield events
         buffer = buffer[cut.end :]
-        if len(buffer) > MAX_EVENT_BYTES + block_bytes:
-            raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
-        block = next(blocks, None)
-        if block is None:
+        if cut.closed:
+            rest = _to_the_end(buffer, blocks)
+            if around is not None:
+                around += header + rest
+            return
+        block = next(blocks, b"")
+        if not block and guess is None:
             raise DocumentError(
                 f"{path}: the list of events has no end, the file is cut off; record the trace again "
                 "(a job that was killed, or a full disk, leaves such files)"
             )
-        buffer += block
+        may_guess = bool(block)
+        buffer = _longer(buffer, block, path)
 
 
 def _blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
@@ -116,6 +137,49 @@ def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]
         f"{path}: no list of trace events; a Kineto trace is a JSON object with traceEvents, as "
         "torch.profiler's export_chrome_trace writes it"
     )
+
+
+def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> Optional[tuple[list[Any], _Cut]]:
+    """Cut where one event seems to end and another to begin; what decodes as a list was cut between two members.
+
+    That saves counting the brackets, which takes longer than all else. Returns None where there is no such place, or the
+    guess was wrong.
+    """
+    borders = list(_BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
+    if not borders:
+        return None
+    end = borders[-1].start() + 1
+    try:
+        return decoder.decode(_members(buffer, end, first=first)), _Cut(end=end, closed=False)
+    except _NOT_EVENTS:
+        return None
+
+
+def _counted(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
+    """Cut where the brackets say that the last whole member ends."""
+    cut = _cut(buffer, path)
+    return (decoder.decode(_members(buffer, cut.end, first=first)) if cut.end else []), cut
+
+
+def _longer(buffer: bytes, block: bytes, path: Path) -> bytes:
+    if len(buffer) > MAX_EVENT_BYTES + len(block):
+        raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
+    return buffer + block
+
+
+def _to_the_end(after: bytes, blocks: Iterator[bytes]) -> bytes:
+    """Return what stands behind the list; reading to the end lets gzip check its sum."""
+    for block in blocks:
+        after += block if len(after) < MAX_HEADER_BYTES else b""
+    return after
+
+
+def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
+    """Return the members up to an end as a list; before all but the first of a file stands a comma."""
+    start = 0
+    if not first and (comma := _SEPARATOR.match(buffer, 0, end)):
+        start = comma.end()
+    return b"[" + buffer[start:end] + b"]"
 
 
 def _cut(buffer: bytes, path: Path) -> _Cut:

@@ -26,7 +26,7 @@ from perfgate.measuring.trace.events import (
 )
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
-from perfgate.measuring.trace.readers._json_events import event_batches
+from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.steps import STEP_NAME
@@ -34,7 +34,6 @@ from perfgate.measuring.trace.steps import STEP_NAME
 READS = "Chrome trace events, *.json and *.json.gz"
 # Every other format of JSON is asked first.
 PRIORITY = -10
-MAX_EVENTS = 50_000_000
 
 # How converters call the process of a device, and a stream of it: Ascend Hardware, NPU 0, GPU 1 (facts of msprof's
 # timeline and of Kineto), Stream 3.
@@ -79,17 +78,8 @@ def recognises(path: Path) -> bool:
 def read(path: Path) -> Recording:
     """Return the recording of a file of Chrome trace events. Raises DocumentError, with what is wrong and what to do."""
     collector = _Collector(path)
-    decoder = msgspec.json.Decoder(list[_Event])
-    for batch in event_batches(path):
-        try:
-            events = decoder.decode(batch)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DocumentError(
-                f"{path}: events after number {collector.seen} are not trace events: {error}; record it again"
-            ) from error
+    for events in event_lists(path, _Event):
         collector.add_all(events)
-        if collector.seen > MAX_EVENTS:
-            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record less")
     table, device_of = collector.table()
     timelines = timelines_by_device(path, table, device_of, rank=None)
     absent = dict(absent_device(timelines))

@@ -24,7 +24,7 @@ from perfgate.measuring.trace.events import (
 )  # fmt: skip
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, DEVICE_CATEGORIES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
-from perfgate.measuring.trace.readers._json_events import event_batches, looks_like
+from perfgate.measuring.trace.readers._json_events import event_lists, looks_like
 from perfgate.measuring.trace.readers._kineto_header import KinetoHeader
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.recording import Recording
@@ -32,7 +32,6 @@ from perfgate.measuring.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
 PRIORITY = 0
-MAX_EVENTS = 50_000_000
 
 # What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
@@ -122,17 +121,8 @@ def _read_file(path: Path) -> Recording:
 
 def _collected(path: Path, around: Optional[bytearray] = None) -> _Collector:
     collector = _Collector(path)
-    decoder = msgspec.json.Decoder(list[_Event])
-    for batch in event_batches(path, around=around):
-        try:
-            events = decoder.decode(batch)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DocumentError(
-                f"{path}: events after number {collector.seen} are not trace events: {error}; record it again"
-            ) from error
+    for events in event_lists(path, _Event, around=around):
         collector.add_all(events)
-        if collector.seen > MAX_EVENTS:
-            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
     return collector
 
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.measuring.trace.readers._json_events import event_batches
+from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 
-MAX_EVENTS = 50_000_000
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
 _Key = tuple[str, str]
@@ -79,19 +78,10 @@ class View:
 def read_view(path: Path) -> View:
     """Return what a timeline file holds. Raises DocumentError, with what is wrong and where, for any other file."""
     collected = _Collected()
-    decoder = msgspec.json.Decoder(list[_Event])
     seen = 0
-    for batch in event_batches(path):
-        try:
-            events = decoder.decode(batch)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DocumentError(
-                f"{path}: events after number {seen} are not trace events: {error}; analyse the profile again"
-            ) from error
+    for events in event_lists(path, _Event, advice="analyse the profile again"):
         collected.add_all(events, seen, path)
         seen += len(events)
-        if seen > MAX_EVENTS:
-            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; profile fewer steps")
     return collected.view()
 
 
