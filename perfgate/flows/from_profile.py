@@ -141,7 +141,8 @@ def _warnings(
         found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
     if damage:
         found.append(f"{'; '.join(damage)}: nothing is counted; record or copy it again")
-    found += [f"not recorded: {what} ({why})" for what, why in recording.absent.items()]
+    missing = {what: why for what, why in recording.absent.items() if not what.startswith(_INCOMPLETE)}
+    found += [f"not recorded: {what} ({why})" for what, why in missing.items()]
     return found
 
 

@@ -14,9 +14,18 @@ import msgspec
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import read_run, write_decision, write_run
 from perfgate.document.history import History
-from perfgate.document.run import CiContext, CounterSet, OpCount, RunDocument, Session, Source, WorkloadRecord
+from perfgate.document.run import (
+    FROM_PROFILE,
+    CiContext,
+    CounterSet,
+    OpCount,
+    RunDocument,
+    Session,
+    Source,
+    WorkloadRecord,
+)
 from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
 from perfgate.judging.forge.comment import marker, read_state
 from perfgate.judging.gate.decide import decide
@@ -230,6 +239,17 @@ def test_publish__artifact_of_another_run__is_refused(github: Job, changes: Any,
 def test_publish__measured_outside_ci__is_refused(github: Job) -> None:
     github.measure(ci=None)
     assert github.publish().returncode == 3
+
+
+def test_publish__made_from_a_recording__is_refused(github: Job) -> None:
+    github.measure()
+    path = github.artifact / "head" / "run.json"
+    head = read_run(path)
+    recorded = msgspec.structs.replace(head.session, command=FROM_PROFILE)
+    write_run(path, msgspec.structs.replace(head, session=recorded))
+    assert github.publish().returncode == 3
+    (body,) = github.comments()
+    assert "was made from a recording" in body
 
 
 def test_publish__no_token__prints_and_posts_nothing(job: Job) -> None:

@@ -57,6 +57,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "counts": counts_line(summary, "html"),
         "base_line": base_line(summary, "html"),
         "warnings": decision.warnings[:_MAX_ROWS],
+        "recorded": decision.recorded,
         "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
         "remedy": remedy_lines(summary, "html"),
         "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
