@@ -15,7 +15,7 @@ from perfgate.measuring.trace.read import read_recording
 
 from .test_ascend_view import arrow, hardware, process, span
 
-CHECKED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KERNELS = (
     b"Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),"
     b"Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,aic_mac_ratio\n"
@@ -107,7 +107,7 @@ def timeline():
     return repr(events).replace("'", '"').encode()
 
 
-@settings(CHECKED, max_examples=300)
+@settings(CHECKED, max_examples=120)
 @given(content=changed(timeline()))
 def test_view__damaged__recording_or_document_error(content, tmp_path):
     (tmp_path / "trace_view.json").write_bytes(content)
@@ -144,7 +144,7 @@ def export(tmp_path_factory):
     return path.read_bytes()
 
 
-@settings(CHECKED, max_examples=300)
+@settings(CHECKED, max_examples=120)
 @given(data=st.data())
 def test_database__damaged_bytes__recording_or_document_error(data, export, tmp_path):
     (tmp_path / "ascend_pytorch_profiler.db").write_bytes(data.draw(changed(export)))
@@ -200,7 +200,7 @@ def archived(tmp_path_factory):
     return path.read_bytes()
 
 
-@settings(CHECKED, max_examples=300)
+@settings(CHECKED, max_examples=120)
 @given(data=st.data())
 def test_archive__damaged_bytes__recording_or_document_error(data, archived, tmp_path):
     (tmp_path / "trace.zip").write_bytes(data.draw(changed(archived)))

@@ -19,7 +19,7 @@ from perfgate.measuring.trace.readers._times import nanoseconds
 MAX_TABLE_BYTES = 2 << 30
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
-_MAX_NUMBER_TEXT = 64
+MAX_NUMBER_TEXT = 64
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
 # New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with other words
@@ -68,6 +68,10 @@ class Row:
 
     def whole(self, column: str) -> Optional[int]:
         """Return a whole number."""
+        text = self.text(column)
+        # The plain case comes first: a table has millions of them.
+        if text is not None and len(text) < 19 and text.isdecimal():
+            return int(text)
         found = self._number(column)
         if found is None:
             return None
@@ -113,22 +117,10 @@ class Row:
         found = self.text(column)
         if found is None:
             return None
-        number = decimal_of(found)
+        number = _decimal(found)
         if number is None:
             raise self.wrong(column, "is no number")
         return number
-
-
-def decimal_of(text: str) -> Optional[Decimal]:
-    """Return a finite number of at most 1e30; None for any other text."""
-    if len(text) > _MAX_NUMBER_TEXT:
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    # The bound comes first: an exponent of a billion must not become digits.
-    return number if number.is_finite() and abs(number) <= Decimal("1e30") else None
 
 
 def rows_of(path: Path, *, most: Optional[int] = None) -> Iterator[Row]:
@@ -171,3 +163,15 @@ def _columns(cells: list[str]) -> dict[str, int]:
         name = cell.strip().strip('"').lower()
         columns.setdefault(_ALIASES.get(name, name), index)
     return columns
+
+
+def _decimal(text: str) -> Optional[Decimal]:
+    """Return a finite number of at most 1e30; None for any other text."""
+    if len(text) > MAX_NUMBER_TEXT:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    # The bound comes first: an exponent of a billion must not become digits.
+    return number if number.is_finite() and abs(number) <= Decimal("1e30") else None

@@ -6,8 +6,6 @@ ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, a
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -16,11 +14,12 @@ import msgspec
 
 from perfgate.measuring.trace.events import MAX_NS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.readers._ascend.about import environment_of
-from perfgate.measuring.trace.readers._ascend.counters import Counters
 from perfgate.measuring.trace.readers._ascend.database import Database, opened
-from perfgate.measuring.trace.readers._ascend.kernels import EAGER_MODEL_ID, shapes, words
+from perfgate.measuring.trace.readers._ascend.export_kernels import KERNEL_COLUMNS, Task, kernel_of, read_counters
+from perfgate.measuring.trace.readers._ascend.export_memory import allocations, frequency, peaks
+from perfgate.measuring.trace.readers._ascend.export_words import Words
 from perfgate.measuring.trace.readers._ascend.kinds import HARDWARE, python_kind, task_kind, type_by_name
-from perfgate.measuring.trace.recording import AllocationTotal, Kernel, ProfilerStep, Timeline
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
 from perfgate.measuring.trace.steps import profiler_steps
 
 Device = Optional[int]
@@ -28,8 +27,6 @@ Device = Optional[int]
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
 _OP, _QUEUE, _PYTHON, _MSTX = 50001, 50002, 50003, 50004
 _CATEGORIES = {_OP: "cpu_op", _QUEUE: "enqueue", _PYTHON: "python_function"}
-_THREAD_BITS = (1 << 32) - 1
-_MEGAHERTZ = 1e6
 _NONE_TASK = (1 << 32) - 1
 
 
@@ -39,18 +36,6 @@ class Export(NamedTuple):
     timelines: list[Timeline]
     environment: dict[str, str]
     settings: dict[str, str]
-
-
-class _Task(NamedTuple):
-    start: int
-    duration: int
-    device: Device
-    connection: Optional[int]
-    number: Optional[int]
-    type: str
-    stream: Optional[int]
-    task: Optional[int]
-    model: Optional[int]
 
 
 def read_export(path: Path) -> Export:
@@ -66,18 +51,15 @@ def read_export(path: Path) -> Export:
 class _Export:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._strings = {
-            database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))
-        }
-        self._queued = {text[len("Dequeue@") :] for text in self._strings.values() if text.startswith("Dequeue@")}
+        self._words = Words(database)
         self._tasks = list(self._read_tasks())
         self._ranks = {
             database.whole(device): database.whole(rank)
             for rank, device in database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))
         }
-        self._pmu = self._read_counters()
+        self._counters = read_counters(self._words)
         self._kernels = {
-            task: kernel for task, *kernel in database.rows("COMPUTE_TASK_INFO", ("globalTaskId", *_KERNEL_COLUMNS))
+            task: kernel for task, *kernel in database.rows("COMPUTE_TASK_INFO", ("globalTaskId", *KERNEL_COLUMNS))
         }
 
     def read(self) -> Export:
@@ -100,9 +82,9 @@ class _Export:
             events=events,
             kernels=tuple(kernels) if self._database.has("COMPUTE_TASK_INFO") else None,
             steps=steps or profiler_steps(events),
-            memory=self._memory(device, alone),
-            allocations=self._allocations(device, alone),
-            core_frequency=self._frequency(device),
+            memory=peaks(self._words, device, alone),
+            allocations=allocations(self._words, device, alone),
+            core_frequency=frequency(self._words, device),
         )
 
     def _events(self, device: Device, alone: bool) -> tuple[EventTable, list[Kernel]]:
@@ -113,7 +95,7 @@ class _Export:
             if task.device != device:
                 continue
             info = self._kernels.get(task.number)
-            kernel = None if info is None else self._kernel(task, info)
+            kernel = None if info is None else kernel_of(self._words, task, info, self._counters.get(task.number, {}))
             kind: EventKind = "compute"
             if kernel is not None:
                 kernels.append(kernel)
@@ -146,21 +128,21 @@ class _Export:
     def _add_host(self, builder: EventTableBuilder, launched: set[Optional[int]]) -> None:
         rows = self._database.rows("CANN_API", ("startNs", "endNs", "globalTid", "name", "type", "connectionId"))
         for start, end, thread, name, level, connection in rows:
-            span = self._span(start, end)
+            span = self._words.span(start, end)
             called = self._database.whole(connection)
-            title = f"{_LEVELS.get(level, 'CANN')}@{self._text(name)}"
-            track = ("CANN", f"Thread {self._thread(thread)}")
+            title = f"{_LEVELS.get(level, 'CANN')}@{self._words.text(name)}"
+            track = ("CANN", f"Thread {self._words.thread(thread)}")
             _add(builder, *span, track, title, "runtime", called if called in launched else None, None)
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
         for start, end, thread, name, kind, inputs in self._database.rows("PYTORCH_API", columns):
-            title = self._text(name)
+            title = self._words.text(name)
             event_kind: EventKind = "annotation" if kind == _MSTX else python_kind(
-                _CATEGORIES.get(kind, "cpu_op"), title, has_inputs=inputs is not None or title in self._queued
+                _CATEGORIES.get(kind, "cpu_op"), title, has_inputs=inputs is not None or title in self._words.queued
             )  # fmt: skip
             _add(
                 builder,
-                *self._span(start, end),
-                ("Python", f"Thread {self._thread(thread)}"),
+                *self._words.span(start, end),
+                ("Python", f"Thread {self._words.thread(thread)}"),
                 title,
                 event_kind,
                 None,
@@ -169,10 +151,10 @@ class _Export:
         for start, end, thread, message in self._database.rows(
             "MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message")
         ):
-            track = ("Python", f"Thread {self._thread(thread)}")
-            _add(builder, *self._span(start, end), track, self._text(message), "annotation", None, None)
+            track = ("Python", f"Thread {self._words.thread(thread)}")
+            _add(builder, *self._words.span(start, end), track, self._words.text(message), "annotation", None, None)
 
-    def _read_tasks(self) -> Iterator[_Task]:
+    def _read_tasks(self) -> Iterator[Task]:
         whole = self._database.whole
         columns = (
             "startNs",
@@ -186,52 +168,21 @@ class _Export:
             "modelId",
         )
         for start, end, device, connection, number, kind, stream, task, model in self._database.rows("TASK", columns):
-            yield _Task(
-                *self._span(start, end), whole(device), whole(connection), whole(number), self._text(kind),
+            yield Task(
+                *self._words.span(start, end), whole(device), whole(connection), whole(number), self._words.text(kind),
                 whole(stream), whole(task), whole(model),
             )  # fmt: skip
-
-    def _kernel(self, task: _Task, info: list[object]) -> Kernel:
-        name, kind, core, blocks, more_blocks, newest_blocks, mix, more_mix, state, hf32, wait, *tensors = info
-        inputs, input_types, input_formats, outputs, output_types, output_formats = (
-            self._cell(cell) for cell in tensors
-        )
-        whole = self._database.whole
-        model = None if task.model == EAGER_MODEL_ID else task.model
-        flag = self._cell(hf32)
-        return Kernel(
-            name=self._text(name),
-            type=self._cell(kind),
-            core=self._cell(core),
-            start_ns=task.start,
-            duration_ns=task.duration,
-            wait_ns=whole(wait),
-            stream=task.stream,
-            task=task.task,
-            model_id=model,
-            state=self._cell(state),
-            blocks=whole(_first(blocks, more_blocks, newest_blocks)),
-            mix_blocks=whole(_first(mix, more_mix)),
-            hf32=None if flag is None else flag.upper() == "YES",
-            input_shapes=self._shapes(inputs),
-            input_dtypes=words(input_types),
-            input_formats=words(input_formats),
-            output_shapes=self._shapes(outputs),
-            output_dtypes=words(output_types),
-            output_formats=words(output_formats),
-            counters=self._pmu.get(task.number, {}),
-        )
 
     def _collectives(self, device: Device, alone: bool) -> Iterator[tuple[Kernel, Optional[int]]]:
         columns = ("opName", "startNs", "endNs", "connectionId", "deviceId", "opType")
         for name, start, end, connection, owner, kind in self._database.rows("COMMUNICATION_OP", columns):
             if owner == device or (owner is None and alone):
-                title = self._text(name)
-                begin, duration = self._span(start, end)
+                title = self._words.text(name)
+                begin, duration = self._words.span(start, end)
                 yield (
                     Kernel(
                         name=title,
-                        type=self._cell(kind) or type_by_name(title),
+                        type=self._words.cell(kind) or type_by_name(title),
                         core="COMMUNICATION",
                         start_ns=begin,
                         duration_ns=duration,
@@ -239,105 +190,10 @@ class _Export:
                     self._database.whole(connection),
                 )
 
-    def _read_counters(self) -> dict[Optional[int], Counters]:
-        names: dict[str, int] = {}
-        factors: list[float] = []
-        values: dict[Optional[int], array[float]] = {}
-        for task, name, value in self._database.rows("TASK_PMU_INFO", ("globalTaskId", "name", "value")):
-            title, factor = _counter(self._text(name))
-            position = names.setdefault(title, len(names))
-            if position == len(factors):
-                factors.append(factor)
-            row = values.setdefault(self._database.whole(task), array("d"))
-            row.extend([math.nan] * (position + 1 - len(row)))
-            number = self._database.number(value)
-            row[position] = math.nan if number is None else number * factor
-        for row in values.values():
-            row.extend([math.nan] * (len(names) - len(row)))
-        return {task: Counters(names, row) for task, row in values.items()}
-
     def _steps(self) -> Iterator[ProfilerStep]:
         for number, start, end in self._database.rows("STEP_TIME", ("id", "startNs", "endNs")):
-            begin, duration = self._span(start, end)
+            begin, duration = self._words.span(start, end)
             yield ProfilerStep(number=self._database.whole(number), start_ns=begin, end_ns=begin + duration)
-
-    def _memory(self, device: Device, alone: bool) -> dict[str, float]:
-        peaks: dict[str, float] = {}
-
-        def keep(owner: object, name: str, value: object) -> None:
-            size = self._database.number(value)
-            if size is not None and (owner == device or (owner is None and alone)):
-                peaks[name] = max(size, peaks.get(name, size))
-
-        columns = ("deviceId", "component", "totalAllocated", "totalReserved", "totalActive")
-        for owner, component, *sizes in self._database.rows("MEMORY_RECORD", columns):
-            for part, size in zip(("allocated", "reserved", "active"), sizes):
-                keep(owner, f"{self._text(component)}.{part}", size)
-        for owner, kind, ddr, hbm in self._database.rows("NPU_MEM", ("deviceId", "type", "ddr", "hbm")):
-            if self._text(kind) == "app":
-                keep(owner, "APP.reserved", (self._database.number(ddr) or 0) + (self._database.number(hbm) or 0))
-        modules = dict(self._database.rows("ENUM_MODULE", ("id", "name")))
-        for owner, module, size in self._database.rows("NPU_MODULE_MEM", ("deviceId", "moduleId", "totalReserved")):
-            if size:
-                keep(owner, f"module.{modules.get(module, module)}.reserved", size)
-        return peaks
-
-    def _allocations(self, device: Device, alone: bool) -> Optional[tuple[AllocationTotal, ...]]:
-        if not self._database.has("OP_MEMORY"):
-            return None
-        totals: dict[str, AllocationTotal] = {}
-        for owner, name, value in self._database.rows("OP_MEMORY", ("deviceId", "name", "size")):
-            size = self._database.number(value)
-            if size is None or size < 0 or not (owner == device or (owner is None and alone)):
-                continue
-            title = self._text(name)
-            known = totals.get(title, AllocationTotal(title, 0, 0.0, 0.0))
-            totals[title] = AllocationTotal(
-                title, known.count + 1, known.total_bytes + size, max(known.largest_bytes, size)
-            )
-        return tuple(totals.values())
-
-    def _frequency(self, device: Device) -> Optional[tuple[float, float]]:
-        seen = [
-            self._database.number(frequency)
-            for owner, frequency in self._database.rows("AICORE_FREQ", ("deviceId", "freq"))
-            if owner == device
-        ]
-        known = [frequency * _MEGAHERTZ for frequency in seen if frequency is not None]
-        return (min(known), max(known)) if known else None
-
-    def _span(self, start: object, end: object) -> tuple[int, int]:
-        """Return start and length; startNs of PYTORCH_API is text, and a mark may have no end."""
-        begin = self._database.whole(start)
-        if begin is None:
-            raise self._database.wrong("holds an event without a start; export the profile again")
-        last = self._database.whole(end)
-        return begin, max((begin if last is None else last) - begin, 0)
-
-    def _thread(self, number: object) -> int:
-        """Return the thread of a globalTid: process in the upper, thread in the lower 32 bits."""
-        return number & _THREAD_BITS if isinstance(number, int) else 0
-
-    def _text(self, number: object) -> str:
-        found = self._strings.get(number) if isinstance(number, int) else None
-        return str(number) if found is None else found
-
-    def _cell(self, number: object) -> Optional[str]:
-        found = None if number is None else self._text(number).strip('"')
-        return None if found in (None, "N/A") else found
-
-    def _shapes(self, cell: Optional[str]) -> tuple[tuple[int, ...], ...]:
-        try:
-            return () if cell is None else shapes(cell)
-        except ValueError:
-            raise self._database.wrong(f"{cell!r} is no list of shapes; export the profile again") from None
-
-
-_KERNEL_COLUMNS = (
-    "name", "opType", "taskType", "blockDim", "blockNum", "block_dim", "mixBlockDim", "mixBlockNum", "opState",
-    "hf32Eligible", "waitNs", "inputShapes", "inputDataTypes", "inputFormats", "outputShapes", "outputDataTypes",
-    "outputFormats",
-)  # fmt: skip
 
 
 def _add(
@@ -353,17 +209,6 @@ def _add(
     known = connection is not None and 0 <= connection < MAX_NS and connection != _NONE_TASK
     correlation = connection if known and connection is not None else NO_CORRELATION
     builder.add(start, duration, track=track, name=name, kind=kind, correlation=correlation, group=group)
-
-
-def _counter(name: str) -> tuple[str, float]:
-    """Return a counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
-    if name.endswith("_total_time"):
-        return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
-    return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)
-
-
-def _first(*values: object) -> object:
-    return next((value for value in values if value is not None), None)
 
 
 def _environment(metadata: dict[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.readers._ascend.cells import MAX_ROWS, Row, decimal_of, rows_of
+from perfgate.measuring.trace.readers._ascend.cells import MAX_NUMBER_TEXT, MAX_ROWS, Row, rows_of
 from perfgate.measuring.trace.readers._ascend.counters import Counters
 from perfgate.measuring.trace.recording import Kernel
 
@@ -162,5 +162,9 @@ def _size(text: str) -> int:
 
 
 def _number(text: Optional[str]) -> float:
-    number = None if text is None else decimal_of(text)
-    return math.nan if number is None else float(number)
+    """Return a counter's number; a word in an unknown column is no counter."""
+    try:
+        number = math.nan if text is None or len(text) > MAX_NUMBER_TEXT else float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
