@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from perfgate.measuring.trace.events import MAX_NS
 
 _MAX_NUMBER_TEXT = 64
+_DIGITS = 19  # of microseconds since 1970 with three decimals
 
 
 def nanoseconds(text: bytes) -> int:
@@ -17,10 +18,10 @@ def nanoseconds(text: bytes) -> int:
 
     Raises ValueError for what is no number, and outside of 146 years.
     """
-    whole, _, fraction = text.partition(b".")
-    # Microseconds since 1970 have 16 digits: the plain case comes first.
-    if whole.isdigit() and len(whole) <= 16 and len(fraction) <= 3 and (not fraction or fraction.isdigit()):
-        plain = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    whole, _, fraction = text.strip(b'"').partition(b".")
+    digits = whole + fraction.ljust(3, b"0")
+    if whole and len(fraction) <= 3 and len(digits) <= _DIGITS and digits.isdigit():
+        plain = int(digits)
         if plain <= MAX_NS // 1000 * 1000:
             return plain
     return _nanoseconds_of_any(text)

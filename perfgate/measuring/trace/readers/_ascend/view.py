@@ -12,6 +12,7 @@ import numpy as np
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.measuring.trace.readers._categories import request_of
 from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 
@@ -27,6 +28,7 @@ class _Arguments(msgspec.Struct, rename={"task_type": "Task Type", "inputs": "In
     frequency: msgspec.Raw = msgspec.Raw()
     name: msgspec.Raw = msgspec.Raw()
     labels: msgspec.Raw = msgspec.Raw()
+    request_id: msgspec.Raw = msgspec.Raw()
 
 
 class _Event(msgspec.Struct):
@@ -157,6 +159,8 @@ class _Collected:
             name=event.name or "",
             kind="other",
             correlation=NO_CORRELATION,
+            request=request_of(_text(bytes(arguments.request_id)) if arguments.request_id else None, event.name or ""),
+            shape=_text(bytes(arguments.inputs)).replace(";\r\n", ";") if arguments.inputs else None,
         )
 
     def _name(self, event: _Event) -> None:
