@@ -63,10 +63,11 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     recording = read_recording(options.profile)
     summaries = summarize(recording.timelines)
     _refuse_silent(recording, summaries)
+    files = recording_files(options.profile)
+    _refuse_cut_off(options.profile, files)
     out = prepare_out(options.out)
     forget_results(out, ("run.json",))
-    files = recording_files(options.profile)
-    damage = _damage(recording, files)
+    incomplete = _incomplete(recording)
     testbed = recorded_testbed(recording, summaries)
     found = recorded_checklist(summaries, workload=options.workload, limits=project.limits)
     run = RunDocument(
@@ -85,10 +86,10 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
             )
         ],
         steps=found.steps,
-        counters=[] if damage else found.counters,
+        counters=[] if incomplete else found.counters,
         operators=found.operators,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
-        warnings=_warnings(recording, summaries, unknown(testbed), damage),
+        warnings=_warnings(recording, summaries, unknown(testbed), incomplete),
     )
     write_run(out / "run.json", run)
     return run
@@ -123,14 +124,21 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
     )
 
 
-def _damage(recording: Recording, files: list[RecordingFile]) -> list[str]:
-    """Return what of the tables of kernels is missing; a count of the rest would not be exact."""
-    lacking = [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
-    return lacking + [f"{name} is cut off" for name in cut_off_tables(files)]
+def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
+    """Raise DocumentError where a table of kernels ends in the middle of a line: its counts would be too low."""
+    if names := cut_off_tables(files):
+        raise DocumentError(
+            f"{profile}: {_listed(names)} is cut off in its last line; copy the recording again, or have it analysed again"
+        )
+
+
+def _incomplete(recording: Recording) -> list[str]:
+    """Return what of the tables of kernels could not be read; a count of the rest would not be exact."""
+    return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
 
 
 def _warnings(
-    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], damage: Sequence[str]
+    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], incomplete: Sequence[str]
 ) -> list[str]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     found = [
@@ -139,8 +147,8 @@ def _warnings(
     ]
     if not_said:
         found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
-    if damage:
-        found.append(f"{'; '.join(damage)}: nothing is counted; record or copy it again")
+    if incomplete:
+        found.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
     missing = {what: why for what, why in recording.absent.items() if not what.startswith(_INCOMPLETE)}
     found += [f"not recorded: {what} ({why})" for what, why in missing.items()]
     return found

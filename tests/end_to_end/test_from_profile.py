@@ -7,6 +7,8 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +226,48 @@ def test_from_profile__level0_against_level1__says_what_needs_level1_and_is_not_
     assert "same settings of the profiler" in " ".join(judged.stdout.split())
 
 
+RECORDER = """
+import sys
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).eval()
+
+
+def record(path, clones):
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=1, warmup=1, active=3),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+    ) as profiler, torch.no_grad():
+        for _ in range(6):
+            inputs = torch.ones(2, 16)
+            for _ in range(clones):
+                inputs = inputs.clone()
+            model(inputs)
+            profiler.step()
+
+
+for path, clones in (("base.json", 0), ("same.json", 0), ("head.json", 2)):
+    record(path, clones)
+"""
+
+
+def test_gate__recordings_of_torch_profiler__what_the_change_added_is_named(perfgate: Perfgate, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", RECORDER], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    for name in ("base", "same", "head"):
+        done = perfgate("run", "--from-profile", f"{name}.json", "--out", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert [counted["repeats"] for counted in _document(tmp_path / "base")["counters"]] == [3]
+
+    same = perfgate("gate", "--base", "base", "--head", "same", cwd=tmp_path)
+    changed = perfgate("gate", "--base", "base", "--head", "head", cwd=tmp_path)
+
+    assert same.returncode == 0, same.stdout
+    assert changed.returncode == 1, changed.stdout
+    assert "aten::clone in profile/all: 2 more calls (0 → 2)" in changed.stdout
+
+
 def _nothing(folder: Path) -> None:
     (folder / "profile").mkdir()
 
@@ -270,7 +314,7 @@ def test_from_profile__no_recording__exit_2_and_what_to_do(
     assert not (tmp_path / "perfgate-out").exists()
 
 
-def test_from_profile__table_that_is_cut_off__nothing_is_counted(
+def test_from_profile__table_that_is_cut_off__exit_2_and_its_name(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
     recording = sample(f"{ALEXNET}/rank0_ascend_pt", "recording")
@@ -279,9 +323,23 @@ def test_from_profile__table_that_is_cut_off__nothing_is_counted(
 
     done = perfgate("run", "--from-profile", "recording", cwd=tmp_path)
 
+    assert done.returncode == 2, done.stdout
+    assert (
+        "ASCEND_PROFILER_OUTPUT/kernel_details.csv is cut off in its last line; copy the recording again" in done.stderr
+    )
+
+
+def test_from_profile__rows_that_lack_cells__nothing_is_counted(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    sample("msinsight-gpt3-cann7-2309/test_rank_0_ascend_pt", "recording")
+
+    done = perfgate("run", "--from-profile", "recording", cwd=tmp_path)
+
     assert done.returncode == 0, done.stderr
-    assert _document(tmp_path / "perfgate-out")["counters"] == []
-    assert "kernel_details.csv is cut off: nothing is counted" in " ".join(done.stdout.split())
+    run = _document(tmp_path / "perfgate-out")
+    assert run["counters"] == []
+    assert "1 rows of kernel_details lack cells: nothing is counted; record it again" in run["warnings"]
 
 
 @pytest.mark.parametrize(
