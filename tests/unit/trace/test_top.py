@@ -1,0 +1,89 @@
+"""Rows of `perfgate trace top`, on made-up nanoseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfgate.errors import UsageError
+from perfgate.measuring.trace.events import EventTable, EventTableBuilder
+from perfgate.measuring.trace.recording import Kernel, Timeline
+from perfgate.measuring.trace.top import TopRow, top
+
+
+def table(*events: dict[str, Any]) -> EventTable:
+    builder = EventTableBuilder()
+    for event in events:
+        given = {"track": ("p", "t"), "correlation": -1, **event}
+        builder.add(given.pop("start"), given.pop("duration"), **given)
+    return builder.table()
+
+
+DEVICE = table(
+    {"name": "MatMulV2_1", "group": "MatMulV2", "kind": "compute", "start": 0, "duration": 30, "shape": "[[4, 4]]"},
+    {"name": "MatMulV2_2", "group": "MatMulV2", "kind": "compute", "start": 40, "duration": 10, "shape": "[[2, 2]]"},
+    {"name": "hcom_1", "group": "hcom_allReduce_", "kind": "comm", "start": 20, "duration": 20, "track": ("p", "u")},
+    {"name": "Memcpy", "kind": "copy", "start": 60, "duration": 5},
+    {"name": "aten::linear", "kind": "host_op", "start": 0, "duration": 50, "track": ("h", "1"), "shape": "[[4, 4]]"},
+    {"name": "aten::mm", "kind": "host_op", "start": 10, "duration": 30, "track": ("h", "1")},
+)
+
+
+def test_top__by_type__sums_by_type_and_busy_time_over_all_streams() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="type", host=False)
+
+    assert (found.side, found.base_ns) == ("device", 55)
+    assert found.rows == (
+        TopRow("MatMulV2", "compute", 2, 40),
+        TopRow("hcom_allReduce_", "comm", 1, 20),
+        TopRow("Memcpy", "copy", 1, 5),
+    )
+
+
+def test_top__by_name__one_row_a_name() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="name", host=False)
+
+    assert [row.name for row in found.rows] == ["MatMulV2_1", "hcom_1", "MatMulV2_2", "Memcpy"]
+
+
+def test_top__by_shape__types_apart_by_shapes() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="shape", host=False)
+
+    assert [(row.name, row.shapes, row.total_ns) for row in found.rows] == [
+        ("MatMulV2", "[[4, 4]]", 30), ("hcom_allReduce_", None, 20), ("MatMulV2", "[[2, 2]]", 10), ("Memcpy", None, 5),
+    ]  # fmt: skip
+
+
+def test_top__host_of_a_trace_with_a_device__self_time() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="type", host=True)
+
+    assert (found.side, found.base_ns) == ("host", 50)
+    assert found.rows == (TopRow("aten::mm", "host", 1, 30), TopRow("aten::linear", "host", 1, 20))
+
+
+def test_top__no_device__host() -> None:
+    assert top(Timeline(0, None, DEVICE.of_kind("host_op")), by="type", host=False).side == "host"
+
+
+def test_top__shapes_only_in_the_table_of_kernels__taken_from_there() -> None:
+    kernels = (
+        Kernel("a", "MatMulV2", "AI_CORE", 0, 30, input_shapes=((4, 4), ())),
+        Kernel("b", "MatMulV2", "AI_CORE", 20, 30, input_shapes=((4, 4), ())),
+        Kernel("c", None, "HCCL", 60, 5),
+    )
+    found = top(Timeline(0, 0, table(), kernels=kernels), by="shape", host=False)
+
+    assert (found.side, found.base_ns) == ("device", 55)
+    assert found.rows == (TopRow("MatMulV2", "compute", 2, 60, "[[4, 4], []]"), TopRow("c", "comm", 1, 5, "[]"))
+
+
+def test_top__kernels_without_times__base_is_their_sum() -> None:
+    kernels = (Kernel("a", "Mul", "AI_CORE", None, 30), Kernel("b", "Mul", "AI_CORE", None, 30))
+
+    assert top(Timeline(0, 0, table(), kernels=kernels), by="type", host=False).base_ns == 60
+
+
+def test_top__by_shape_without_shapes__says_what_to_do() -> None:
+    with pytest.raises(UsageError, match="record_shapes=True"):
+        top(Timeline(0, 0, table({"name": "k", "kind": "compute", "start": 0, "duration": 1})), by="shape", host=False)
