@@ -1,0 +1,180 @@
+"""`perfgate trace` as people call it: tables, JSON, choices, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfgate.document.files import write_run
+from perfgate.document.run import Artifact
+from tests.fakes.documents import make_run
+
+DATA = Path(__file__).parents[2] / "data" / "trace"
+DEVICE = str(DATA / "device.json")
+
+
+def trace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfgate.cli.main", "trace", *arguments],
+        env={**os.environ, "COLUMNS": "120", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def answer(*arguments: str) -> Any:
+    done = trace(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ranks(folder: Path) -> Path:
+    """Write two ranks of one job: both steps last as long, and rank 1 computes for more of it."""
+    for rank, computing in ((0, 40), (1, 70)):
+        span = {"ph": "X", "pid": 0, "tid": 7}
+        events = [
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 50, "tid": 50, "ts": 100, "dur": 100},
+            {**span, "cat": "kernel", "name": "k", "ts": 100, "dur": computing, "args": {"device": 0}},
+            {**span, "cat": "kernel", "name": "ncclAllReduce", "ts": 100 + computing, "dur": 100 - computing,
+             "args": {"device": 0}},
+        ]  # fmt: skip
+        document = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events}
+        (folder / f"job_{rank}.pt.trace.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_top__json__documented_fields() -> None:
+    found = answer("top", DEVICE)
+
+    assert (found["format"], found["by"]) == ("kineto", "type")
+    (timeline,) = found["timelines"]
+    assert (timeline["rank"], timeline["device"], timeline["side"], timeline["rows_in_all"]) == (None, 0, "device", 4)
+    assert timeline["base"] == pytest.approx(90e-6)
+    assert timeline["rows"][0] == {"name": "volta_sgemm_128x64_nn", "kind": "compute", "count": 1, "total": 6e-05,
+                                   "share": pytest.approx(60 / 90)}  # fmt: skip
+
+
+def test_top__limit__says_how_many_more() -> None:
+    done = trace("top", DEVICE, "--limit", "1")
+
+    assert done.returncode == 0
+    assert "volta_sgemm_128x64_nn" in done.stdout
+    assert "… 3 more rows; --limit shows more" in done.stdout
+    assert len(answer("top", DEVICE, "--limit", "1")["timelines"][0]["rows"]) == 1
+
+
+def test_top__host__operators_by_self_time() -> None:
+    (timeline,) = answer("top", DEVICE, "--host")["timelines"]
+
+    assert (timeline["side"], [row["name"] for row in timeline["rows"]]) == ("host", ["aten::mm"])
+
+
+def test_gaps__json__start_duration_and_cause() -> None:
+    found = answer("gaps", DEVICE, "--exposed")
+
+    (timeline,) = found["timelines"]
+    assert timeline["origin_ns"] == 1695835573023500000
+    assert timeline["window"] == pytest.approx(timeline["busy"])
+    assert {"start", "duration", "cause"} == set(timeline["gaps"][0])
+    assert [cause["cause"] for cause in timeline["causes"]] == ["communication"]
+
+
+def test_gaps__shortest__leaves_out() -> None:
+    assert answer("gaps", DEVICE, "--exposed", "--shortest", "1")["timelines"][0]["gaps"] == []
+
+
+def test_gaps__no_device__says_so() -> None:
+    done = trace("gaps", str(DATA / "cpu.json"))
+
+    assert (done.returncode, done.stdout.strip()[:38]) == (0, "nothing ran on a device while this was")
+
+
+def test_steps__two_ranks__the_one_the_others_wait_for(tmp_path: Path) -> None:
+    found = answer("steps", str(ranks(tmp_path)))
+
+    assert found["slowest_rank"] == {"rank": 1, "own": pytest.approx(70e-6), "behind": pytest.approx(30e-6)}
+    assert [timeline["steps"][0]["number"] for timeline in found["timelines"]] == [5, 5]
+    assert found["timelines"][0]["steps"][0]["exposed_communication"] == pytest.approx(60e-6)
+    done = trace("steps", str(tmp_path))
+    assert "rank 1 is the slowest: 70.0 µs a step on its own, 30.0 µs more than the fastest" in done.stdout
+
+
+def test_steps__one_rank_chosen__it_alone(tmp_path: Path) -> None:
+    found = answer("steps", str(ranks(tmp_path)), "--rank", "1")
+
+    assert ([timeline["rank"] for timeline in found["timelines"]], found["slowest_rank"]) == ([1], None)
+
+
+def test_trace__no_such_rank__exit_2_and_what_there_is(tmp_path: Path) -> None:
+    done = trace("top", str(ranks(tmp_path)), "--rank", "7")
+
+    assert done.returncode == 2
+    assert "it holds: rank 0, device 0; rank 1, device 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("absent.json", None, "does not exist; name a profiler's output folder or trace file"),
+        ("notes.txt", "hello", "is no profiler output that perfgate can read; it reads: "),
+        ("numbers.json", '{"a": 1}', "no list of trace events"),
+        ("empty", "", "is no profiler output"),
+    ],
+)
+@pytest.mark.parametrize("command", ["top", "gaps", "steps"])
+def test_trace__path_that_is_no_recording__exit_2(
+    tmp_path: Path, command: str, name: str, text: Any, match: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+
+    done = trace(command, str(tmp_path / name))
+
+    assert (done.returncode, match in done.stderr, done.stdout) == (2, True, "")
+
+
+def test_trace__run_folder_or_its_document__the_traces_it_kept(tmp_path: Path) -> None:
+    for name in ("trace-a-long.json", "trace-a-short.json"):
+        (tmp_path / name).write_bytes((DATA / "device.json").read_bytes())
+    kept = [Artifact(name=name, kind="trace", path=name, bytes=1, sha256="0" * 64)
+            for name in ("trace-a-long.json", "trace-a-short.json")]  # fmt: skip
+    write_run(tmp_path / "run.json", make_run(artifacts=kept))
+
+    for path in (tmp_path, tmp_path / "run.json"):
+        timelines = answer("top", str(path))["timelines"]
+        assert [Path(timeline["path"]).name for timeline in timelines] == ["trace-a-long.json", "trace-a-short.json"]
+    (head := tmp_path / "check" / "head").mkdir(parents=True)
+    (head / "run.json").write_bytes((tmp_path / "run.json").read_bytes())
+    done = trace("top", str(tmp_path / "check"))
+    assert (done.returncode, "holds the runs of two sides" in done.stderr) == (2, True)
+
+
+def test_trace__run_that_kept_no_trace__exit_2_and_how_to_get_one(tmp_path: Path) -> None:
+    write_run(tmp_path / "run.json", make_run())
+
+    done = trace("top", str(tmp_path))
+
+    assert (done.returncode, "perfgate run --steps 4" in done.stderr) == (2, True)
+
+
+def test_trace__document_that_names_a_file_elsewhere__refused(tmp_path: Path) -> None:
+    stolen = Artifact(name="x", kind="trace", path="../device.json", bytes=1, sha256="0" * 64)
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run" / "run.json", make_run(artifacts=[stolen]))
+
+    done = trace("top", str(tmp_path / "run"))
+
+    assert (done.returncode, "outside of the run's folder" in done.stderr) == (2, True)
+
+
+def test_trace__piped__no_colours() -> None:
+    assert "\x1b" not in trace("top", DEVICE).stdout
+    assert "\x1b[3" not in trace("top", DEVICE, NO_COLOR="1", FORCE_COLOR="1").stdout
