@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional, Union
 
 from rich.box import SIMPLE_HEAD
