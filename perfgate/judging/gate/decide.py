@@ -46,7 +46,7 @@ from perfgate.judging.gate.location import LOW_QUANTILES
 from perfgate.judging.gate.operators import compare_operators
 from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
-from perfgate.judging.gate.recorded import ONLY_COUNTS, are_recordings, recorded_times
+from perfgate.judging.gate.recorded import are_recordings, recorded_times, why_untimed
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.screen import screen
 from perfgate.judging.gate.time import compare_time, noise_floors
@@ -98,7 +98,7 @@ def decide(
     if recorded and not differences:
         comparisons += recorded_times(base, head)
     failures = _failures(base, head)
-    judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, recorded=recorded)
+    judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, untimed=why_untimed(base, head))
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -209,11 +209,11 @@ def _verdict(
     changes: list[HarnessChange],
     comparing: Comparing,
     *,
-    recorded: bool,
+    untimed: Optional[str],
 ) -> _Judged:
     """The first rule that applies gives the verdict; its reasons are codes and names, the report words them.
 
-    A PASS of recordings rests on counts alone, and its reason says so.
+    A PASS without pairs rests on counts alone, and its reason says why: ``untimed``.
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
@@ -251,7 +251,7 @@ def _verdict(
     for verdict, reason, names in rules:
         if names:
             return _Judged(verdict, [f"{reason}: {name}" for name in names])
-    return _Judged("PASS", [ONLY_COUNTS] if recorded else [])
+    return _Judged("PASS", [untimed] if untimed else [])
 
 
 def _change_name(change: HarnessChange) -> str:

@@ -14,9 +14,8 @@ from perfgate.document.run import FROM_PROFILE, OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
 
 NOT_COMPARED = "recorded, not compared: measure with perfgate check"
-ONLY_COUNTS = (
-    "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side"
-)
+# Begins the reason of a PASS that rests on counts alone.
+TIMES_NOT_COMPARED = "times not compared"
 # Of each shape, the operators with the most self time on either side.
 MAX_OPERATORS = 10
 _SHOWN = ("latency.p50", "utilization.busy", "utilization.gap", "transfer.exposed_share")
@@ -27,6 +26,14 @@ _Place = tuple[str, str]
 def are_recordings(base: RunDocument, head: RunDocument) -> bool:
     """Return whether neither side was measured."""
     return base.session.command == head.session.command == FROM_PROFILE
+
+
+def why_untimed(base: RunDocument, head: RunDocument) -> Optional[str]:
+    """Return why no time was compared: the sides are recordings, or were measured apart; None where there are pairs."""
+    if base.replicates or head.replicates:
+        return None
+    why = "those of recordings prove nothing" if are_recordings(base, head) else "the sides were measured apart"
+    return f"{TIMES_NOT_COMPARED}: {why}; perfgate check measures base and head side by side"
 
 
 def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:

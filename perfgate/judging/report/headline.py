@@ -45,7 +45,7 @@ def headline_values(summary: Summary) -> dict[str, object]:
         "reason": next(iter(summary.decision.reasons), None),
         "unchanged": len(summary.unchanged),
         "undecided": len(summary.inconclusive),
-        "recorded": summary.decision.recorded,
+        "untimed": any(reason.startswith("times not compared:") for reason in summary.decision.reasons),
     }
 
 

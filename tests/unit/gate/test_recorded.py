@@ -12,7 +12,7 @@ from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.flows.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.gate.decide import decide, exit_code
-from perfgate.judging.gate.recorded import NOT_COMPARED, ONLY_COUNTS
+from perfgate.judging.gate.recorded import NOT_COMPARED
 from tests.fakes.recordings import ADD, STEP, TO_NHWC, kineto_recording
 
 SLOWER = tuple((name, 2 * length) for name, length in STEP)
@@ -30,7 +30,10 @@ def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
 def test_decide__equal_counts__pass_that_says_it_rests_on_counts(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
 
-    assert (decision.verdict, decision.reasons, decision.recorded) == ("PASS", [ONLY_COUNTS], True)
+    assert (decision.verdict, decision.recorded) == ("PASS", True)
+    assert decision.reasons == [
+        "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side"
+    ]
     assert [c.outcome for c in decision.comparisons if c.gating] == ["unchanged"] * 4
     assert exit_code(decision) == 0
 
@@ -122,6 +125,18 @@ def test_decide__measured_against_recorded__not_comparable(tmp_path: Path) -> No
     decision = judge(base, measured)
 
     assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
+
+
+def test_decide__two_measured_runs_without_pairs__pass_by_counts_that_says_so(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "run")
+    measured = msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, command="run"))
+
+    decision = judge(measured, measured)
+
+    assert (decision.verdict, decision.recorded) == ("PASS", False)
+    assert decision.reasons == [
+        "times not compared: the sides were measured apart; perfgate check measures base and head side by side"
+    ]
 
 
 def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
