@@ -71,6 +71,7 @@ class _Seen:
     run_delay_ns: list[int] = field(default_factory=list)
     used_ns: list[int] = field(default_factory=list)
     out_of_turn_ns: list[int] = field(default_factory=list)
+    waited_ns: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -81,6 +82,7 @@ class _Member:
     analysed_late: bool
     seen: dict[str, _Seen] = field(default_factory=dict)
     used_until_now: Optional[int] = None
+    last_turn_ended: Optional[int] = None
 
 
 def measure_pairs(
@@ -277,7 +279,9 @@ class _Measuring:
         used, waited = cpu_ns(pid), run_delay_ns(pid)
         started = time.perf_counter_ns()
         member.worker.ask(request, BlockDone, timeout=self._timeout, doing=f"measuring {self._reference.name}")
-        seen.seen_ns.append(time.perf_counter_ns() - started)
+        ended = time.perf_counter_ns()
+        seen.seen_ns.append(ended - started)
+        seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
         waited_after, used_after = run_delay_ns(pid), cpu_ns(pid)
         if waited is not None and waited_after is not None:
             seen.run_delay_ns.append(waited_after - waited)
@@ -285,6 +289,7 @@ class _Measuring:
         seen.used_ns.append(max(0, used_after - used))
         seen.out_of_turn_ns.append(0 if member.used_until_now is None else max(0, used - member.used_until_now))
         member.used_until_now = used_after
+        member.last_turn_ended = ended
 
     def _replicate(self, plan: _Plan, member: _Member, index: int) -> Replicate:
         settings = thread_settings(member.worker.pid)
@@ -324,4 +329,5 @@ def _with_seen(columns: BlockColumns, seen: _Seen) -> BlockColumns:
         run_delay_ns=seen.run_delay_ns if complete else [],
         used_ns=seen.used_ns,
         out_of_turn_ns=seen.out_of_turn_ns,
+        waited_ns=seen.waited_ns,
     )
