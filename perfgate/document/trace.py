@@ -33,7 +33,7 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
 
     On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
-    up to more than 1. On the host total and base are self time.
+    up to more than 1. On the host total and base are self time. Without rows ``reason`` says why.
     """
 
     path: str
@@ -43,6 +43,7 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
     base: float
     rows_in_all: int
     rows: list[TopRow]
+    reason: Optional[str] = None
 
 
 class TopDocument(msgspec.Struct, frozen=True, kw_only=True):

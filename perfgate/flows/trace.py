@@ -30,6 +30,7 @@ from perfgate.measuring.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.measuring.trace.top import top
 
 _NS = 1e9
+_NOTHING = "neither events nor a table of kernels or operators was collected"
 _NO_DEVICE = "nothing ran on a device while this was recorded"
 _NO_STEPS = "the recording marks no steps"
 
@@ -132,6 +133,7 @@ def _top(one: _Chosen, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
         base=found.base_ns / _NS,
         rows_in_all=len(found.rows),
         rows=rows,
+        reason=None if rows else _NOTHING,
     )
 
 

@@ -35,6 +35,9 @@ _SIDES = {"device": "share of busy", "host": "share of self time"}
 def render_top(document: TopDocument, console: Console) -> None:
     """Print one table a timeline."""
     for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if not timeline.rows:
+            _print_title(name, clean(timeline.reason or ""), console)
+            continue
         base = _time(timeline.base)
         what = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
         _print_title(name, what, console)

@@ -45,18 +45,33 @@ class Top:
 def top(timeline: Timeline, *, by: TopKey, host: bool) -> Top:
     """Return what took the time of a timeline's device; of its host where that is asked for, or no device was seen.
 
-    Raises UsageError where rows by shape are asked for and the recording tells no shapes.
+    Where neither events nor kernels were collected, the profiler's own totals answer by type. Raises UsageError where
+    rows by shape are asked for and the recording tells no shapes.
     """
+    return (None if host else _top_of_device(timeline, by)) or _top_of_host(timeline, by)
+
+
+def _top_of_device(timeline: Timeline, by: TopKey) -> Optional[Top]:
     work = timeline.events.of_kind(*DEVICE_KINDS)
     kernels = timeline.kernels or ()
-    if host or not (len(work) or kernels):
-        calls = _host_events(timeline.events)
-        own = self_times(calls.start, calls.duration, calls.track)
-        return Top("host", int(own.sum()), _rows(calls, own, by))
     # The table of kernels is the one that knows the shapes on Ascend; it has no copies.
-    if not len(work) or (by == "shape" and any(kernel.input_shapes for kernel in kernels)):
+    if kernels and (not len(work) or (by == "shape" and any(kernel.input_shapes for kernel in kernels))):
         return Top("device", _busy_of_kernels(kernels), _rows_of_kernels(kernels, by))
-    return Top("device", union_length(Intervals(work.start, work.end)), _rows(work, work.duration, by))
+    if len(work):
+        return Top("device", union_length(Intervals(work.start, work.end)), _rows(work, work.duration, by))
+    if by == "type" and timeline.types:
+        rows = [TopRow(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
+        return Top("device", sum(row.total_ns for row in rows), _sorted(rows))
+    return None
+
+
+def _top_of_host(timeline: Timeline, by: TopKey) -> Top:
+    calls = _host_events(timeline.events)
+    if not len(calls) and by != "shape" and timeline.operators:
+        rows = [TopRow(one.name, "host", one.count, one.host_self_ns) for one in timeline.operators]
+        return Top("host", sum(row.total_ns for row in rows), _sorted(rows))
+    own = self_times(calls.start, calls.duration, calls.track)
+    return Top("host", int(own.sum()), _rows(calls, own, by))
 
 
 def _host_events(events: EventTable) -> EventTable:

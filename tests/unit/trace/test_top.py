@@ -8,7 +8,7 @@ import pytest
 
 from perfgate.errors import UsageError
 from perfgate.measuring.trace.events import EventTable, EventTableBuilder
-from perfgate.measuring.trace.recording import Kernel, Timeline
+from perfgate.measuring.trace.recording import Kernel, OperatorTime, Timeline, TypeTotal
 from perfgate.measuring.trace.top import TopRow, top
 
 
@@ -82,6 +82,19 @@ def test_top__kernels_without_times__base_is_their_sum() -> None:
     kernels = (Kernel("a", "Mul", "AI_CORE", None, 30), Kernel("b", "Mul", "AI_CORE", None, 30))
 
     assert top(Timeline(0, 0, table(), kernels=kernels), by="type", host=False).base_ns == 60
+
+
+def test_top__only_the_profilers_totals__by_type_from_them() -> None:
+    totals = (
+        TypeTotal("Cast", "AI_CORE", 3, 20, None, None, None),
+        TypeTotal("MatMulV2", "AI_CORE", 2, 40, None, None, None),
+    )
+    operators = (OperatorTime("aten::mm", 2, 30, 50, 0, 0),)
+    timeline = Timeline(0, 0, table(), types=totals, operators=operators)
+
+    found = top(timeline, by="type", host=False)
+    assert (found.side, found.base_ns, [row.name for row in found.rows]) == ("device", 60, ["MatMulV2", "Cast"])
+    assert top(timeline, by="type", host=True).rows == (TopRow("aten::mm", "host", 2, 30),)
 
 
 def test_top__by_shape_without_shapes__says_what_to_do() -> None:
