@@ -16,10 +16,10 @@ tools = torch_npu.profiler
 
 
 def collect(folder: str, *, analyse: bool, level: str, metrics: str) -> None:
-    """Two steps of a small network, a cast between formats and a copy in each."""
+    """Two steps of a small network, an asynchronous copy and a cast between formats in each."""
     torch.npu.config.allow_internal_format = True
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).npu()
-    x = torch.randn(16, 64)
+    x = torch.randn(16, 64).pin_memory()
     image = torch.randn(1, 16, 4, 4).npu()
     model(x.npu())
     torch.npu.synchronize()
@@ -37,7 +37,7 @@ def collect(folder: str, *, analyse: bool, level: str, metrics: str) -> None:
         experimental_config=settings,
     ) as profile:
         for _ in range(4):
-            model(x.npu())
+            model(x.npu(non_blocking=True))
             torch_npu.npu_format_cast(image, 3)
             # Kernels that end after the step's mark have no step.
             torch.npu.synchronize()

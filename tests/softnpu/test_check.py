@@ -62,7 +62,7 @@ device = "npu"
 workload = "workload.py:ranker"
 [gate]
 looks = [8]
-aa_pairs = 2
+aa_pairs = 5
 """
 
 

@@ -75,8 +75,6 @@ def test_profile__level1__other_files_agree_with_kernels(profiled):
     names = {row["kernel_name"] for row in rows(folder / "task_time.csv")}
     assert {"MEMCPY_ASYNC", "aclnnRelu_ReluAiCore_Relu"} <= names
     events = json.loads((folder / "trace_view.json").read_text())
-    copies = [event for event in events if event["name"] == "MEMCPY_ASYNC"]
-    assert {event["args"]["Task Type"] for event in copies} == {"PCIE_DMA_SQE"}
     assert sum(event.get("cat") == "async_npu" and event["ph"] == "f" for event in events) >= len(kernels)
 
 
@@ -102,6 +100,13 @@ def test_profile__analysed_in_a_fresh_process__same_files(profiled):
     folder = profiled("analyse")
     assert len(rows(folder / "kernel_details.csv")) == 8
     assert (folder / "op_statistic.csv").exists()
+
+
+def test_profile__copies__asynchronous_ones_are_tasks(on_npu, profiled):
+    events = json.loads((profiled("now") / "trace_view.json").read_text())
+    copies = [event for event in events if event["name"] == "MEMCPY_ASYNC"]
+    assert [event["args"]["Task Type"] for event in copies] == ["PCIE_DMA_SQE"] * 2
+    assert sum(event["name"] == "AscendCL@aclrtMemcpyAsync" for event in events) == 2
 
 
 def test_msprof__database_asked_for__refused(npu_environment, tmp_path):

@@ -94,5 +94,7 @@ bool planted_failure(const std::string& name);
 // How long the task that runs on this thread has waited for other ranks.
 uint64_t& waited_ns();
 void record(const Stream& stream, const Task& task, uint64_t begin, uint64_t end);
+// A call that works on the host alone and has no task.
+void record_call(const char* name, uint64_t begin, uint64_t end);
 const char* format_name(aclFormat format);
 }  // namespace soft

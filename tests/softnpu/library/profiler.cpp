@@ -1,6 +1,7 @@
 // The aclprof* half: between start and stop every device task is recorded; stop writes a PROF_* folder whose raw file
 // the msprof stand-in exports.
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -105,6 +106,12 @@ void record(const Stream& stream, const Task& task, uint64_t begin, uint64_t end
   std::lock_guard<std::mutex> lock(r.mutex);
   r.records.push_back({task.name, task.details, task.inputs, task.outputs, stream.id, stream.device, task.thread,
                        task.launch_begin, task.launch_end, begin, end});
+}
+void record_call(const char* name, uint64_t begin, uint64_t end) {
+  auto& r = recorder();
+  if (!r.on.load(std::memory_order_relaxed)) return;
+  std::lock_guard<std::mutex> lock(r.mutex);
+  r.records.push_back({name, "", {}, {}, 0, current_device(), syscall(SYS_gettid), begin, end, begin, end});
 }
 }  // namespace soft
 

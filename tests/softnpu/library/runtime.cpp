@@ -297,7 +297,9 @@ SOFTNPU_API aclError aclrtPointerGetAttributes(const void* pointer, aclrtPtrAttr
   return 0;
 }
 SOFTNPU_API aclError aclrtMemcpy(void* to, size_t, const void* from, size_t bytes, aclrtMemcpyKind) {
+  uint64_t begin = now_ns();
   memmove(to, from, bytes);
+  record_call("aclrtMemcpy", begin, now_ns());
   return 0;
 }
 SOFTNPU_API aclError aclrtMemset(void* to, size_t, int32_t value, size_t bytes) {

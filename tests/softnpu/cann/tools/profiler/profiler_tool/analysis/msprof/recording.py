@@ -11,6 +11,7 @@ from pathlib import Path
 TASK_TIME, L2_CACHE = 0x2, 0x10
 
 CUBE_CORES, VECTOR_CORES = 20, 40  # of an Ascend910B3
+HOST_CALLS = {"aclrtMemcpy"}  # no task of the device
 COPY_TASKS = {"MemcpyH2D": "PCIE_DMA_SQE", "MemcpyD2H": "PCIE_DMA_SQE", "MemcpyD2D": "SDMA_SQE", "Memset": "SDMA_SQE"}
 
 # What CANN calls the kernel of an API: its stage and operator type. Rows with a stage of their own and most types are
@@ -161,6 +162,7 @@ class Recording:
     metrics: int
     offset_ns: int  # wall clock less CLOCK_MONOTONIC_RAW
     tasks: list[Task]
+    calls: list[Task]  # that worked on the host alone
 
     @property
     def has_operators(self) -> bool:
@@ -183,7 +185,8 @@ def read(folder: Path) -> Recording:
     raw = max(folder.glob("device_*/data/softnpu.tsv"), key=lambda path: path.stat().st_size)
     first, *rows = raw.read_text().splitlines()
     _, data_types, metrics, process = first.split("\t")
-    tasks = sorted((task(row.split("\t")) for row in rows), key=lambda one: one["begin"])
+    ordered = sorted((task(row.split("\t")) for row in rows), key=lambda one: one["begin"])
+    tasks = [Task(index=index, **fields) for index, fields in enumerate(ordered)]
     return Recording(
         folder=folder,
         device=int(raw.parts[-3].removeprefix("device_")),
@@ -191,7 +194,8 @@ def read(folder: Path) -> Recording:
         data_types=int(data_types),
         metrics=int(metrics),
         offset_ns=int(start["collectionTimeBegin"]) * 1000 - int(start["clockMonotonicRaw"]),
-        tasks=[Task(index=index, **fields) for index, fields in enumerate(tasks)],
+        tasks=[one for one in tasks if one.api not in HOST_CALLS],
+        calls=[one for one in tasks if one.api in HOST_CALLS],
     )
 
 

@@ -89,7 +89,7 @@ def spread(times: list[float]) -> list[float]:
 def api_statistic(recording: Recording) -> Iterator[list]:
     """Yield api_statistic: the launches on the host."""
     groups = defaultdict(list)
-    for task in recording.tasks:
+    for task in [*recording.tasks, *recording.calls]:
         level = "communication" if task.link else "acl"
         name = "aclrtMemcpyAsync" if task.is_copy else task.api
         groups[level, name].append((task.launch_end - task.launch_begin) / 1000)

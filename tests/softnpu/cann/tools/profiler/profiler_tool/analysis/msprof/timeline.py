@@ -19,6 +19,8 @@ def write(recording: Recording, path: Path) -> None:
     events = [*processes.names(recording.tasks)]
     for task in recording.tasks:
         events += task_events(recording, processes, task)
+    if recording.has_operators:
+        events += call_events(recording, processes)
     events += overlap_events(recording, processes)
     path.write_text(json.dumps(events))
 
@@ -84,6 +86,14 @@ def task_events(recording: Recording, processes: Processes, task: Task) -> Itera
     flow = {"name": "HostToDevice", "cat": "HostToDevice", "id": str(task.index << 32)}
     yield {**flow, "ph": "s", **here, "ts": launch}
     yield {**flow, "ph": "f", "bp": "e", **there, "ts": begin}
+
+
+def call_events(recording: Recording, processes: Processes) -> Iterator[dict]:
+    """Yield the calls that worked on the host alone: a synchronous copy has no task of its own."""
+    for call in recording.calls:
+        where = {"pid": processes.host, "tid": call.thread}
+        arguments = {"Thread Id": call.thread, "Mode": "launch", "level": "acl"}
+        yield span(f"AscendCL@{call.api}", where, recording.wall_us(call.begin), call.duration_us, arguments)
 
 
 def span(name: str, where: dict, begin: str, duration_us: float, arguments: dict) -> dict:
