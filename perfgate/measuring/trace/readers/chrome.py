@@ -46,7 +46,7 @@ _Key = tuple[str, str]  # process and thread
 _NAMES = ("process_name", "thread_name", "process_labels")
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):  # of millions, none in a cycle
     ph: str = ""
     cat: Optional[str] = None
     name: Optional[str] = None
@@ -57,7 +57,7 @@ class _Event(msgspec.Struct):
     args: msgspec.Raw = msgspec.Raw()
 
 
-class _Arguments(msgspec.Struct):
+class _Arguments(msgspec.Struct, gc=False):
     request_id: Union[int, float, str, None] = None
     name: Optional[str] = None
     labels: Optional[str] = None

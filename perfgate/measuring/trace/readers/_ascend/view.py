@@ -21,7 +21,9 @@ _FREQUENCY = "AI Core Freq"
 _Key = tuple[str, str]
 
 
-class _Arguments(msgspec.Struct, rename={"task_type": "Task Type", "inputs": "Input Dims", "frequency": "MHz"}):
+class _Arguments(
+    msgspec.Struct, gc=False, rename={"task_type": "Task Type", "inputs": "Input Dims", "frequency": "MHz"}
+):
     # All as written: what a word or a number is differs by version, and most events need none of them.
     task_type: msgspec.Raw = msgspec.Raw()
     inputs: msgspec.Raw = msgspec.Raw()
@@ -31,7 +33,7 @@ class _Arguments(msgspec.Struct, rename={"task_type": "Task Type", "inputs": "In
     request_id: msgspec.Raw = msgspec.Raw()
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):  # of millions, none in a cycle
     # Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns.
     ph: str = ""
     cat: Optional[str] = None
