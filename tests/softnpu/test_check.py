@@ -20,10 +20,10 @@ from perfgate import Workload
 
 
 def inputs(batch, seed):
-    return torch.randn(batch, 32, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(batch, 256, generator=torch.Generator().manual_seed(seed))
 
 
-ranker = Workload(build=lambda device: Model().eval().to(device), inputs=inputs, batch=4)
+ranker = Workload(build=lambda device: Model().eval().to(device), inputs=inputs, batch=64)
 """
 MODEL = """
 import torch
@@ -32,7 +32,7 @@ import torch
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.inward, self.outward = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+        self.inward, self.outward = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
 
     def forward(self, x):
         return self.outward(self.inward(x).relu())
@@ -44,13 +44,13 @@ import torch
 import torch_npu
 
 torch.npu.config.allow_internal_format = True
-os.environ["SOFTNPU_DELAY_US"] = "aclnnRelu=3000"
+os.environ["SOFTNPU_DELAY_US"] = "aclnnRelu=500"
 
 
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.inward, self.outward = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+        self.inward, self.outward = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
 
     def forward(self, x):
         y = torch_npu.npu_format_cast(torch_npu.npu_format_cast(self.inward(x).relu(), 29), 2)
@@ -97,19 +97,17 @@ def test_check__head_casts_formats__gate_fails_by_the_exact_count(decision):
     [comparison] = [one for one in decision["comparisons"] if one["metric"] == "counters.format_conversions"]
 
     assert decision["verdict"] == "FAIL"
-    assert (comparison["base"]["value"], comparison["head"]["value"], comparison["outcome"]) == (0, 2, "regressed")
+    assert (comparison["base"], comparison["head"], comparison["outcome"]) == (0, 2, "regressed")
 
 
 def test_check__head_casts_formats__the_kernel_is_named(decision):
-    changes = {change["op"]: (change["base"], change["head"]) for change in decision["operator_changes"]}
+    counts = {change["op"]: (change["base_count"], change["head_count"]) for change in decision["operator_changes"]}
 
-    assert (0, 2) in [
-        (round(base), round(head)) for op, (base, head) in changes.items() if "TransData" in op
-    ] or "TransData" in json.dumps(decision["comparisons"])
+    assert counts["TransData"] == (0, 2)
 
 
 def test_check__one_kernel_is_slower__named_by_its_type_from_the_pairs(decision):
     [relu] = [one for one in decision["operator_tests"] if one["op"] == "Relu"]
 
     assert relu["outcome"] == "regressed"
-    assert relu["head"] - relu["base"] == pytest.approx(3e-3, rel=0.3)
+    assert relu["head"] - relu["base"] == pytest.approx(5e-4, rel=0.5)
