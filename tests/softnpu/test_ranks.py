@@ -102,5 +102,5 @@ def test_run_from_profile__two_ranks_over_hccl__one_document_with_both(
     )
     timelines = json.loads(steps.stdout)["timelines"]
     assert [timeline["rank"] for timeline in timelines] == [0, 1]
-    assert all(len(timeline["rows"]) == STEPS for timeline in timelines)
-    assert all(row["communication"] > 0 for timeline in timelines for row in timeline["rows"])
+    assert all(len(timeline["steps"]) == STEPS for timeline in timelines)
+    assert all(row["communication"] > 0 for timeline in timelines for row in timeline["steps"])

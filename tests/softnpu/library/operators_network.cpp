@@ -287,6 +287,16 @@ OPERATOR(aclnnSmoothL1LossBackward, (Tensor g, Tensor a, Tensor b, int64_t red, 
          store(out, at::smooth_l1_loss_backward(view(g), view(a), view(b), red, beta)))
 OPERATOR(aclnnKlDiv, (Tensor a, Tensor b, int64_t red, bool logs, Tensor out), (a, b, out),
          store(out, at::kl_div(view(a), view(b), red, logs)))
+OPERATOR(aclnnKlDivBackward, (Tensor g, Tensor a, Tensor b, int64_t red, bool logs, Tensor out), (g, a, b, out), {
+  auto d = -(logs ? at::exp(view(b)) : view(b)) * view(g);
+  store(out, red == at::Reduction::Mean ? d / view(a).numel() : d);
+})
+OPERATOR(aclnnKlDivTargetBackward, (Tensor g, Tensor a, Tensor b, int64_t red, bool logs, Tensor out), (g, a, b, out), {
+  auto x = view(a), y = view(b);
+  auto d = logs ? at::exp(y) * (y - x + 1) : at::where(y > 0, at::log(y) + 1 - x, at::zeros_like(y));
+  d = d * view(g);
+  store(out, red == at::Reduction::Mean ? d / x.numel() : d);
+})
 OPERATOR(aclnnOneHot, (Tensor a, int n, Tensor on, Tensor off, int64_t d, Tensor out), (a, out), {
   auto hot = at::one_hot(view(a).to(at::kLong), n).to(at::kBool);
   store(out, at::where(hot, view(on).reshape({}), view(off).reshape({})));
@@ -333,10 +343,14 @@ OPERATOR(aclnnExpand, (Tensor a, Ints size, Tensor out), (a, out), store(out, vi
 OPERATOR(aclnnFlip, (Tensor a, Ints d, Tensor out), (a, out), store(out, at::flip(view(a), ints(d))))
 OPERATOR(aclnnRoll, (Tensor a, Ints n, Ints d, Tensor out), (a, out), store(out, at::roll(view(a), ints(n), ints(d))))
 OPERATOR(aclnnPermute, (Tensor a, Ints d, Tensor out), (a, out), store(out, view(a).permute(ints(d))))
-OPERATOR(aclnnNonzero, (Tensor a, Tensor out), (a, out), {
+static void find_nonzero(Tensor a, Tensor out, bool by_dimension) {
+  // The size depends on the data: torch_npu reads it back with aclGetViewShape.
   auto found = at::nonzero(view(a));
+  found = (by_dimension ? found.t() : found).contiguous();
   auto* result = const_cast<aclTensor*>(out);
   result->size = found.sizes().vec();
-  result->stride = {found.size(1), 1};
+  result->stride = found.strides().vec();
   store(out, found);
-})
+}
+OPERATOR(aclnnNonzero, (Tensor a, Tensor out), (a, out), find_nonzero(a, out, false))
+OPERATOR(aclnnNonzeroV2, (Tensor a, Tensor out), (a, out), find_nonzero(a, out, true))
