@@ -24,7 +24,8 @@ FEWEST_BLOCKS = 5
 CPU_SHARE = 1.05
 # CPU time out of turn, as a share of the time that was the other's, by which one side may exceed the other. A worker that
 # waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
-# framework may do so all the time, on both sides alike: release_thread of torch_npu 2.13 polls with 17 % of a CPU.
+# framework may do so all the time on both sides: release_thread of torch_npu 2.13 polls with 7 to 17 % of a CPU, in bursts
+# after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
 OUT_OF_TURN_SHARE = 0.02
 STEADY_SHARE = 0.5  # of the pairs
 
@@ -113,7 +114,7 @@ def _changed(pairs: list[_Pair]) -> Iterator[Invalid]:
 def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
     shares = [(_idle_share(pair.first), _idle_share(pair.second)) for pair in pairs]
     base, head = np.median(np.array(shares), axis=0)
-    if abs(head - base) <= OUT_OF_TURN_SHARE:
+    if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
         return
     busy, other = ("head", "base") if head > base else ("base", "head")
     message = (
