@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.operators import with_operators
-from perfgate.conductor.workers import Worker
+from perfgate.conductor.operators import LateOperators, with_operators
+from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import Replicate
 from perfgate.protocol import (
@@ -109,3 +109,35 @@ def test_with_operators__workload_that_fails_under_the_profiler__pair_without_op
     assert pair == replicates
     assert reply.shapes == {}
     assert said == ["shy: no operators from pair 3: ValueError: not while I am watched"]
+
+
+def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a_word(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    said: list[str] = []
+    root = tmp_path_factory.mktemp("project")
+    (root / "workload.py").write_text(WORKLOAD)
+    (root / "perfgate.toml").write_text('project = "pair"\nworkload = "workload.py:well"\n')
+    with (
+        open_bench(load_config(root), logs=tmp_path_factory.mktemp("logs"), say=said.append) as bench,
+        ExitStack() as stack,
+    ):
+        workers, replicates = measured_pair(bench, stack, "well")
+        late = LateOperators(bench)
+        checkout = Checkout(root, root)
+        # The CPU's traces are never analysed later, so its worker refuses.
+        late.record(workers, replicates, (checkout, checkout), timeout=TIMEOUT)
+        sides = [replicates[0]], [replicates[1]]
+        late.put_into(*sides)
+
+    assert sides == ([replicates[0]], [replicates[1]])
+    assert [text for text in said if "no operators" in text] == [
+        "well: no operators from pair 3: a trace of the CPU needs no analysis; record_trace writes it"
+    ]
+
+
+def test_analyse__recording_that_is_not_there__error_and_the_bench_goes_on(bench: Bench) -> None:
+    with pytest.raises(WorkerError, match="does not exist"):
+        bench.analyse(None, [str(bench.recordings(None) / "lost")], timeout=TIMEOUT)
+
+    assert bench.testbed().device_kind == "cpu"

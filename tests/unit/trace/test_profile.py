@@ -9,7 +9,7 @@ import torch
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.profile import OperatorProfile, typical_times
+from perfgate.measuring.trace.profile import OperatorProfile, recorded_times, typical_times
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
@@ -49,6 +49,20 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
     assert profile.typical_times() == {
         "default": {"mm_kernel": pytest.approx(150e-6), "softmax_kernel": pytest.approx(30e-6)}
     }
+
+
+def test_recorded_times__recordings_left_behind__each_by_itself_and_the_incomplete_left_out(tmp_path: Path) -> None:
+    device = FakeDevice(launch_ns=500, kernel_times={"aten::softmax": [30 * US, 30 * US, 900 * US, 30 * US]})
+    workload = fake_workload(FakeKernel("aten::mm", 100 * US), FakeKernel("aten::softmax", 0))
+    profile = OperatorProfile(BoundWorkload("fake", workload, device, seed=1), device)
+    first, second = (profile.leave("default", calls=3, folder=tmp_path) for _ in range(2))
+    elsewhere = tmp_path / "elsewhere" / "lost"
+
+    assert recorded_times(device, tmp_path, [first, second, elsewhere]) == {
+        first: {"mm_kernel": pytest.approx(100e-6), "softmax_kernel": pytest.approx(30e-6)},
+        second: {"mm_kernel": pytest.approx(100e-6), "softmax_kernel": pytest.approx(30e-6)},
+    }
+    assert profile.typical_times() == {}
 
 
 class _DroppingDevice(FakeDevice):
