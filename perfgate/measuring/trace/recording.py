@@ -109,7 +109,8 @@ class RankLink(NamedTuple):
     bandwidth: Optional[float]
 
 
-class TypeTotal(NamedTuple):
+@dataclass(frozen=True)
+class TypeTotal:
     """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
 
     type: str
@@ -121,7 +122,8 @@ class TypeTotal(NamedTuple):
     share: Optional[float]
 
 
-class CallTotal(NamedTuple):
+@dataclass(frozen=True)
+class CallTotal:
     """All calls of one function of the host's libraries; ``level`` is acl, node, hccl, runtime or model.
 
     For a node that the device's own CPU ran it is ``aicpu``.
@@ -135,7 +137,8 @@ class CallTotal(NamedTuple):
     longest_ns: Optional[int]
 
 
-class OperatorTime(NamedTuple):
+@dataclass(frozen=True)
+class OperatorTime:
     """All calls of one framework operator: on the host with and without what it called, and what it ran on the device."""
 
     name: str
@@ -146,7 +149,8 @@ class OperatorTime(NamedTuple):
     device_total_ns: int
 
 
-class AllocationTotal(NamedTuple):
+@dataclass(frozen=True)
+class AllocationTotal:
     """Everything one operator allocated on the device, in bytes."""
 
     name: str

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import zipfile
+from dataclasses import astuple
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_cpu_nodes__added_up_by_name(tmp_path):
     written(tmp_path, f"{OUTPUT}/step_trace_time.csv", "Step,Computing\n1,2\n")
     (total,) = only(tmp_path).calls
 
-    assert total == ("aicpu", "Unique", 2, 6000, 2500, 3500)
+    assert astuple(total) == ("aicpu", "Unique", 2, 6000, 2500, 3500)
 
 
 def test_folder__repeats_and_ranks__by_rank_then_by_time(tmp_path):
