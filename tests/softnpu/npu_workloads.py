@@ -35,6 +35,13 @@ def call_in_range(model, x):
     return y
 
 
+def call_waiting(model, x):
+    y = model(x)
+    torch.npu.synchronize()
+    torch.npu.current_stream().synchronize()
+    return y.sum().item(), y.cpu(), y[0].tolist()
+
+
 class Replayed:
     """A model captured once; a call copies its input in and replays."""
 
@@ -64,4 +71,5 @@ plain = Workload(build=build, inputs=inputs, batch=4)
 autocast = Workload(build=build, inputs=inputs, batch=4, call=call_autocast)
 formats = Workload(build=build_with_formats, inputs=inputs, batch=4, call=call_with_formats)
 ranges = Workload(build=build, inputs=inputs, batch=4, call=call_in_range)
+waiting = Workload(build=build, inputs=inputs, batch=4, call=call_waiting)
 graph = Workload(build=Replayed, inputs=inputs, batch=4, call=call_replayed)

@@ -32,7 +32,7 @@ from tests.softnpu import npu_workloads
 
 device = open_device("npu")
 found, recordings = {}, {}
-for name in ("plain", "autocast", "formats", "ranges", "graph"):
+for name in ("plain", "autocast", "formats", "ranges", "waiting", "graph"):
     bound = BoundWorkload(name, getattr(npu_workloads, name), device, seed=1)
     block = BlockRecorder(bound, device).record("default", calls=5, quad=0, sequence=0)
     counted = count_calls(bound, device, "default", root=Path(npu_workloads.__file__).parent)
@@ -56,7 +56,7 @@ Path(sys.argv[1]).write_text(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def measured(npu_environment, tmp_path_factory):
-    """Measure every workload in one process, its five recordings analysed in one go."""
+    """Measure every workload in one process, all recordings analysed in one go."""
     folder = tmp_path_factory.mktemp("measured")
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS + MEASURE, "found.json"],
@@ -66,7 +66,7 @@ def measured(npu_environment, tmp_path_factory):
     return json.loads((folder / "found.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["plain", "autocast", "formats", "ranges", "graph"])
+@pytest.mark.parametrize("name", ["plain", "autocast", "formats", "ranges", "waiting", "graph"])
 def test_measuring__each_workload__timed_and_counted_alike_each_time(measured, name):
     assert measured[name]["timed"]
     assert measured[name]["unstable"] == []
@@ -89,6 +89,11 @@ def test_measuring__private_format_and_back__two_conversions(measured):
 def test_measuring__ranges_of_mstx__count_as_nothing(measured):
     assert measured["ranges"]["host"] == measured["plain"]["host"]
     assert measured["ranges"]["device"] == measured["plain"]["device"]
+
+
+def test_measuring__call_that_waits__two_waits_and_three_values_for_python(measured):
+    assert measured["plain"]["host"]["counters.syncs"] == 0
+    assert measured["waiting"]["host"]["counters.syncs"] == 5
 
 
 def test_measuring__replayed_graph__one_operator_on_the_host_and_every_kernel_on_the_device(measured):
