@@ -95,3 +95,21 @@ def test_device__unknown_operator__is_named(on_npu):
     result = on_npu("torch.linalg.qr(torch.ones(4, 4).npu()); torch.npu.synchronize()")
     assert result.returncode != 0
     assert "Qr" in result.stderr or "qr" in result.stderr
+
+
+def test_device__synchronous__task_is_done_when_launched(on_npu):
+    passes(
+        on_npu(
+            """
+x = torch.ones(8, 8).npu()
+event = torch.npu.Event()
+y = (x @ x).relu()
+event.record()
+assert event.query()
+assert (y.cpu() == 8).all()
+""",
+            SOFTNPU_SYNCHRONOUS="1",
+            SOFTNPU_DELAY_US="aclnnRelu=20000",
+            TASK_QUEUE_ENABLE="0",
+        )
+    )

@@ -69,9 +69,10 @@ struct Stream {
  private:
   void loop();
   void execute(Task& task);
+  void finish(Task& task);
 
   std::deque<Task> queue_;
-  std::mutex mutex_;
+  std::mutex mutex_, running_;
   std::condition_variable arrived_, done_;
   uint64_t pushed_ = 0, finished_ = 0;
   bool stopping_ = false;
