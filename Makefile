@@ -83,9 +83,9 @@ $(VENV)/.installed: pyproject.toml
 	@python3.11 -c "" 2>/dev/null || { echo "test-npu needs python3.11 on the PATH: torch_npu 2.13 is tested on it"; exit 1; }
 	python3.11 -m venv .venv-npu
 	$(NPU_BIN)/python -m pip install --quiet --upgrade pip
-	$(NPU_BIN)/python -m pip install --quiet $(TORCH) numpy pyyaml packaging psutil setuptools
+	$(NPU_BIN)/python -m pip install --quiet $(TORCH)
 	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
-	$(NPU_BIN)/python -m pip install --quiet pytest hypothesis --editable .
+	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest hypothesis --editable .
 	touch $@
 
 clean:
