@@ -80,6 +80,9 @@ _CATALOGUE = [
     _metric("utilization.host", "host utilization", "1", "higher", "noisy", 2,
             "CPU time of the process over wall time and granted CPUs: what a CPU device can say about utilization.",
             "process CPU time / (wall time x threads)"),
+    _metric("utilization.reported", "utilization the driver reports", "1", "higher", "noisy", 2,
+            "What npu-smi or nvidia-smi says while calls are made and no profiler runs. It counts time in which any core "
+            "worked, not how well it was used.", "median of readings over five seconds of calls"),
     _metric("utilization.gap", "device idle per call", "s", "lower", "noisy", 2,
             "Seconds per call in which no kernel ran on the device.", "complement of the union of kernel intervals"),
     # step 3: transfer

@@ -37,8 +37,15 @@ def watch_under_load(
     One call of ``load`` should take milliseconds and end when the device is done. A device of which nobody tells anything is
     not loaded at all.
     """
+    return judge_load(kind, read_under_load(sample, load, seconds, clock=clock))
+
+
+def read_under_load(
+    sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
+) -> list[Telemetry]:
+    """Run ``load`` for so long and return the samples taken meanwhile; none, and no load, where nobody tells anything."""
     if sample() is None:
-        return judge_load(kind, [])
+        return []
     readings: list[Telemetry] = []
     done = threading.Event()
 
@@ -60,7 +67,7 @@ def watch_under_load(
     finally:
         done.set()
         reader.join(PAUSE_SECONDS)
-    return judge_load(kind, list(readings))
+    return list(readings)
 
 
 def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:

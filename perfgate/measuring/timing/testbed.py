@@ -52,7 +52,7 @@ def describe_testbed(
         fingerprint=fingerprint(comparable),
         device_kind=device.kind,
         comparable=comparable,
-        observed=_observed(cpus),
+        observed={**_observed(cpus), **_device_state(device)},
     )
 
 
@@ -98,6 +98,24 @@ def _observed(cpus: list[int]) -> dict[str, str]:
         if text:
             observed[name] = text
     return observed
+
+
+def _device_state(device: Device) -> dict[str, str]:
+    """Return what the device says of itself before anything is measured."""
+    told = device.telemetry()
+    if told is None:
+        return {}
+    processes = None if told.foreign_processes is None else len(told.foreign_processes)
+    numbers = {
+        "temperature": (told.temperature, "Cel"),
+        "power": (told.power, "W"),
+        "clock": (told.clock, "Hz"),
+        "rated_clock": (told.rated_clock, "Hz"),
+        "memory_used": (told.memory_used, "B"),
+        "foreign_processes": (processes, "processes"),
+    }
+    state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
+    return {**state, "device.health": told.health} if told.health else state
 
 
 def _first_line(path: Path) -> str:

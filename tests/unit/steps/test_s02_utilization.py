@@ -1,6 +1,8 @@
 import pytest
 
+from perfgate.measuring.checklist.steps import s02_utilization
 from perfgate.measuring.checklist.steps.s02_utilization import STEP
+from perfgate.measuring.devices.telemetry import Telemetry
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 
@@ -124,3 +126,23 @@ def test_utilization__afterwards__no_trace_left_behind(tmp_path):
     measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=10 * US))
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_utilization__driver_tells__its_median_beside_ours_unless_quick(tmp_path, monkeypatch):
+    monkeypatch.setattr(s02_utilization, "_REPORTED_SECONDS", 0.5)
+    device = FakeDevice(launch_ns=10 * US)
+    device.reported = Telemetry(utilization=0.75)
+    _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, quick=False)
+
+    assert values["utilization.reported"].value == 0.75
+    assert values["utilization.reported"].count >= 2
+    assert (
+        "utilization.reported" not in measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, quick=True)[1]
+    )
+
+
+def test_utilization__driver_tells_nothing__absent_with_the_reason(tmp_path):
+    _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=US), quick=False)
+
+    assert values["utilization.reported"].value is None
+    assert "told its utilization 0 times" in values["utilization.reported"].reason

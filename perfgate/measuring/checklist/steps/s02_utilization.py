@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from perfgate.document.run import Evidence, Finding, Severity, Value
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.load import read_under_load
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
@@ -30,6 +32,9 @@ _MOST_CALLS = 100
 # A workload of minutes per call gets fewer than twenty rather than an hour.
 _LONGEST_NS = 2_000_000_000
 _FEWEST_LONG_CALLS = 3
+# The driver's utilization is that of the last second or so, and npu-smi takes about a second to tell it.
+_REPORTED_SECONDS = 5.0
+_FEWEST_READINGS = 2
 _NO_TIMELINE = "the profiler shows no kernels of this device on a timeline of their own; see utilization.host"
 
 
@@ -78,6 +83,7 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
     if "kernel_timeline" not in device.capabilities:
         absent = (Value(metric=name, value=None, labels=labels, reason=_NO_TIMELINE) for name in _TIMELINE_METRICS)
         return [*absent, host]
+    reported = [] if context.quick else [_reported(context, call, labels)]
     busy_ns = _busy_ns(context, call, calls=run.calls)
     return [
         # Kernels of the traced run may take a hair longer than in the run without; a share ends at 1.
@@ -89,6 +95,7 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
             labels=labels,
         ),
         host,
+        *reported,
     ]
 
 
@@ -113,6 +120,21 @@ def _run_calls(call: Callable[[], Any], device: Device, *, calls: int) -> _Run:
     device.synchronize()
     # A coarse clock may not have moved; a share over nothing is no share.
     return _Run(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
+
+
+def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, str]) -> Value:
+    """Return what the driver says while calls are made and no profiler runs: npu-smi shows 0 % while one does."""
+
+    def load() -> None:
+        call()
+        context.device.synchronize()
+
+    readings = read_under_load(context.device.telemetry, load, _REPORTED_SECONDS)
+    shares = [reading.utilization for reading in readings if reading.utilization is not None]
+    if len(shares) < _FEWEST_READINGS:
+        reason = f"the driver told its utilization {len(shares)} times in {_REPORTED_SECONDS:g} s of calls"
+        return Value(metric="utilization.reported", value=None, labels=labels, reason=reason)
+    return Value(metric="utilization.reported", value=statistics.median(shares), count=len(shares), labels=labels)
 
 
 def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> int:
