@@ -163,8 +163,8 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     What the conductor saw from outside, one entry a block: ``seen_ns`` from its request to the reply by its own clock,
     ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU time that it and
     the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
-    theirs for ``waited_ns``. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and ``foreign_processes`` on
-    it. A column that is empty, or a None in it, was not available.
+    theirs for ``waited_ns``. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and
+    ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
     """
 
     quad: list[int]

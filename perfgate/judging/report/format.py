@@ -17,6 +17,7 @@ DASH = Words("–")
 _SHARES = {
     "utilization.busy",
     "utilization.host",
+    "utilization.reported",
     "transfer.share",
     "transfer.exposed_share",
     "ops.coverage",
