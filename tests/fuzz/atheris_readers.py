@@ -45,9 +45,14 @@ def main() -> int:
     names = options.only or list(targets())
     for name in names:
         _run(name, folder, seconds=options.seconds / len(names))
-    findings = sorted(path for path in (folder / "findings").glob("*") if path.suffix != ".txt")
+    findings = [finding for name in names for finding in _findings(folder, name)]
     _say(folder, f"{len(findings)} findings in {folder / 'findings'}")
     return 1 if findings else 0
+
+
+def _findings(folder: Path, name: str) -> list[Path]:
+    """Return the inputs that a target did not survive; the traceback of each stands beside it."""
+    return sorted(path for path in (folder / "findings").glob(f"{name}-*") if path.suffix != ".txt")
 
 
 def _options() -> argparse.Namespace:
@@ -68,7 +73,7 @@ def _run(name: str, folder: Path, *, seconds: float) -> None:
     findings.mkdir(parents=True, exist_ok=True)
     (folder / "tokens.dict").write_text("".join(f'"{_escaped(token)}"\n' for token in TOKENS))
     end = time.monotonic() + seconds
-    begun = len(list(findings.glob(f"{name}-*")))
+    begun = len(_findings(folder, name))
     executions = 0
     while (left := int(end - time.monotonic())) > 0:
         arguments = [f"-max_total_time={left}", f"-timeout={TIMEOUT_SECONDS}", f"-rss_limit_mb={MEMORY_MB}",
@@ -90,7 +95,7 @@ def _run(name: str, folder: Path, *, seconds: float) -> None:
         if done.returncode and not any(word in log for word in ("ERROR: libFuzzer", "SUMMARY: libFuzzer")):
             _say(folder, f"{name}: the fuzzer itself does not run: {log[-2000:]}")
             return
-    found = len(list(findings.glob(f"{name}-*"))) - begun
+    found = len(_findings(folder, name)) - begun
     _say(
         folder,
         f"{name}: {executions} runs in {seconds:.0f} s, corpus of {len(list(corpus.iterdir()))}, {found} findings",

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.targets import CHROME, NATIVE_NPU, TRACE_VIEW, Target, scratch, targets
+from perfgate.measuring.devices.ascend.table import parse_info
+from tests.fuzz.targets import CHROME, DATA, NATIVE_NPU, TRACE_VIEW, Target, scratch, targets
 
 TARGETS = targets()
 SECONDS, BYTES = 5.0, 256 << 20
@@ -108,6 +109,16 @@ def test_database__name_in_the_schema_is_no_text__refused() -> None:
     assert b"CREATE TABLE TASK (" in seed
 
     assert not feed(TARGETS["database"], seed.replace(b"CREATE TABLE TASK (", b"CREATE TAB\xa8E TASK ("))
+
+
+def test_npu_smi__id_with_a_decimal__the_whole_number() -> None:
+    # Found by atheris: one place took 2.0 for an id, the next did not.
+    text = (DATA / "npu_smi" / "info_a3.txt").read_text()
+    assert text.count("| 1     Ascend910") == 2  # two dies
+
+    chips = parse_info(text.replace("| 1     Ascend910", "| 02.0  Ascend910")).chips
+
+    assert [chip.npu_id for chip in chips] == [2, 2]
 
 
 def test_kineto__half_a_megabyte_of_opened_brackets__refused_in_little_memory() -> None:

@@ -132,7 +132,7 @@ class _Reader:
         self.chips: list[TableChip] = []
         self.processes: Optional[list[TableProcess]] = None
         self._titles: list[dict[int, list[str]]] = []
-        self._first: Optional[dict[str, str]] = None
+        self._first: Optional[tuple[int, dict[str, str]]] = None
 
     def row(self, cells: list[str]) -> None:
         titles = [plain(cell) for cell in cells]
@@ -150,10 +150,12 @@ class _Reader:
     def _chip(self, cells: list[str]) -> None:
         if self._first is None:
             first = _named(self._titles[0], cells)
+            npu_id = whole(first.get("npu"))
             # The version line and rulers stand between the rows of chips.
-            self._first = first if whole(first.get("npu")) is not None else None
+            self._first = None if npu_id is None else (npu_id, first)
             return
-        self.chips.append(_chip({**_named(self._titles[1], cells), **self._first}))
+        npu_id, first = self._first
+        self.chips.append(_chip(npu_id, {**_named(self._titles[1], cells), **first}))
         self._first = None
 
     def _process(self, cells: list[str]) -> None:
@@ -195,12 +197,12 @@ def _named(titles: dict[int, list[str]], cells: list[str]) -> dict[str, str]:
     return row
 
 
-def _chip(row: dict[str, str]) -> TableChip:
+def _chip(npu_id: int, row: dict[str, str]) -> TableChip:
     memory = pair(row.get("hbm-usage(mb)")) or (0, 0)
     if not memory[1]:
         memory = pair(row.get("memory-usage(mb)")) or (0, 0)
     return TableChip(
-        npu_id=int(row["npu"]),
+        npu_id=npu_id,
         chip_id=whole(row.get("chip")),
         phy_id=whole(row.get("phy-id")),
         name=word(row.get("name")) or "",
