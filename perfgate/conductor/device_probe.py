@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.conductor.interpreters import ask_module
 from perfgate.conductor.logs import one_line
 from perfgate.document.doctor import FitnessCheck
 
@@ -20,28 +21,17 @@ def probe_device(python: Path, device: str, environment: Mapping[str, str], *, c
 
     Nothing for a kind that has no examination. A probe that fails is one check, unavailable with the reason.
     """
-    command = [str(python), "-m", "perfgate.measuring.devices.probe", device]
+    arguments = ["perfgate.measuring.devices.probe", device]
     try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_SECONDS,
-            start_new_session=True,
-            check=False,
-        )
+        told = ask_module(python, arguments, environment, cwd=cwd, timeout=PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [_failed(device, str(error))]
-    last = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
-    if done.returncode == 0:
+    if told.answer is not None:
         try:
-            return msgspec.json.decode(last, type=list[FitnessCheck])
+            return msgspec.json.decode(told.answer, type=list[FitnessCheck])
         except msgspec.DecodeError:
             pass  # something prints at the interpreter's end; what follows says what
-    complaint = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last
-    return [_failed(device, complaint)]
+    return [_failed(device, told.complaint)]
 
 
 def is_absent(device: str, checks: list[FitnessCheck]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import msgspec
 
@@ -53,27 +53,41 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
     return {**environment, "PYTHONPATH": os.pathsep.join(path)}
 
 
+class Told(NamedTuple):
+    """What a module said on the last line of standard output, None where it failed; ``complaint`` is then why."""
+
+    answer: Optional[bytes]
+    complaint: str
+
+
+def ask_module(
+    python: Path, arguments: Sequence[str], environment: Mapping[str, str], *, cwd: Path, timeout: float
+) -> Told:
+    """Run ``python -m`` with these arguments. Raises OSError or TimeoutExpired where it cannot be run to its end."""
+    done = subprocess.run(
+        [str(python), "-m", *arguments],
+        cwd=cwd,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
+        start_new_session=True,
+        check=False,
+    )
+    last = done.stdout.strip().rpartition(b"\n")[2]
+    complaint = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last.decode(errors="replace")
+    return Told(last if done.returncode == 0 else None, one_line(complaint))
+
+
 def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> About:
     """Return an interpreter's version and packages. Raises ConfigError with the remedy when no worker can run in it."""
-    command = [str(python), "-m", "perfgate.measuring.worker.about"]
     try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ABOUT_SECONDS,
-            start_new_session=True,
-            check=False,
-        )
+        told = ask_module(python, ["perfgate.measuring.worker.about"], environment, cwd=cwd, timeout=ABOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{python} cannot be started: {error}; {remedy}") from error
-    last = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
-    if done.returncode == 0:
+    if told.answer is not None:
         try:
-            return msgspec.json.decode(last, type=About)
+            return msgspec.json.decode(told.answer, type=About)
         except msgspec.DecodeError:
             pass  # it prints something at its end; what follows says what
-    complaint = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last
-    raise ConfigError(f"no worker can run in {python}: {one_line(complaint)}; {remedy}")
+    raise ConfigError(f"no worker can run in {python}: {told.complaint}; {remedy}")

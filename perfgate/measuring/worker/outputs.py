@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 
@@ -80,23 +81,6 @@ def _signature(output: Any) -> str:
     if dtype is None or shape is None:
         return "None" if output is None else type(output).__name__
     return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"
-
-
-def tensors(batch: Any) -> Iterator[Any]:
-    """Yield all tensors in a batch or output."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for member in batch.values():
-            yield from tensors(member)
-    elif isinstance(batch, (tuple, list)):
-        for member in batch:
-            yield from tensors(member)
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        for field in dataclasses.fields(batch):
-            yield from tensors(getattr(batch, field.name))
 
 
 def _same_layout(one: Any, other: Any) -> bool:

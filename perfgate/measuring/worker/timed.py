@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Optional
 
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import FEWEST_CALLS, run_block
 from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.worker.outputs import agree, tensors
+from perfgate.measuring.worker.outputs import agree
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 # As many as the blocks of a call of 1 ms have; fewer where a call is long.

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any, Optional
 
+from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import Event, HostWait, MemoryCount
 
 # elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
@@ -104,7 +105,7 @@ class AcceleratorDevice:
 
     def bytes_of(self, batch: Any) -> int:
         """Return the bytes of all tensors in a batch."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
+        return bytes_of(batch)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return what each call allocates, from the statistics of the caching allocator.
@@ -263,44 +264,6 @@ class AcceleratorEvent:
         if self._mark is None:
             raise RuntimeError("the event was never recorded")
         return self._mark
-
-
-def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the batch with every tensor changed, in the structure it has."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        return change(batch)
-    if isinstance(batch, Mapping):
-        changed = {key: each_tensor(member, change) for key, member in batch.items()}
-        return changed if type(batch) is dict else _like(batch, changed)
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(each_tensor(member, change) for member in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(each_tensor(member, change) for member in batch)
-    return batch
-
-
-def tensors(batch: Any) -> Iterator[Any]:
-    """Yield every tensor in a batch."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for member in batch.values():
-            yield from tensors(member)
-    elif isinstance(batch, (list, tuple)):
-        for member in batch:
-            yield from tensors(member)
-
-
-def _like(batch: Mapping[Any, Any], members: dict[Any, Any]) -> Any:
-    """Return a mapping of the batch's own type, such as a model's output record; a plain dict where it cannot be made."""
-    try:
-        return type(batch)(members)  # type: ignore[call-arg]
-    except TypeError:
-        return members
 
 
 def _is_pinned(tensor: Any) -> bool:

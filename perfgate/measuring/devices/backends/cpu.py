@@ -7,7 +7,7 @@ import importlib.util
 import os
 import platform
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._kineto import CALL, record_kineto
+from perfgate.measuring.devices.batches import bytes_of
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount
 from perfgate.measuring.devices.telemetry import Telemetry
 
@@ -102,7 +103,7 @@ class CpuDevice:
 
     def bytes_of(self, batch: Any) -> int:
         """Return the bytes of all tensors in a batch."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(batch))
+        return bytes_of(batch)
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls with shapes and Python stacks into a gzipped Kineto trace, ``name.json.gz``.
@@ -261,19 +262,6 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
     for time_ns, _, address, size in found:
         calls[max(0, bisect_right(starts, time_ns) - 1)].append((address, size))
     return calls
-
-
-def _tensors(batch: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, dict):
-        for member in batch.values():
-            yield from _tensors(member)
-    elif isinstance(batch, (list, tuple)):
-        for member in batch:
-            yield from _tensors(member)
 
 
 def _throttle_count() -> Optional[int]:

@@ -1,0 +1,60 @@
+"""Batches and outputs: tensors, in whatever tuples, lists, mappings and records a model takes or gives them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+def tensors(batch: Any) -> Iterator[Any]:
+    """Yield every tensor in a batch or output, in order."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for member in batch.values():
+            yield from tensors(member)
+    elif isinstance(batch, (tuple, list)):
+        for member in batch:
+            yield from tensors(member)
+    elif _is_record(batch):
+        for field in dataclasses.fields(batch):
+            yield from tensors(getattr(batch, field.name))
+
+
+def bytes_of(batch: Any) -> int:
+    """Return the bytes of all tensors in a batch."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
+
+
+def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the batch with every tensor changed, in the structure it has."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        changed = {key: each_tensor(member, change) for key, member in batch.items()}
+        return changed if type(batch) is dict else _like(batch, changed)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(each_tensor(member, change) for member in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(each_tensor(member, change) for member in batch)
+    if _is_record(batch):
+        fields = (field.name for field in dataclasses.fields(batch) if field.init)
+        return dataclasses.replace(batch, **{name: each_tensor(getattr(batch, name), change) for name in fields})
+    return batch
+
+
+def _is_record(batch: Any) -> bool:
+    return dataclasses.is_dataclass(batch) and not isinstance(batch, type)
+
+
+def _like(batch: Mapping[Any, Any], members: dict[Any, Any]) -> Any:
+    """Return a mapping of the batch's own type, such as a model's output record; a plain dict where it cannot be made."""
+    try:
+        return type(batch)(members)  # type: ignore[call-arg]
+    except TypeError:
+        return members
