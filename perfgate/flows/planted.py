@@ -183,9 +183,9 @@ def _make_repository(project: Path, change: PlantedChange, settings: GateSetting
 
 
 def gate_table(settings: GateSettings) -> str:
-    """Return a ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers."""
+    """Return a ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; what is unset is left out."""
     values = msgspec.to_builtins(settings)
-    return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items())
+    return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 
 
 def _toml(value: object) -> str:

@@ -26,7 +26,7 @@ from perfgate.measuring.trace.events import (
 )
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
-from perfgate.measuring.trace.readers._json_events import event_lists
+from perfgate.measuring.trace.readers._json_events import ChromeEvent, event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.steps import STEP_NAME
@@ -46,14 +46,7 @@ _Key = tuple[str, str]  # process and thread
 _NAMES = ("process_name", "thread_name", "process_labels")
 
 
-class _Event(msgspec.Struct, gc=False):  # of millions, none in a cycle
-    ph: str = ""
-    cat: Optional[str] = None
-    name: Optional[str] = None
-    pid: msgspec.Raw = msgspec.Raw()
-    tid: msgspec.Raw = msgspec.Raw()
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
+class _Event(ChromeEvent):
     args: msgspec.Raw = msgspec.Raw()
 
 

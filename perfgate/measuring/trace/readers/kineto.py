@@ -24,7 +24,7 @@ from perfgate.measuring.trace.events import (
 )  # fmt: skip
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, DEVICE_CATEGORIES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
-from perfgate.measuring.trace.readers._json_events import event_lists, looks_like
+from perfgate.measuring.trace.readers._json_events import ChromeEvent, event_lists, looks_like
 from perfgate.measuring.trace.readers._kineto_header import KinetoHeader
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.recording import Recording
@@ -59,15 +59,7 @@ class _Arguments(msgspec.Struct, gc=False):
     type: msgspec.Raw = msgspec.Raw()
 
 
-class _Event(msgspec.Struct, gc=False):  # of millions, none in a cycle
-    # Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns.
-    ph: str = ""
-    cat: Optional[str] = None
-    name: Optional[str] = None
-    pid: msgspec.Raw = msgspec.Raw()
-    tid: msgspec.Raw = msgspec.Raw()
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
+class _Event(ChromeEvent):
     id: msgspec.Raw = msgspec.Raw()
     args: Optional[_Arguments] = None
 

@@ -174,4 +174,5 @@ def _decimal(text: str) -> Optional[Decimal]:
     except InvalidOperation:
         return None
     # The bound comes first: an exponent of a billion must not become digits.
-    return number if number.is_finite() and abs(number) <= Decimal("1e30") else None
+    # copy_abs, because abs rounds to the context, which overflows.
+    return number if number.is_finite() and number.copy_abs() <= Decimal("1e30") else None

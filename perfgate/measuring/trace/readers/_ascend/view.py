@@ -13,7 +13,7 @@ import numpy as np
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.measuring.trace.readers._categories import request_of
-from perfgate.measuring.trace.readers._json_events import event_lists
+from perfgate.measuring.trace.readers._json_events import ChromeEvent, event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 
 _FLOW = "HostToDevice"
@@ -33,15 +33,7 @@ class _Arguments(
     request_id: msgspec.Raw = msgspec.Raw()
 
 
-class _Event(msgspec.Struct, gc=False):  # of millions, none in a cycle
-    # Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns.
-    ph: str = ""
-    cat: Optional[str] = None
-    name: Optional[str] = None
-    pid: msgspec.Raw = msgspec.Raw()
-    tid: msgspec.Raw = msgspec.Raw()
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
+class _Event(ChromeEvent):
     id: msgspec.Raw = msgspec.Raw()
     args: Optional[_Arguments] = None
 
