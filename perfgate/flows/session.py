@@ -88,7 +88,7 @@ def put_together(
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
         artifacts=[artifact for found in findings for artifact in found.artifacts] + kept_logs(folder),
-        warnings=_warnings(findings),
+        warnings=[*_device_warnings(testbed), *_warnings(findings)],
     )
 
 
@@ -116,6 +116,17 @@ def _warnings(findings: list[Findings]) -> list[str]:
         if any(check.status == "not_checked" for check in found.correctness)
     ]
     return unchecked + [warning for found in findings for warning in found.warnings]
+
+
+def _device_warnings(testbed: Testbed) -> list[str]:
+    """Return what the device said of itself that makes its times doubtful.
+
+    Other processes are the doctor's matter: npu-smi in a container may list our own under another number.
+    """
+    health = testbed.observed.get("device.health")
+    if health is None or health.upper() == "OK":
+        return []
+    return [f"the {testbed.device_kind} reports health {health}; perfgate doctor says what to do"]
 
 
 def ci_context(environ: Mapping[str, str]) -> Optional[CiContext]:
