@@ -183,7 +183,7 @@ def _make_repository(project: Path, change: PlantedChange, settings: GateSetting
 
 
 def gate_table(settings: GateSettings) -> str:
-    """Return a ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; what is unset is left out."""
+    """Return a ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; nothing of what is unset."""
     values = msgspec.to_builtins(settings)
     return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 

@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import parse_config
-from perfgate.document.run import RunDocument, Source, Testbed
+from perfgate.document import run as records
 from perfgate.flows.session import put_together, start_session
 
 
-def _run(observed: dict[str, str], folder: Path) -> RunDocument:
+def _run(observed: dict[str, str], folder: Path) -> records.RunDocument:
     return put_together(
         parse_config('workload = "w.py:w"', folder / "perfgate.toml"),
         session=start_session("run", 1, None),
-        source=Source(),
-        testbed=Testbed(fingerprint="0", device_kind="npu", comparable={}, observed=observed),
+        source=records.Source(),
+        testbed=records.Testbed(fingerprint="0", device_kind="npu", comparable={}, observed=observed),
         findings=[],
         folder=folder,
     )
