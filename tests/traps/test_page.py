@@ -12,7 +12,10 @@ from tests.traps.catalogue import PAGE, TRAPS, caught, not_caught, page
 
 FOLDER = Path(__file__).parent
 # Not traps: they show that the honest are left alone.
-CONTROLS = {"test_measure__honest_head__nothing_invalid_and_no_pair_failed"}
+CONTROLS = {
+    "test_measure__honest_head__nothing_invalid_and_no_pair_failed",
+    "test_both_work_out_of_turn__one_has_much_longer_turns__still_alike",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
