@@ -91,6 +91,8 @@ def _suggest(comparison: Comparison) -> list[Suggestion]:
         "counters.framework_ops": _small_ops,
         "counters.noncontiguous_copies": _layout,
         "counters.copies": _conversions,
+        "counters.format_conversions": _formats,
+        "counters.fallbacks": _fallbacks,
         "memory.peak": _memory,
     }
     rule = rules.get(comparison.metric)
@@ -98,7 +100,7 @@ def _suggest(comparison: Comparison) -> list[Suggestion]:
 
 
 def _small_ops(comparison: Comparison) -> list[Suggestion]:
-    rises = {part.name: part for part in comparison.parts if part.head > part.base}
+    rises = {part.name: part for part in comparison.parts if part.head > part.base and not _is_format_cast(part.name)}
     if "aten::bmm" in rises and any("attention" in part.name for part in comparison.parts if part.head < part.base):
         return [_suggestion("unfused-attention", comparison, rises["aten::bmm"].line,
                             "attention runs as separate matmul and softmax now; keep scaled_dot_product_attention, "
@@ -125,6 +127,25 @@ def _conversions(comparison: Comparison) -> list[Suggestion]:
     return [_suggestion("dtype-round-trip", comparison, casts[0].line,
                         "tensors are converted between dtypes or devices on every call; keep one dtype through the "
                         "model, or convert once when it is built")]  # fmt: skip
+
+
+def _formats(comparison: Comparison) -> list[Suggestion]:
+    return [_suggestion("format-conversion", comparison, _line_of_rise(comparison),
+                        "tensors change between formats (NCHW, NC1HWC0, FRACTAL_NZ) in every call; cast weights once when "
+                        "the model is built, and keep neighbouring operators in one format")]  # fmt: skip
+
+
+def _fallbacks(comparison: Comparison) -> list[Suggestion]:
+    rises = [part for part in comparison.parts if part.head > part.base]
+    named = f"{rises[0].name} has" if rises else "an operator has"
+    return [_suggestion("host-fallback", comparison, _line_of_rise(comparison),
+                        f"{named} no kernel on this device, so its inputs go to the host and its result back; use an "
+                        "operator that has one, or move it out of the call")]  # fmt: skip
+
+
+def _is_format_cast(name: str) -> bool:
+    """Return whether an operator of torch_npu only changes a format (``npu::npu_format_cast``, its in-place form)."""
+    return "format_cast" in name
 
 
 def _memory(comparison: Comparison) -> list[Suggestion]:
