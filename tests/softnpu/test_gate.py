@@ -134,7 +134,7 @@ def test_check__one_operator_slower_on_the_device__fails_and_names_it_with_its_s
     # What lost most comes first; on a software device its neighbours lose their caches to it.
     assert slower[0]["op"] == "Relu", decision["operator_tests"]
     assert slower[0]["head"] - slower[0]["base"] == pytest.approx(0.008, rel=0.2)
-    assert "`Relu`" in comment
+    assert "`Relu` takes" in comment
     assert 0 < slower[0]["share"] < 1
     assert "of the call" in comment
 

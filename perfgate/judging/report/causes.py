@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange
+from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange, OperatorTest
 from perfgate.judging.report.summary import Summary, is_operator, place
+
+# The share of a call's loss from which an operator that runs as often as before is called its cause.
+EXPLAINS = 0.25
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,22 @@ def cause_of(comparison: Comparison, known: Iterable[Cause]) -> Optional[Cause]:
         return next((cause for cause in here if cause.op == largest), None)
     slower = (cause for cause in here if (cause.more_time or 0) > 0)
     return next(slower, None) if comparison.unit == "s" else None
+
+
+def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Optional[Cause]:
+    """Return the operator that lost most time in the pairs, where that explains a good part of a slower call."""
+    if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
+        return None
+    here = [test for test in tests if (test.workload, test.shape) == (comparison.workload, comparison.shape)]
+    slower = [test for test in here if test.outcome == "regressed"]
+    most = max(slower, key=lambda test: test.head - test.base, default=None)
+    if most is None or comparison.base is None or comparison.head is None:
+        return None
+    more_time = most.head - most.base
+    if more_time < EXPLAINS * (comparison.head - comparison.base):
+        return None
+    where = (place(comparison.workload, comparison.shape),)
+    return Cause(places=where, op=most.op, base_count=0, head_count=0, more_time=more_time, line=most.line)
 
 
 def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:

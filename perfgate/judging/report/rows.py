@@ -7,7 +7,7 @@ from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.causes import Cause, cause_of
+from perfgate.judging.report.causes import Cause, cause_of, tested_cause
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.words import Words
@@ -25,7 +25,7 @@ _OUTCOME_LABELS = {
 def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> dict[str, object]:
     """Return one comparison as the words of a table row."""
     known = list(known)
-    cause = cause_of(comparison, known)
+    cause = cause_of(comparison, known) or tested_cause(comparison, summary.decision.operator_tests)
     changed = any(place(comparison.workload, comparison.shape) in one.places for one in known)
     return {
         **named_change(comparison),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perfgate.document.decision import OperatorChange
 from perfgate.judging.report.causes import across_places, cause_of, causes
-from perfgate.judging.report.comment import CommentContext
+from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.summary import Summary
-from tests.fakes.documents import make_counter, make_decision, operator_changes, regressed_counters, regressed_time
+from tests.fakes.documents import (
+    make_comparison,
+    make_counter,
+    make_decision,
+    make_operator_test,
+    operator_changes,
+    regressed_counters,
+    regressed_time,
+)
 
 
 def summary(**fields) -> Summary:
@@ -51,3 +61,15 @@ def test_cause_of__counter__is_its_largest_part() -> None:
         "aten::clone",
         "aten::clone",
     ]
+
+
+@pytest.mark.parametrize(("lost", "named"), [(0.0003, True), (0.00004, False)])
+def test_comment__slower_call_and_one_slower_operator__the_operator_is_the_cause_where_it_explains_enough(
+    lost: float, named: bool
+) -> None:
+    slower = make_comparison(outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5))
+    operator = make_operator_test("Relu", base=0.00001, head=0.00001 + lost)
+    decision = make_decision("FAIL", comparisons=[slower], operator_tests=[operator])
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    row = next(line for line in comment.splitlines() if line.startswith("| **FAIL** | fast-path"))
+    assert ("`Relu` takes 300 µs longer at `model.py:41`" in row) == named
