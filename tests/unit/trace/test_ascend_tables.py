@@ -338,3 +338,11 @@ def test_readers__imported__torch_is_not():
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tmp_path):
+    head = "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Ratio(%)\n"
+    written(tmp_path, f"{OUTPUT}/op_statistic.csv", head + "0,A,B,1,2,3,1e1000005\n")
+
+    with pytest.raises(DocumentError, match="'1e1000005' is no number"):
+        read_recording(tmp_path)
