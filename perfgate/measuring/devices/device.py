@@ -19,6 +19,10 @@ Capability = Literal[
 ]
 
 
+# The host event around every profiled call, by which calls are told apart in a trace.
+CALL = "perfgate.call"
+
+
 class MemoryCount(NamedTuple):
     """What one call took from the allocator.
 
@@ -115,7 +119,7 @@ class Device(Protocol):
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
         Returns its path; ``trace.read.read_recording`` understands it. Every call is waited for and stands in a host event
-        ``perfgate.call``. What fails leaves no file.
+        ``CALL``. What fails leaves no file.
         """
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:

@@ -54,14 +54,29 @@ def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
     return Intervals(start[open_parts], end[open_parts])
 
 
+def joined(one: Intervals, other: Intervals) -> Intervals:
+    """Return all intervals of both."""
+    return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """Return what two lists of intervals, each sorted and disjoint, both cover."""
+    starts = np.sort(np.concatenate((one.start, other.start)))
+    ends = np.sort(np.concatenate((one.end, other.end)))
+    # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
+    opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(ends, starts, side="right")
+    begin = np.unique(starts[opened == 2])
+    return Intervals(begin, ends[np.searchsorted(ends, begin, side="right")])
+
+
 def overlap_length(one: Intervals, other: Intervals) -> int:
     """Return the nanoseconds covered by both: |A| + |B| - |A or B|."""
-    return union_length(one) + union_length(other) - union_length(_joined(one, other))
+    return union_length(one) + union_length(other) - union_length(joined(one, other))
 
 
 def exposed_length(one: Intervals, other: Intervals) -> int:
     """Return the nanoseconds covered by the first and not by the second: |A or B| - |B|."""
-    return union_length(_joined(one, other)) - union_length(other)
+    return union_length(joined(one, other)) - union_length(other)
 
 
 def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:
@@ -121,7 +136,3 @@ def _sorted(intervals: Intervals) -> Intervals:
     start, end = intervals.start[real], intervals.end[real]
     order = np.argsort(start, kind="stable")
     return Intervals(start[order], end[order])
-
-
-def _joined(one: Intervals, other: Intervals) -> Intervals:
-    return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import CALL, Device
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.measuring.trace.read import read_recording
-
-CALL = "perfgate.call"
 
 
 @dataclass(frozen=True)
@@ -71,11 +69,6 @@ def read_calls(path: Path) -> CallTrace:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
     events = timelines[0].events
     return CallTrace(events=events, calls=len(events.named(CALL).of_kind("annotation")), path=path)
-
-
-def intervals(events: EventTable) -> Intervals:
-    """Return start and end of every event."""
-    return Intervals(events.start, events.end)
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:

@@ -9,6 +9,8 @@ from typing import Literal, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.measuring.trace.analysis import IntColumn, Intervals
+
 EventKind = Literal[
     "host_op",  # a framework operator on a host thread
     "compute",  # a kernel on the device
@@ -31,8 +33,6 @@ NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes
 # Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
 MAX_NS = 1 << 62
-
-IntColumn = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class EventTable:
     def end(self) -> IntColumn:
         """Return the ends in nanoseconds."""
         return self.start + self.duration
+
+    @property
+    def intervals(self) -> Intervals:
+        """Return start and end of every event."""
+        return Intervals(self.start, self.end)
 
     def select(self, chosen: Union[npt.NDArray[np.bool_], npt.NDArray[np.intp]]) -> EventTable:
         """Return the events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.trace import GapCause
-from perfgate.measuring.trace.analysis import Intervals, gaps, union
-from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable, IntColumn
+from perfgate.measuring.trace.analysis import IntColumn, Intervals, gaps, intersection, joined, union
+from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
 from perfgate.measuring.trace.launches import NOT_RECORDED, launch_starts
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
@@ -51,16 +51,16 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> Optional[Device
     ``exposed`` adds the stretches in which only copies or collectives ran.
     """
     work = events.of_kind(*DEVICE_KINDS)
-    busy = union(_spans(work))
+    busy = union(work.intervals)
     if not busy.start.size:
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
     found = [Gap(*gap) for gap in zip(_starts(idle), _lengths(idle), _causes(idle, work, events.of_kind("runtime")))]
     if exposed:
-        computing, communication = _spans(work.of_kind("compute")), _spans(work.of_kind("comm"))
+        computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
         found += _exposed(communication, computing, "communication")
-        found += _exposed(_spans(work.of_kind("copy")), _joined(computing, communication), "copy")
+        found += _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy")
         found.sort()
     return DeviceGaps(start, end, busy.length, tuple(found))
 
@@ -83,7 +83,7 @@ def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> list[GapC
 def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
     """Return whether the host was in a call that waits for the device, at each of some times."""
     codes = [code for code, name in enumerate(runtime.names) if _WAIT.search(name)]
-    waits = union(_spans(runtime.select(np.isin(runtime.name, codes))))
+    waits = union(runtime.select(np.isin(runtime.name, codes)).intervals)
     if not waits.start.size:
         return np.zeros(times.size, dtype=np.bool_)
     before = np.searchsorted(waits.start, times, side="right") - 1
@@ -97,26 +97,8 @@ def _exposed(one: Intervals, others: Intervals, cause: GapCause) -> list[Gap]:
     if not alone.start.size:
         return []
     uncovered = gaps(others, (int(alone.start[0]), int(alone.end[-1])))
-    both = _intersection(alone, uncovered)
+    both = intersection(alone, uncovered)
     return [Gap(start, length, cause) for start, length in zip(_starts(both), _lengths(both))]
-
-
-def _intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return what two lists of intervals, each sorted and disjoint, both cover."""
-    starts = np.sort(np.concatenate((one.start, other.start)))
-    ends = np.sort(np.concatenate((one.end, other.end)))
-    # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
-    opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(ends, starts, side="right")
-    begin = np.unique(starts[opened == 2])
-    return Intervals(begin, ends[np.searchsorted(ends, begin, side="right")])
-
-
-def _spans(events: EventTable) -> Intervals:
-    return Intervals(events.start, events.end)
-
-
-def _joined(one: Intervals, other: Intervals) -> Intervals:
-    return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))
 
 
 def _starts(intervals: Intervals) -> list[int]:

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
-from perfgate.measuring.trace.analysis import Intervals
-from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable, IntColumn
-from perfgate.measuring.trace.launches import NOT_RECORDED, launch_starts
+from perfgate.measuring.trace.analysis import IntColumn, Intervals
+from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable
+from perfgate.measuring.trace.launches import launch_starts, launched_or_began
 
 KERNELS = "counters.kernels"
 FORMAT_CONVERSIONS = "counters.format_conversions"
@@ -62,8 +62,7 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
     Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
     host is a call further. Else it belongs to the span in which it began.
     """
-    launched = launch_starts(events, launches)
-    began = np.where(launched == NOT_RECORDED, events.start, launched)
+    began = launched_or_began(events, launch_starts(events, launches))
     number = np.searchsorted(spans.start, began, side="right") - 1
     inside = number >= 0
     inside[inside] &= began[inside] < spans.end[number[inside]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, IntColumn
+from perfgate.measuring.trace.analysis import IntColumn
+from perfgate.measuring.trace.events import NO_CORRELATION, EventTable
 
 NOT_RECORDED = -1
 
@@ -28,3 +29,8 @@ def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
     joined = (numbers[at] == work.correlation) & ~placeholder
     started[joined] = launches.start[launch][joined]
     return started
+
+
+def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
+    """Return when each event was launched, and of one whose launch was not recorded when it began itself."""
+    return np.where(launched == NOT_RECORDED, work.start, launched)

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import counts_by_name, self_times
-from perfgate.measuring.trace.events import KINDS, EventTable, IntColumn
+from perfgate.measuring.trace.analysis import IntColumn, counts_by_name, self_times
+from perfgate.measuring.trace.events import KINDS, EventTable
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 RowKind = Literal["compute", "copy", "comm", "host"]

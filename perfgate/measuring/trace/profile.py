@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import CALL, Device
 from perfgate.measuring.trace.analysis import self_times
-from perfgate.measuring.trace.collect import CALL, CallTrace, read_calls, record_calls
+from perfgate.measuring.trace.collect import CallTrace, read_calls, record_calls
 from perfgate.measuring.trace.kernels import OUTSIDE, span_of
 from perfgate.measuring.workload.bound import BoundWorkload
 

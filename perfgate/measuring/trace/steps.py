@@ -7,9 +7,9 @@ from typing import Optional
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import Intervals, exposed_length, union, union_length
-from perfgate.measuring.trace.events import DEVICE_KINDS, EventKind, EventTable, IntColumn
-from perfgate.measuring.trace.launches import NOT_RECORDED, launch_starts
+from perfgate.measuring.trace.analysis import IntColumn, Intervals, exposed_length, union, union_length
+from perfgate.measuring.trace.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.measuring.trace.launches import launch_starts, launched_or_began
 from perfgate.measuring.trace.recording import ProfilerStep
 
 # What torch.profiler and torch_npu.profiler name the span between two calls of step().
@@ -41,7 +41,7 @@ def profiler_steps(events: EventTable) -> Optional[tuple[ProfilerStep, ...]]:
 
 def _windows(marks: EventTable, work: EventTable, launched: IntColumn) -> tuple[list[int], list[int]]:
     """Return where each step starts and ends when the device's part is taken to it."""
-    began = np.where(launched == NOT_RECORDED, work.start, launched)
+    began = launched_or_began(work, launched)
     owner = np.searchsorted(marks.start, began, side="right") - 1
     last = np.full(len(marks) + 1, np.iinfo(np.int64).min)
     # What belongs to no step (before the first, between two) gets the spare place.
@@ -53,8 +53,7 @@ def _windows(marks: EventTable, work: EventTable, launched: IntColumn) -> tuple[
 
 
 def _covered(work: EventTable, kind: EventKind) -> Intervals:
-    chosen = work.of_kind(kind)
-    return union(Intervals(chosen.start, chosen.end))
+    return union(work.of_kind(kind).intervals)
 
 
 def _step(number: int, start: int, end: int, computing: Intervals, communication: Intervals) -> ProfilerStep:

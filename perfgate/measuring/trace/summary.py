@@ -12,16 +12,9 @@ from typing import Literal, NamedTuple, Optional
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import Intervals, exposed_length, union_length
-from perfgate.measuring.trace.collect import CALL, intervals
-from perfgate.measuring.trace.events import (
-    DEVICE_KINDS,
-    NO_CORRELATION,
-    EventKind,
-    EventTable,
-    EventTableBuilder,
-    IntColumn,
-)
+from perfgate.measuring.devices.device import CALL
+from perfgate.measuring.trace.analysis import IntColumn, Intervals, exposed_length, union_length
+from perfgate.measuring.trace.events import DEVICE_KINDS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.kernels import (
     COLLECTIVES,
     DEVICE_COPIES,
@@ -34,12 +27,11 @@ from perfgate.measuring.trace.kernels import (
 )
 from perfgate.measuring.trace.operators import OperatorTotal, operator_totals
 from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
+from perfgate.measuring.trace.readers._categories import COLLECTIVES as COLLECTIVE_NAMES
 from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
 from perfgate.measuring.trace.steps import STEP_NAME
 
 Unit = Literal["profiler step", "call", "whole recording"]
-
-_COLLECTIVES = ("hcom_", "hccl", "nccl", "rccl")
 
 
 class DeviceTimes(NamedTuple):
@@ -96,7 +88,7 @@ class _Owned(NamedTuple):
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:
         """Return when events of these kinds ran for a span."""
-        return intervals(self.events.select(self.owners == span).of_kind(*kinds))
+        return self.events.select(self.owners == span).of_kind(*kinds).intervals
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
@@ -257,7 +249,7 @@ def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> _O
 
 
 def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
-    collective = kernel.is_collective or kernel.name.lower().startswith(_COLLECTIVES)
+    collective = kernel.is_collective or kernel.name.lower().startswith(COLLECTIVE_NAMES)
     # Rows without a start would nest into each other on one track.
     track = (kernel.core or "", str(kernel.stream) if kernel.start_ns is not None else f"row {number}")
     builder.add(

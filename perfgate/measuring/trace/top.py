@@ -10,8 +10,15 @@ import numpy as np
 
 from perfgate.document.trace import TopKey, TopKind
 from perfgate.errors import UsageError
-from perfgate.measuring.trace.analysis import Intervals, counts_by_name, self_times, totals_by_name, union_length
-from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable, IntColumn
+from perfgate.measuring.trace.analysis import (
+    IntColumn,
+    Intervals,
+    counts_by_name,
+    self_times,
+    totals_by_name,
+    union_length,
+)
+from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.measuring.trace.recording import Kernel, Timeline
 
 # What stands for the host's work: operators, else Python functions, else whatever was recorded (plain Chrome traces).
@@ -58,7 +65,7 @@ def _top_of_device(timeline: Timeline, by: TopKey) -> Optional[Top]:
     if kernels and (not len(work) or (by == "shape" and any(kernel.input_shapes for kernel in kernels))):
         return Top("device", _busy_of_kernels(kernels), _rows_of_kernels(kernels, by))
     if len(work):
-        return Top("device", union_length(Intervals(work.start, work.end)), _rows(work, work.duration, by))
+        return Top("device", union_length(work.intervals), _rows(work, work.duration, by))
     if by == "type" and timeline.types:
         rows = [TopRow(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
         return Top("device", sum(row.total_ns for row in rows), _sorted(rows))

@@ -18,7 +18,7 @@ from perfgate.measuring.devices.load import read_under_load
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
-from perfgate.measuring.trace.collect import calls_within, intervals, record_calls
+from perfgate.measuring.trace.collect import calls_within, record_calls
 
 # From 80 % on a device is well used, below 50 % most of it is wasted (the checklist's own marks).
 DEFAULT_LIMITS = {
@@ -141,7 +141,7 @@ def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> in
     """Return the nanoseconds in which a kernel ran, on any stream, over as many traced calls."""
     with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".utilization-") as folder:
         trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name="trace")
-    return union_length(intervals(trace.kernels()))
+    return union_length(trace.kernels().intervals)
 
 
 def _judge(context: StepContext, value: Value) -> list[Finding]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 # The functions themselves, taken before user code runs: it may put others into the module.
-from time import perf_counter_ns, process_time_ns, thread_time_ns
+from time import perf_counter_ns
 from typing import Any, Optional
 
+from perfgate.measuring.devices.backends._clocks import HostClocks
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import Event, HostWait, MemoryCount
 
@@ -22,7 +23,7 @@ _ALLOCATIONS = "allocation.all.allocated"
 _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
-class AcceleratorDevice:
+class AcceleratorDevice(HostClocks):
     """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
 
     Opening takes the device: it becomes the current one of this process.
@@ -44,18 +45,6 @@ class AcceleratorDevice:
         import torch
 
         return torch.device(self.kind, self.index)
-
-    def clock_ns(self) -> int:
-        """Return the host clock."""
-        return perf_counter_ns()
-
-    def cpu_clock_ns(self) -> int:
-        """Return the CPU time of the calling thread."""
-        return thread_time_ns()
-
-    def process_cpu_ns(self) -> int:
-        """Return the CPU time of the process, all threads."""
-        return process_time_ns()
 
     def synchronize(self) -> None:
         """Wait until everything queued has run, on every stream."""

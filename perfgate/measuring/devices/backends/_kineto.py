@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import MeasuringError
-
-CALL = "perfgate.call"
+from perfgate.measuring.devices.device import CALL
 
 
 def record_kineto(

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.device import CALL
 
-CALL = "perfgate.call"
 SUFFIX = ".zip"
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
 ANALYSIS_SECONDS = 240.0

@@ -12,13 +12,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
-from time import perf_counter_ns, process_time_ns, thread_time_ns
+from time import perf_counter_ns
 from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._kineto import CALL, record_kineto
+from perfgate.measuring.devices.backends._clocks import HostClocks
+from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.batches import bytes_of
-from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount
+from perfgate.measuring.devices.device import CALL, Capability, Condition, Event, HostWait, MemoryCount
 from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
@@ -38,7 +39,7 @@ def open_device(index: int = 0) -> CpuDevice:
     return CpuDevice()
 
 
-class CpuDevice:
+class CpuDevice(HostClocks):
     """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
 
     kind = KIND
@@ -65,18 +66,6 @@ class CpuDevice:
             "memory": f"{_memory_gib()} GiB",
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
-
-    def clock_ns(self) -> int:
-        """Return the host clock."""
-        return perf_counter_ns()
-
-    def cpu_clock_ns(self) -> int:
-        """Return the CPU time of the calling thread."""
-        return thread_time_ns()
-
-    def process_cpu_ns(self) -> int:
-        """Return the CPU time of the process, all threads."""
-        return process_time_ns()
 
     def synchronize(self) -> None:
         """Do nothing: a call on the CPU returns when it is done."""

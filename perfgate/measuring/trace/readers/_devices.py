@@ -9,7 +9,8 @@ from typing import Optional
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.events import EventTable, IntColumn
+from perfgate.measuring.trace.analysis import IntColumn
+from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.recording import Timeline
 from perfgate.measuring.trace.steps import profiler_steps
 

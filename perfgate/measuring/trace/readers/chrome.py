@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from perfgate.errors import DocumentError
+from perfgate.measuring.trace.analysis import IntColumn
 from perfgate.measuring.trace.events import (
     DEVICE_KINDS,
     KIND_CODES,
@@ -22,7 +23,6 @@ from perfgate.measuring.trace.events import (
     EventKind,
     EventTable,
     EventTableBuilder,
-    IntColumn,
 )
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.events import (
+from perfgate.measuring.trace.analysis import IntColumn
+from perfgate.measuring.trace.events import (  # fmt: skip
     DEVICE_KINDS,
     KIND_CODES,
     MAX_NS,
@@ -20,8 +21,7 @@ from perfgate.measuring.trace.events import (
     EventKind,
     EventTable,
     EventTableBuilder,
-    IntColumn,
-)  # fmt: skip
+)
 from perfgate.measuring.trace.readers._categories import COLLECTIVES, DEVICE_CATEGORIES, KIND_OF_CATEGORY, request_of
 from perfgate.measuring.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
 from perfgate.measuring.trace.readers._json_events import ChromeEvent, event_lists, looks_like

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, IntColumn
+from perfgate.measuring.trace.analysis import IntColumn
+from perfgate.measuring.trace.events import NO_CORRELATION, EventTable
 from perfgate.measuring.trace.readers._ascend.view import View
 
 _Mask = npt.NDArray[np.bool_]
