@@ -14,8 +14,8 @@ from typing import Any, Optional
 
 import msgspec
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
-from perfgate.document.metric import METRICS
 from perfgate.errors import ConfigError
 
 if sys.version_info >= (3, 11):

@@ -9,10 +9,10 @@ from typing import Optional
 
 import msgspec
 
+from perfgate.catalogue.lookup import card
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.checklist import step_title
 from perfgate.document.run import (
     Artifact,
     CorrectnessResult,
@@ -112,8 +112,7 @@ def _run_step(
         seed=config.measure.seed,
         artifacts=str(folder),
     )
-    title = step_title(number)
-    doing = f"{reference.name}: step {number} {title.slug}"
+    doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)
     try:
         reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
@@ -138,7 +137,7 @@ def _nothing_loaded(
 def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) -> StepResult:
     return StepResult(
         number=number,
-        slug=step_title(number).slug,
+        slug=card(number).slug,
         workload=reference.name,
         status="error",
         reason=error.message,

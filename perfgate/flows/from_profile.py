@@ -19,6 +19,7 @@ from perfgate.flows.recorded_testbed import recorded_testbed, unknown
 from perfgate.flows.recording_files import RecordingFile, content_hash, cut_off_tables, keep, recording_files
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.measuring.checklist.recorded import recorded_checklist
+from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.summary import DeviceSummary, summarize
@@ -69,7 +70,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     forget_results(out, ("run.json",))
     incomplete = _incomplete(recording)
     testbed = recorded_testbed(recording, summaries)
-    found = recorded_checklist(summaries, workload=options.workload, limits=project.limits)
+    found = recorded_checklist(RecordingContext(recording, summaries, options.workload, project.limits))
     run = RunDocument(
         perfgate_version=__version__,
         project=project.name,

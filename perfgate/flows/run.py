@@ -10,18 +10,19 @@ from typing import Optional
 
 import msgspec
 
+from perfgate.catalogue.lookup import CARDS
 from perfgate.conductor.bench import Checkout, open_bench
 from perfgate.conductor.checklist import run_checklist
 from perfgate.conductor.lock import lock_path, machine_lock
 from perfgate.config import Config
-from perfgate.document.checklist import step_titles
 from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
 from perfgate.flows.progress import Progress
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
+from perfgate.measuring.checklist.members import step_numbers
 
-AVAILABLE_STEPS = (1, 2, 3, 4, 5)
+AVAILABLE_STEPS = step_numbers()
 # Three digits: a larger number is no step, and a range of it would fill the memory.
 _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
@@ -76,7 +77,7 @@ def parse_steps(text: Optional[str]) -> tuple[int, ...]:
     """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
     if text is None:
         return AVAILABLE_STEPS
-    slugs = {title.slug: number for number, title in step_titles().items()}
+    slugs = {card.slug: number for number, card in CARDS.items()}
     chosen: set[int] = set()
     for word in filter(None, (part.strip() for part in text.split(","))):
         bounds = _STEP_RANGE.fullmatch(word)
@@ -90,7 +91,7 @@ def parse_steps(text: Optional[str]) -> tuple[int, ...]:
             )
     missing = sorted(chosen - set(AVAILABLE_STEPS))
     if missing or not chosen:
-        there = ", ".join(f"{number} {step_titles()[number].slug}" for number in AVAILABLE_STEPS)
+        there = ", ".join(f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS)
         raise UsageError(f"--steps: no step {', '.join(map(str, missing)) or 'named'}; there are {there}")
     return tuple(sorted(chosen))
 

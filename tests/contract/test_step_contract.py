@@ -9,8 +9,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from perfgate.document.checklist import step_title, step_titles
-from perfgate.document.metric import metric
+from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.run import StepResult, StepStatus
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Step, StepContext
@@ -23,7 +22,7 @@ STEPS = find_steps()
 devices = pytest.mark.parametrize(
     "device_kind", ["asynchronous", "synchronous"], ids=["own memory and queue", "host memory, no queue"]
 )
-every_step = pytest.mark.parametrize("step", STEPS.values(), ids=lambda step: f"{step.number:02}-{step.slug}")
+every_step = pytest.mark.parametrize("step", STEPS.values(), ids=lambda step: f"{step.card.number:02}-{step.card.slug}")
 
 
 def _context(device_kind: str, folder: Path) -> StepContext:
@@ -37,20 +36,19 @@ def test_find_steps__the_first_five__are_there_in_order() -> None:
     assert list(STEPS)[:5] == [1, 2, 3, 4, 5]
 
 
-def test_step_titles__checklist__twenty_numbers_and_different_slugs() -> None:
-    titles = step_titles()
-    assert list(titles) == list(range(1, 21))
-    assert len({title.slug for title in titles.values()}) == 20
+def test_cards__checklist__twenty_numbers_and_different_slugs() -> None:
+    assert list(CARDS) == list(range(1, 21))
+    assert len({card.slug for card in CARDS.values()}) == 20
 
 
 @every_step
-def test_step__name__is_that_of_the_checklist(step: Step) -> None:
-    assert (step.slug, step.title) == step_title(step.number)
+def test_step__card__is_that_of_the_checklist(step: Step) -> None:
+    assert step.card is CARDS[step.card.number]
 
 
 @every_step
 def test_step__module__carries_number_and_slug(step: Step) -> None:
-    assert type(step).__module__.rpartition(".")[2] == f"s{step.number:02}_{step.slug}"
+    assert type(step).__module__.rpartition(".")[2] == f"s{step.card.number:02}_{step.card.slug}"
 
 
 @devices
@@ -61,7 +59,7 @@ def test_step__fake_device__legal_outcome(step: Step, device_kind: str, tmp_path
     assert outcome is not None
     assert result.status in set(get_args(StepStatus)) - {"error"}
     assert result.status in ("ok", "attention") or result.reason
-    assert (result.number, result.slug, result.workload) == (step.number, step.slug, "fake")
+    assert (result.number, result.slug, result.workload) == (step.card.number, step.card.slug, "fake")
 
 
 @devices

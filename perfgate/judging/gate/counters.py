@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
-from perfgate.document.metric import metric
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
 from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rounding import rounded

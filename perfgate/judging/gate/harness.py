@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Optional
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Failure, HarnessChange
-from perfgate.document.metric import metric
 from perfgate.document.run import Harness, RunDocument
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison
-from perfgate.document.metric import metric
 from perfgate.document.run import RunDocument, Value
 
 

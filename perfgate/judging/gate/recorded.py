@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison
-from perfgate.document.metric import metric
 from perfgate.document.run import FROM_PROFILE, OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
 

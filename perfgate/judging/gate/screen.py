@@ -12,9 +12,9 @@ from typing import Optional
 import numpy as np
 from scipy.special import stdtrit
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.history import History, HistorySeries
-from perfgate.document.metric import metric
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.rounding import rounded
 

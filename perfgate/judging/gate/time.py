@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Policy
-from perfgate.document.metric import metric
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.pairs import Effects, paired_effects
 from perfgate.judging.gate.policy import FAMILIES, Family, margin_for_unchanged, tolerance

@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from typing import Optional
 
-from perfgate.document.checklist import StepTitle, step_titles
-from perfgate.document.metric import METRICS, Metric, metric
+from perfgate.catalogue.card import Metric, StepCard
+from perfgate.catalogue.lookup import CARDS, METRICS, metric
 from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.step_texts import STEP_LIMITS, STEP_TEXTS
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
 
@@ -26,7 +25,7 @@ def explain(name: str) -> str:
     wanted = name.strip().lower()
     number = _step_number(wanted)
     if number is not None:
-        return _explain_step(number, step_titles()[number])
+        return _explain_step(CARDS[number])
     found = _metric(name.strip())
     if found is not None:
         return _explain_metric(found)
@@ -43,15 +42,14 @@ def _metric(name: str) -> Optional[Metric]:
 
 
 def _step_number(wanted: str) -> Optional[int]:
-    titles = step_titles()
     digits = wanted.removeprefix("s")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in titles:
+    if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
         return int(digits)
-    return next((number for number, title in titles.items() if title.slug == wanted.replace("-", "_")), None)
+    return next((number for number, card in CARDS.items() if card.slug == wanted.replace("-", "_")), None)
 
 
 def _nearest(wanted: str) -> str:
-    known = [*METRICS, *(title.slug for title in step_titles().values())]
+    known = [*METRICS, *(card.slug for card in CARDS.values())]
     close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -66,31 +64,31 @@ def _explain_metric(found: Metric) -> str:
         "exact": found.kind == "exact",
         "source": Words(found.source),
         "step": found.step,
-        "step_title": Words(step_titles()[found.step].title),
+        "step_title": Words(CARDS[found.step].title),
         "tolerance": formats.setting(DEFAULT_TOLERANCES[found.name]) if found.name in DEFAULT_TOLERANCES else None,
-        "limits": _limits(found.name),
+        "limits": _limits(CARDS[found.step], found.name),
     }
     return str(render("explain/metric.txt.j2", "plain", values)).strip() + "\n"
 
 
-def _explain_step(number: int, title: StepTitle) -> str:
-    text = STEP_TEXTS.get(number)
-    measured = [found for found in METRICS.values() if found.step == number]
+def _explain_step(card: StepCard) -> str:
     values = {
-        "number": number,
-        "slug": title.slug,
-        "title": Words(title.title),
-        "question": Words(text.question) if text else None,
-        "how": Words(text.how) if text else None,
-        "remedy": Words(text.remedy) if text else None,
-        "metrics": [{"name": found.name, "title": Words(found.title)} for found in measured],
-        "limits": [limit for found in measured for limit in _limits(found.name)],
+        "number": card.number,
+        "slug": card.slug,
+        "title": Words(card.title),
+        "question": Words(card.question),
+        "how": Words(card.how),
+        "remedy": Words(card.remedy),
+        "metrics": [{"name": found.name, "title": Words(found.title)} for found in card.metrics],
+        "limits": _limits(card),
     }
     return str(render("explain/step.txt.j2", "plain", values)).strip() + "\n"
 
 
-def _limits(name: str) -> list[dict[str, object]]:
-    """Return the default limits inside one run whose rule is about a metric."""
+def _limits(card: StepCard, metric: str = "") -> list[dict[str, object]]:
+    """Return the default limits of a step, or those of its rules that are about one metric."""
     return [
-        {"key": key, "value": Words(f"{value:g}")} for key, value in STEP_LIMITS.items() if key.startswith(f"{name}.")
+        {"key": limit.name, "value": Words(f"{limit.default:g}")}
+        for limit in card.limits
+        if limit.name.startswith(f"{metric}." if metric else "")
     ]

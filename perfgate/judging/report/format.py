@@ -9,21 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.words import Words
 
 DASH = Words("–")
-# Metrics of unit "1" that are a share of a whole and read as a percentage; the others of unit "1" are counts.
-_SHARES = {
-    "utilization.busy",
-    "utilization.host",
-    "utilization.reported",
-    "transfer.share",
-    "transfer.exposed_share",
-    "ops.coverage",
-    "ops.share",
-    "batch.loss",
-}
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
 _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
@@ -35,7 +25,7 @@ _DIRECTIONS = {"s": ("slower", "faster"), "B": ("more", "less"), "1": ("more", "
 
 def is_share(metric: str) -> bool:
     """Tell whether a metric of unit 1 is a share of a whole rather than a count."""
-    return metric in _SHARES
+    return metric in METRICS and METRICS[metric].share
 
 
 def is_sla(comparison: Comparison) -> bool:

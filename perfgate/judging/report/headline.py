@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison
-from perfgate.document.metric import METRICS
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.summary import Summary, is_operator, place

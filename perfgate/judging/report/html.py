@@ -8,7 +8,7 @@ from typing import Optional
 
 from jinja2 import Environment
 
-from perfgate.document.checklist import step_titles
+from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report import format as formats
@@ -112,7 +112,7 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
         "steps": steps,
         "absent_steps": [
             {"number": number, "title": Words(step.title)}
-            for number, step in step_titles().items()
+            for number, step in CARDS.items()
             if number not in present and number != 20
         ],
         "testbed": testbed_rows(base, head),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from perfgate.document.metric import METRICS
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean

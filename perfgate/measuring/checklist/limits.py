@@ -1,34 +1,69 @@
-"""Judge a number of a step against its limits: data in the step, overridden by the project's ``[limits]``."""
+"""Judge a number of a step against its limits: data on the step's card, overridden by the project's ``[limits]``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Optional
 
-from perfgate.document.run import Evidence, Finding
+from perfgate.catalogue.lookup import LIMITS, RULES
+from perfgate.document.run import Evidence, Finding, Severity
 
 
-def limit(name: str, given: Mapping[str, float], defaults: Mapping[str, float]) -> float:
-    """Return a limit by name, as the project gives it or else the step's own. Raises KeyError for an unknown name."""
-    return given.get(name, defaults[name])
+def limit(name: str, given: Mapping[str, float]) -> float:
+    """Return a limit by name, as the project gives it or else the card's own. Raises KeyError for an unknown name."""
+    return given.get(name, LIMITS[name])
+
+
+def noticed(rule: str, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
+    """Return a finding in the words that the card has for its rule. Raises KeyError for evidence that the words lack."""
+    return Finding(
+        rule=rule, severity=severity, message=RULES[rule].message.format_map(evidence), evidence=dict(evidence)
+    )
 
 
 def above(
     rule: str,
     value: float,
-    message: str,
     *,
     given: Mapping[str, float],
-    defaults: Mapping[str, float],
     evidence: Mapping[str, Evidence],
+    message: Optional[str] = None,
 ) -> list[Finding]:
     """Return one finding where ``value`` is above ``RULE.severe`` or else above ``RULE.warning``; nothing below both.
 
     The evidence gets the value, under the rule's name, and the limit it crossed.
     """
-    for severity in ("severe", "warning"):
-        bound = limit(f"{rule}.{severity}", given, defaults)
+    for severity, bound in _bounds(rule, given):
         if value > bound:
-            found = {rule: value, "limit": bound, **evidence}
-            return [Finding(rule=rule, severity="severe" if severity == "severe" else "warning", message=message,
-                            evidence=found)]  # fmt: skip
+            return [_crossed(rule, severity, value, bound, evidence, message)]
     return []
+
+
+def below(
+    rule: str,
+    value: float,
+    *,
+    given: Mapping[str, float],
+    evidence: Mapping[str, Evidence],
+    message: Optional[str] = None,
+) -> list[Finding]:
+    """Return one finding where ``value`` is below ``RULE.severe`` or else below ``RULE.warning``; nothing above both."""
+    for severity, bound in _bounds(rule, given):
+        if value < bound:
+            return [_crossed(rule, severity, value, bound, evidence, message)]
+    return []
+
+
+def _bounds(rule: str, given: Mapping[str, float]) -> list[tuple[Severity, float]]:
+    """Return the limits that a rule has, the most severe first."""
+    severities: tuple[Severity, ...] = ("severe", "warning", "info")
+    return [(severity, limit(f"{rule}.{severity}", given)) for severity in severities if f"{rule}.{severity}" in LIMITS]
+
+
+def _crossed(
+    rule: str, severity: Severity, value: float, bound: float, evidence: Mapping[str, Evidence], message: Optional[str]
+) -> Finding:
+    found = {rule: value, "limit": bound, **evidence}
+    if message is None:
+        return noticed(rule, severity, found)
+    return Finding(rule=rule, severity=severity, message=message, evidence=found)

@@ -1,4 +1,4 @@
-"""The checklist on a recording that was made elsewhere: what it can say of steps 1 to 5, and why it says no more."""
+"""The checklist on a recording that was made elsewhere: what it can say, and why it says no more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, StepResult, StepStatus, Value
-from perfgate.measuring.checklist.step import status_of
+from perfgate.measuring.checklist.runner import find_steps
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, status_of
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_busy
@@ -28,6 +29,7 @@ _NO_DEVICE_TIMES = "the recording does not say what the device did in each of it
 _NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
 _NO_OPERATORS = "the recording holds no operator of its steps"
 _ONE_BATCH = "a recording has one batch size"
+_TAKES_CALLS = "it takes calls made here, with settings of their own; a recording shows calls that were made"
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,48 @@ class _Gathered:
         self.missing.append(reason)
 
 
-def recorded_checklist(
-    summaries: Sequence[DeviceSummary], *, workload: str, limits: Mapping[str, float]
-) -> RecordedChecklist:
-    """Return steps 1 to 5 of a recording, its counters and its operators; a shape is a rank or device."""
+def recorded_checklist(context: RecordingContext) -> RecordedChecklist:
+    """Return the steps of a recording, its counters and its operators; a shape is a rank or device."""
+    summaries, workload = context.summaries, context.workload
     operators: list[OperatorRow] = []
     counters = [_counters(summary, workload) for summary in summaries]
     gathered = {
         1: _latency(summaries),
-        2: _utilization(summaries, limits),
+        2: _utilization(summaries, context.limits),
         3: _transfer(summaries),
-        4: _operators(summaries, counters, operators, workload=workload, limits=limits),
+        4: _operators(summaries, counters, operators, workload=workload, limits=context.limits),
     }
     steps = [_result(number, workload, found) for number, found in gathered.items()]
-    batch = StepResult(number=5, slug=step_title(5).slug, workload=workload, status="not_applicable", reason=_ONE_BATCH)
-    return RecordedChecklist([*steps, batch], [found for found in counters if found.values], operators)
+    steps += [_left_out(5, workload, _ONE_BATCH), *_judged(context)]
+    return RecordedChecklist(steps, [found for found in counters if found.values], operators)
+
+
+def _judged(context: RecordingContext) -> list[StepResult]:
+    """Return steps 6 to 19, of which some look for something that a recording may hold."""
+    known = find_steps()
+    found = []
+    for number in range(6, 20):
+        step: object = known.get(number)
+        if isinstance(step, RecordedStep):
+            outcome = step.judge_recording(context)
+            found.append(
+                StepResult(
+                    number=number,
+                    slug=card(number).slug,
+                    workload=context.workload,
+                    status=outcome.status,
+                    reason=outcome.reason,
+                    values=outcome.values,
+                    findings=outcome.findings,
+                )
+            )
+        else:
+            found.append(_left_out(number, context.workload, _TAKES_CALLS))
+    return found
+
+
+def _left_out(number: int, workload: str, reason: str) -> StepResult:
+    return StepResult(number=number, slug=card(number).slug, workload=workload, status="not_applicable", reason=reason)
 
 
 def _result(number: int, workload: str, found: _Gathered) -> StepResult:
@@ -79,7 +108,7 @@ def _result(number: int, workload: str, found: _Gathered) -> StepResult:
         status = "not_applicable"
     return StepResult(
         number=number,
-        slug=step_title(number).slug,
+        slug=card(number).slug,
         workload=workload,
         status=status,
         reason=None if any_value else "; ".join(dict.fromkeys(found.missing)),

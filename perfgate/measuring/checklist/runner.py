@@ -7,7 +7,6 @@ import traceback
 from typing import Optional
 
 from perfgate.discovery import load_members
-from perfgate.document.checklist import step_titles as step_titles
 from perfgate.document.run import ErrorDetail, StepResult, Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
@@ -22,9 +21,10 @@ def find_steps() -> dict[int, Step]:
     found: dict[int, Step] = {}
     for module in load_members(members):
         step: Step = module.STEP
-        if step.number in found:
-            raise ValueError(f"steps {found[step.number].slug!r} and {step.slug!r} both have number {step.number}")
-        found[step.number] = step
+        number = step.card.number
+        if number in found:
+            raise ValueError(f"{module.__name__} and {type(found[number]).__module__} both measure step {number}")
+        found[number] = step
     return dict(sorted(found.items()))
 
 
@@ -44,8 +44,8 @@ def run_step(step: Step, context: StepContext) -> tuple[StepResult, Optional[Ste
 
 def _succeeded(step: Step, context: StepContext, outcome: StepOutcome, started: int) -> StepResult:
     return StepResult(
-        number=step.number,
-        slug=step.slug,
+        number=step.card.number,
+        slug=step.card.slug,
         workload=context.workload.name,
         status=outcome.status,
         reason=outcome.reason,
@@ -64,8 +64,8 @@ def _failed(step: Step, context: StepContext, error: Exception, started: int) ->
         traceback="".join(traceback.format_exception(type(error), error, error.__traceback__)),
     )
     return StepResult(
-        number=step.number,
-        slug=step.slug,
+        number=step.card.number,
+        slug=step.card.slug,
         workload=context.workload.name,
         status="error",
         reason=message,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Protocol
+from typing import Optional, Protocol, runtime_checkable
 
+from perfgate.catalogue.card import StepCard
 from perfgate.document.run import Artifact, CounterSet, Finding, OperatorRow, SampleSet, StepStatus, Value
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.trace.recording import Recording
+from perfgate.measuring.trace.summary import DeviceSummary
 from perfgate.measuring.workload.bound import BoundWorkload
 
 
@@ -48,12 +51,28 @@ class StepOutcome:
 class Step(Protocol):
     """One numbered check. A module in ``steps/`` exposes one as ``STEP``."""
 
-    number: int
-    slug: str
-    title: str
+    card: StepCard
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure and return the outcome; raise nothing for what the device merely cannot do."""
+
+
+@dataclass(frozen=True)
+class RecordingContext:
+    """What a step works with that judges a recording made elsewhere: what was read, and a summary of each device."""
+
+    recording: Recording
+    summaries: Sequence[DeviceSummary]
+    workload: str
+    limits: Mapping[str, float]
+
+
+@runtime_checkable
+class RecordedStep(Protocol):
+    """A step that finds what it looks for in a recording too."""
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Judge the recording and return the outcome; unavailable, with a reason, for what it does not hold."""
 
 
 def status_of(findings: list[Finding]) -> StepStatus:

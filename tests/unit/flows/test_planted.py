@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, GateSettings, parse_config
 from perfgate.document.decision import Part
-from perfgate.document.metric import metric
 from perfgate.flows.planted import CHANGES, PROJECT, PlantedChange, gate_table, judge
 from tests.fakes.documents import make_comparison, make_counter, make_decision, regressed_time
 

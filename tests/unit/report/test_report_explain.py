@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.cli.commands.explain import COMMAND
-from perfgate.discovery import load_members
-from perfgate.document.metric import METRICS
 from perfgate.errors import UsageError
 from perfgate.judging.report.explain import explain
-from perfgate.judging.report.step_texts import STEP_LIMITS
-from perfgate.measuring.checklist import steps
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -52,14 +49,6 @@ def test_explain__typing_error__names_the_nearest(wrong: str, near: str) -> None
 def test_explain__number_outside_the_checklist__is_refused() -> None:
     with pytest.raises(UsageError, match="steps: 1 to 20"):
         explain("21")
-
-
-def test_step_texts__limits__are_those_of_the_steps() -> None:
-    # The report may import neither wing; this is what keeps its copy of the numbers true.
-    limits: dict[str, float] = {}
-    for step in load_members(steps):
-        limits.update(step.DEFAULT_LIMITS)
-    assert limits == STEP_LIMITS
 
 
 def test_command__metric__prints_the_explanation() -> None:

@@ -1,4 +1,4 @@
-"""Limits are data of the step; the project may set its own."""
+"""Limits are data on the step's card; the project may set its own."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import pytest
 
 from perfgate.measuring.checklist.limits import above, limit
 
-DEFAULTS = {"transfer.share.warning": 0.05, "transfer.share.severe": 0.20}
-
 
 def test_limit__given_by_the_project__comes_first() -> None:
-    assert limit("transfer.share.warning", {"transfer.share.warning": 0.1}, DEFAULTS) == 0.1
-    assert limit("transfer.share.warning", {}, DEFAULTS) == 0.05
+    assert limit("transfer.share.warning", {"transfer.share.warning": 0.1}) == 0.1
+    assert limit("transfer.share.warning", {}) == 0.05
 
 
 def test_limit__unknown_name__key_error() -> None:
     with pytest.raises(KeyError, match="shape"):
-        limit("transfer.shape", {}, DEFAULTS)
+        limit("transfer.shape", {})
 
 
 @pytest.mark.parametrize(("value", "severity"), [(0.05, None), (0.06, "warning"), (0.20, "warning"), (0.21, "severe")])
 def test_above__value__severity_of_the_highest_limit_crossed(value: float, severity: object) -> None:
-    found = above("transfer.share", value, "words", given={}, defaults=DEFAULTS, evidence={"mode": "pageable"})
+    found = above("transfer.share", value, message="words", given={}, evidence={"mode": "pageable"})
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
 def test_above__finding__carries_value_limit_and_evidence() -> None:
-    (found,) = above("transfer.share", 0.5, "words", given={}, defaults=DEFAULTS, evidence={"mode": "pageable"})
+    (found,) = above("transfer.share", 0.5, message="words", given={}, evidence={"mode": "pageable"})
     assert (found.rule, found.message) == ("transfer.share", "words")
     assert found.evidence == {"transfer.share": 0.5, "limit": 0.2, "mode": "pageable"}

@@ -8,16 +8,25 @@ import pytest
 
 from perfgate.document.run import StepResult
 from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
+from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline
+from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.measuring.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
 
 
 def checklist(folder: Path, *, limits: dict[str, float] | None = None, **fields: object) -> RecordedChecklist:
     recording = read_recording(kineto_recording(folder / "t.json", **fields))  # type: ignore[arg-type]
-    return recorded_checklist(summarize(recording.timelines), workload="model", limits=limits or {})
+    return judged(recording, limits)
+
+
+def judged(recording: Recording, limits: dict[str, float] | None = None) -> RecordedChecklist:
+    return recorded_checklist(RecordingContext(recording, summarize(recording.timelines), "model", limits or {}))
+
+
+def recorded(*timelines: Timeline) -> Recording:
+    return Recording(path=Path("recording"), format="kineto", timelines=timelines)
 
 
 def on_rank(rank: int, **fields: object) -> Timeline:
@@ -28,16 +37,18 @@ def values(step: StepResult) -> dict[str, float | None]:
     return {value.metric: value.value for value in step.values if value.metric != "ops.share"}
 
 
-def test_recorded_checklist__five_steps_each_with_a_status(tmp_path: Path) -> None:
+def test_recorded_checklist__every_step_has_a_status(tmp_path: Path) -> None:
     found = checklist(tmp_path)
 
-    assert [(step.number, step.slug, step.status) for step in found.steps] == [
+    assert [(step.number, step.slug, step.status) for step in found.steps[:5]] == [
         (1, "latency", "ok"),
         (2, "utilization", "attention"),
         (3, "transfer", "ok"),
         (4, "top_ops", "ok"),
         (5, "batch", "not_applicable"),
     ]
+    assert [step.number for step in found.steps] == list(range(1, 20))
+    assert all(step.reason for step in found.steps if step.status not in ("ok", "attention"))
     assert found.steps[4].reason == "a recording has one batch size"
 
 
@@ -64,7 +75,7 @@ def test_recorded_checklist__the_steps_own_limits__as_the_project_sets_them(tmp_
 
     found = checklist(tmp_path, limits=given)
 
-    assert [step.status for step in found.steps] == ["ok", "ok", "ok", "ok", "not_applicable"]
+    assert [step.status for step in found.steps[:5]] == ["ok", "ok", "ok", "ok", "not_applicable"]
     assert [finding.rule for finding in found.steps[3].findings] == ["ops.share.conv_matmul"]
 
 
@@ -102,7 +113,7 @@ def test_recorded_checklist__one_step_runs_a_kernel_more__unstable_and_said(tmp_
 def test_recorded_checklist__no_steps_marked__counts_of_the_whole_and_no_times(tmp_path: Path) -> None:
     found = checklist(tmp_path, marked=False)
 
-    assert [step.status for step in found.steps] == ["unavailable"] * 3 + ["ok", "not_applicable"]
+    assert [step.status for step in found.steps[:5]] == ["unavailable"] * 3 + ["ok", "not_applicable"]
     assert all("call prof.step()" in (step.reason or "") for step in found.steps[:3])
     assert (found.counters[0].repeats, found.counters[0].values["counters.kernels"]) == (0, 12)
 
@@ -114,9 +125,15 @@ def test_recorded_checklist__operators_of_a_cpu__no_device_to_judge() -> None:
         builder.add(at, 100, track=track, name=f"ProfilerStep#{number}", kind="annotation", correlation=NO_CORRELATION)
         builder.add(at + 5, 80, track=track, name="aten::mm", kind="host_op", correlation=NO_CORRELATION)
 
-    found = recorded_checklist(summarize([Timeline(None, None, builder.table())]), workload="model", limits={})
+    found = judged(recorded(Timeline(None, None, builder.table())))
 
-    assert [step.status for step in found.steps] == ["ok", "not_applicable", "not_applicable", "ok", "not_applicable"]
+    assert [step.status for step in found.steps[:5]] == [
+        "ok",
+        "not_applicable",
+        "not_applicable",
+        "ok",
+        "not_applicable",
+    ]
     assert found.steps[1].reason == "the recording shows nothing that ran on a device"
     assert found.counters[0].values == {"counters.recorded_ops": 1}
 
@@ -127,7 +144,7 @@ def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> No
         kernels = (Kernel("MatMulV2", "MatMulV2", "AI_CORE", 0, 10, step=1),)
         return on_rank(number, kernels=kernels, steps=(ProfilerStep(1),), collectives=(collective,))
 
-    found = recorded_checklist(summarize([rank(0, 90_000), rank(1, 2_000)]), workload="model", limits={})
+    found = judged(recorded(rank(0, 90_000), rank(1, 2_000)))
 
     (finding,) = (one for one in found.steps[3].findings if one.rule == "collectives.slowest_rank")
     assert finding.severity == "info"
@@ -142,8 +159,6 @@ def test_recorded_checklist__collectives_do_not_hide_what_is_computed() -> None:
         Kernel("hcom_allReduce__1_0_1", "hcom_allReduce_", "HCCL", 110, 9900, step=1),
     )
 
-    found = recorded_checklist(
-        summarize([on_rank(0, kernels=kernels, steps=(ProfilerStep(1),))]), workload="m", limits={}
-    )
+    found = judged(recorded(on_rank(0, kernels=kernels, steps=(ProfilerStep(1),))))
 
     assert "ops.share.copy" in [finding.rule for finding in found.steps[3].findings]

@@ -7,6 +7,7 @@ from typing import Callable, NoReturn
 
 import pytest
 
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
@@ -15,9 +16,7 @@ from tests.fakes.workloads import context_on, curve
 
 
 class _Step:
-    number = 1
-    slug = "latency"
-    title = "Latency and throughput"
+    card = card(1)
 
     def __init__(self, measure: Callable[[StepContext], StepOutcome]) -> None:
         self._measure = measure

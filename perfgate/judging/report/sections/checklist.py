@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Optional
 
-from perfgate.document.checklist import step_titles
+from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import StepSummary
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.words import Words
@@ -42,12 +42,11 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 
 def worded_step(step: StepSummary) -> dict[str, object]:
     """Return a step for a template: its findings worth a look, or its reason."""
-    titles = step_titles()
     # Every shape may notice the same.
     notes = list(dict.fromkeys(finding.message for finding in step.findings))
     return {
         "number": step.number,
-        "title": Words(titles[step.number].title) if step.number in titles else step.slug,
+        "title": Words(CARDS[step.number].title) if step.number in CARDS else step.slug,
         "workload": step.workload,
         "status": Words(_NAMES.get(step.status, step.status)) if step.status in _ORDER else step.status,
         "key": Words(step.status) if step.status in _ORDER else Words("unknown"),

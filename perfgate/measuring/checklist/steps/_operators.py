@@ -10,14 +10,7 @@ from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.trace.fallbacks import fallback_sites
 from perfgate.measuring.trace.operators import OpClass, OperatorTotal, class_totals, op_class
 
-# Shares of the busy time from which a class of operators is worth a word, and how loud (the checklist's own marks).
-DEFAULT_LIMITS = {
-    "ops.coverage.warning": 0.98,
-    "ops.share.conv_matmul.info": 0.60,
-    "ops.share.copy.severe": 0.30,
-    "ops.share.reshape.warning": 0.20,
-    "ops.share.softmax.warning": 0.15,
-}
+# How loud each class of operators is where its share of the busy time is above its limit.
 _CLASS_RULES: tuple[tuple[OpClass, Severity, str], ...] = (
     ("conv_matmul", "info", "convolutions and matrix products take most of the time, as they should"),
     ("copy", "severe", "copies of data take much of the time"),
@@ -112,7 +105,7 @@ def _row(workload: str, shape: str, total: OperatorTotal, calls: int, busy_ns: f
 
 
 def _judge_coverage(limits: Mapping[str, float], shape: str, coverage: float) -> list[Finding]:
-    bound = limit("ops.coverage.warning", limits, DEFAULT_LIMITS)
+    bound = limit("ops.coverage.warning", limits)
     if coverage >= bound:
         return []
     evidence: dict[str, Evidence] = {"ops.coverage": coverage, "limit": bound, "shape": shape}
@@ -126,7 +119,7 @@ def _judge_shares(
     findings = []
     for group, severity, message in _CLASS_RULES:
         rule = f"ops.share.{group}"
-        bound = limit(f"{rule}.{severity}", limits, DEFAULT_LIMITS)
+        bound = limit(f"{rule}.{severity}", limits)
         if shares[group] > bound:
             # Totals are sorted, so the first of the class is its heaviest.
             heaviest = next(row.name for row in totals if op_class(row.name) == group)

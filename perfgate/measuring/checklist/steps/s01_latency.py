@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
@@ -16,9 +16,6 @@ from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, m
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import SteadyState, find_steady_state
 from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, Samples, low_location, quantile
-
-# There is no limit of its own: the SLA is the workload's.
-DEFAULT_LIMITS: dict[str, float] = {}
 
 QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
 # Six windows, because of five no two order statistics hold the median with 95 % confidence.
@@ -61,9 +58,7 @@ class _Gathered:
 class LatencyStep:
     """Latency with every call waited for, throughput with several in flight; inputs rotate, no call is dropped."""
 
-    number = 1
-    slug = step_title(1).slug
-    title = step_title(1).title
+    card = card(1)
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape of the workload."""

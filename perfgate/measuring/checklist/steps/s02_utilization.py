@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Severity, Value
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
@@ -19,13 +19,6 @@ from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
 from perfgate.measuring.trace.collect import calls_within, record_calls
-
-# From 80 % on a device is well used, below 50 % most of it is wasted (the checklist's own marks).
-DEFAULT_LIMITS = {
-    "utilization.busy.warning": 0.80,
-    "utilization.busy.severe": 0.50,
-    "utilization.host.info": 0.80,
-}
 
 _FEWEST_CALLS = 20
 _MOST_CALLS = 100
@@ -50,9 +43,7 @@ class _Run:
 class UtilizationStep:
     """Kernel time from a trace over wall time from a run without it: the profiler stretches gaps, not kernels."""
 
-    number = 2
-    slug = step_title(2).slug
-    title = step_title(2).title
+    card = card(2)
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape. Without a kernel timeline only the host's own utilization is real."""
@@ -163,7 +154,7 @@ def _below(value: Value, message: str, severities: tuple[Severity, ...], limits:
     if value.value is None:
         return []
     for severity in severities:
-        bound = limit(f"{value.metric}.{severity}", limits, DEFAULT_LIMITS)
+        bound = limit(f"{value.metric}.{severity}", limits)
         if value.value < bound:
             evidence: dict[str, Evidence] = {value.metric: value.value, "limit": bound, "shape": value.labels["shape"]}
             return [Finding(rule=value.metric, severity=severity, message=message, evidence=evidence)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
@@ -20,10 +20,6 @@ from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.stats.summary import CONFIDENCE, quantile
-
-# Shares of the end-to-end time of plain, pageable copying: below 5 % copying does not matter, above 20 % it is the
-# first thing to look at (the checklist's own marks).
-DEFAULT_LIMITS = {"transfer.share.warning": 0.05, "transfer.share.severe": 0.20}
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
@@ -47,9 +43,7 @@ _FULL = _Effort(rounds=40, seconds=20.0, warm_up_seconds=10.0)
 class TransferStep:
     """The same call made in four ways, interleaved: on inputs that are there already, and copied in three ways."""
 
-    number = 3
-    slug = step_title(3).slug
-    title = step_title(3).title
+    card = card(3)
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the device has no memory of its own."""
@@ -129,14 +123,7 @@ def _judge(context: StepContext, shares: dict[str, float]) -> list[Finding]:
         "blocking, and bring the next input over while the current one is computed"
     )
     evidence = {f"transfer.share {mode}": share for mode, share in shares.items() if mode != PLAIN}
-    return above(
-        "transfer.share",
-        shares[PLAIN],
-        message,
-        given=context.limits,
-        defaults=DEFAULT_LIMITS,
-        evidence=evidence,
-    )
+    return above("transfer.share", shares[PLAIN], message=message, given=context.limits, evidence=evidence)
 
 
 STEP = TransferStep()

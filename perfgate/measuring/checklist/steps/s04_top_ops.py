@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Artifact, CounterSet
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._operators import (
-    DEFAULT_LIMITS,
     ShapeOperators,
     judge_fallbacks,
     judge_operators,
@@ -25,15 +24,11 @@ from perfgate.measuring.trace.fallbacks import with_fallbacks
 from perfgate.measuring.trace.kernels import with_kernels, work_by_span
 from perfgate.measuring.trace.operators import operator_totals
 
-__all__ = ["DEFAULT_LIMITS", "STEP"]
-
 
 class TopOpsStep:
     """Trace some steady calls of every shape; the operators of the CPU, or the kernels of a device that shows them."""
 
-    number = 4
-    slug = step_title(4).slug
-    title = step_title(4).title
+    card = card(4)
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where no trace holds an operator. The counters are there in any case."""

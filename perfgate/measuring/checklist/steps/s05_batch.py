@@ -6,7 +6,7 @@ from typing import Optional
 
 import numpy as np
 
-from perfgate.document.checklist import step_title
+from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import above, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
@@ -14,16 +14,11 @@ from perfgate.measuring.checklist.steps._batch_sweep import FULL, QUICK, Sweep, 
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.summary import CONFIDENCE, quantile
 
-# Shares of the best throughput that the configured batch size may lose, and the gain below which doubling does not pay.
-DEFAULT_LIMITS = {"batch.loss.warning": 0.05, "batch.loss.severe": 0.20, "batch.knee.gain": 1.10}
-
 
 class BatchStep:
     """Sizes 1, 2, 4 … in random order, several visits each, so that no drift of the machine looks like an effect."""
 
-    number = 5
-    slug = step_title(5).slug
-    title = step_title(5).title
+    card = card(5)
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Sweep the first shape; not applicable where the model takes no other batch size than the configured one."""
@@ -42,7 +37,7 @@ class BatchStep:
 def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
     labels = {"shape": shape}
     throughput = sweep.throughput()
-    knee = find_knee(throughput, limit("batch.knee.gain", context.limits, DEFAULT_LIMITS))
+    knee = find_knee(throughput, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
     loss = None if best is None else _loss(throughput, context.workload.batch, best)
     values = [_throughput_value(sweep, size, shape) for size in throughput]
@@ -122,7 +117,7 @@ def _judge(context: StepContext, loss: Optional[float], best: Optional[int]) -> 
         return []
     message = "the configured batch size leaves throughput on the table; a better size is in the evidence"
     evidence = {"batch": context.workload.batch, "batch.best": best}
-    return above("batch.loss", loss, message, given=context.limits, defaults=DEFAULT_LIMITS, evidence=evidence)
+    return above("batch.loss", loss, message=message, given=context.limits, evidence=evidence)
 
 
 def _why_fixed(sweep: Sweep, configured: int) -> str:

@@ -1,0 +1,1 @@
+"""The twenty cards, one file each; every module exposes its card as ``CARD``."""
