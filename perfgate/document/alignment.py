@@ -1,0 +1,177 @@
+"""Pair the operators of base with those of head: by name, shape and source line, and by less where one of them changed.
+
+Pure arithmetic on rows, for documents and for recordings alike. Times and counts are in whatever both sides share: seconds
+a call, nanoseconds of a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Callable, Literal, NamedTuple, Optional
+
+Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
+
+# Where so many rows of one operator are left over, they are paired in order: to look for the nearest would take long, and
+# with the document of a stranger very long.
+_MOST_COMPARED = 64
+_FAR = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class TimedRow:
+    """What one operator took on one side: ``time`` over ``count`` runs of it.
+
+    ``shape`` are the shapes of its inputs, ``line`` (``model.py:88``) is what called it and ``code`` the text of that line;
+    None where it is not known. ``kind`` tells operators of one name apart (a kernel from the host's operator).
+    """
+
+    op: str
+    time: float
+    count: float
+    shape: Optional[str] = None
+    line: Optional[str] = None
+    code: Optional[str] = None
+    kind: str = ""
+
+
+class AlignedRow(NamedTuple):
+    """One operator of both sides; a side that has none is None, and never both."""
+
+    base: Optional[TimedRow]
+    head: Optional[TimedRow]
+
+    @property
+    def row(self) -> TimedRow:
+        """Return the head's row, of a removed operator the base's."""
+        row = self.head or self.base
+        assert row is not None
+        return row
+
+    @property
+    def delta(self) -> float:
+        """Return by how much more time head takes."""
+        return (self.head.time if self.head else 0.0) - (self.base.time if self.base else 0.0)
+
+    @property
+    def by_count(self) -> float:
+        """Return the part of ``delta`` that comes of running more or less often, at what one run took in base.
+
+        What is only in head, or only in base, is all of it count. With ``by_speed`` it adds up to ``delta``.
+        """
+        if self.base is None or self.head is None or not self.base.count:
+            return self.delta
+        return (self.head.count - self.base.count) * self.base.time / self.base.count
+
+    @property
+    def by_speed(self) -> float:
+        """Return the part of ``delta`` that comes of each run taking more or less time."""
+        return self.delta - self.by_count
+
+    def change(self, *, tolerance: float = 0.0) -> Change:
+        """Return what became of the operator; times whose ratio is within ``tolerance`` of 1 are the same."""
+        if self.base is None:
+            return "added"
+        if self.head is None:
+            return "removed"
+        if self.head.count != self.base.count:
+            return "more" if self.head.count > self.base.count else "fewer"
+        if self.head.time > self.base.time * (1 + tolerance):
+            return "slower"
+        return "faster" if self.base.time > self.head.time * (1 + tolerance) else "same"
+
+
+# What two rows must share, from everything to the name alone; None: the row does not have what is asked for. By its code a
+# line is found again when lines above it came or went. Where a shape changed, the place tells which operator it was.
+_Key = Callable[[TimedRow], Optional[Hashable]]
+_TIERS: tuple[_Key, ...] = (
+    lambda row: (row.shape, row.line, row.code),
+    lambda row: (row.shape, row.code) if row.code else None,
+    lambda row: (row.shape, row.line) if row.line else None,
+    lambda row: (row.shape, _file(row)) if row.shape and row.line else None,
+    lambda row: row.shape or None,
+    lambda row: (_file(row), row.code) if row.code else None,
+    lambda row: row.line or None,
+    lambda row: row.op,
+)
+
+
+def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow]:
+    """Return every row of both sides once, paired where they are the same operator; most change of time first.
+
+    Rows that share name, shape and line are paired before those that share less, each row with one other at most. Of
+    several that could be the same, those whose lines and counts are nearest are.
+    """
+    before, after = _sorted(base), _sorted(head)
+    pairs: list[AlignedRow] = []
+    for key in _TIERS:
+        matched, before, after = _match(before, after, key)
+        pairs += matched
+    pairs += [AlignedRow(row, None) for row in before] + [AlignedRow(None, row) for row in after]
+    return sorted(pairs, key=lambda pair: (-abs(pair.delta), _order(pair.row)))
+
+
+def _match(
+    before: Sequence[TimedRow], after: Sequence[TimedRow], key: _Key
+) -> tuple[list[AlignedRow], list[TimedRow], list[TimedRow]]:
+    """Return the pairs that share a key, and what is left of both sides."""
+    groups = _grouped(after, key)
+    pairs: list[AlignedRow] = []
+    for word, rows in _grouped(before, key).items():
+        pairs += [AlignedRow(rows[one], groups[word][other]) for one, other in _nearest(rows, groups.get(word, []))]
+    taken_before = {id(pair.base) for pair in pairs}
+    taken_after = {id(pair.head) for pair in pairs}
+    return (
+        pairs,
+        [row for row in before if id(row) not in taken_before],
+        [row for row in after if id(row) not in taken_after],
+    )
+
+
+def _grouped(rows: Iterable[TimedRow], key: _Key) -> dict[Hashable, list[TimedRow]]:
+    groups: dict[Hashable, list[TimedRow]] = {}
+    for row in rows:
+        if (word := key(row)) is not None:
+            groups.setdefault((row.op, row.kind, word), []).append(row)
+    return groups
+
+
+def _nearest(before: Sequence[TimedRow], after: Sequence[TimedRow]) -> list[tuple[int, int]]:
+    """Return the positions of rows that belong together, nearest lines and counts first."""
+    if max(len(before), len(after)) > _MOST_COMPARED or min(len(before), len(after)) == 0:
+        return list(zip(range(len(before)), range(len(after))))
+    candidates = sorted(
+        product(range(len(before)), range(len(after))),
+        key=lambda at: (_distance(before[at[0]], after[at[1]]), abs(before[at[0]].count - after[at[1]].count), at),
+    )
+    left, right, pairs = set(range(len(before))), set(range(len(after))), []
+    for one, other in candidates:
+        if one in left and other in right:
+            left.remove(one)
+            right.remove(other)
+            pairs.append((one, other))
+    return pairs
+
+
+def _distance(one: TimedRow, other: TimedRow) -> int:
+    """Return how many lines lie between two places of one file."""
+    first, second = _number(one), _number(other)
+    return abs(first - second) if _file(one) == _file(other) and first >= 0 and second >= 0 else _FAR
+
+
+def _file(row: TimedRow) -> str:
+    return (row.line or "").rpartition(":")[0]
+
+
+def _number(row: TimedRow) -> int:
+    number = (row.line or "").rpartition(":")[2]
+    return int(number) if number.isdecimal() and len(number) < 9 else -1
+
+
+def _sorted(rows: Iterable[TimedRow]) -> list[TimedRow]:
+    return sorted(rows, key=_order)
+
+
+def _order(row: TimedRow) -> tuple[str, str, str, str, int, float, float]:
+    return (row.op, row.kind, row.shape or "", _file(row), _number(row), row.time, row.count)
