@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import math
 import os
 import re
@@ -10,11 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import msgspec
 
-from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.lookup import LIMITS, METRICS
+from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 
@@ -90,13 +92,18 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """perfgate.toml as it is written. ``workload`` is short for one entry of ``workloads`` under its own name."""
+    """perfgate.toml as it is written.
+
+    ``workload`` is short for one entry of ``workloads`` under its own name. ``limits`` are marks inside one run, by name or
+    pattern; ``budget`` are absolute bounds that the gate holds the head to, such as ``"latency.p99" = "< 20 ms at 50 QPS"``.
+    """
 
     project: str = ""
     device: str = "cpu"
     workload: str = ""
     workloads: dict[str, str] = {}
     limits: dict[str, float] = {}
+    budget: dict[str, Union[float, str]] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
@@ -128,6 +135,7 @@ class Config:
     gate: GateSettings
     store: StoreSettings
     limits: Mapping[str, float] = field(default_factory=dict)
+    budgets: tuple[Budget, ...] = ()
 
     def policy(self) -> Policy:
         """Return what the gate tolerates, as it goes into the decision document."""
@@ -138,6 +146,7 @@ class Config:
             ok_margin=gate.ok_margin,
             looks=list(gate.looks),
             tolerances=dict(gate.tolerance),
+            budgets=list(self.budgets),
         )
 
     def pair_cpus(self) -> int:
@@ -196,7 +205,8 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         measure=parsed.measure,
         gate=parsed.gate,
         store=parsed.store,
-        limits=parsed.limits,
+        limits=_limits(parsed.limits, path),
+        budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
     )
 
 
@@ -213,7 +223,11 @@ def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
     """TOML reads ``latency.low = 0.05`` as a table ``latency``: say what to write instead."""
     gate = raw.get("gate")
-    tables = {"limits": raw.get("limits"), "gate.tolerance": gate.get("tolerance") if isinstance(gate, dict) else None}
+    tables = {
+        "limits": raw.get("limits"),
+        "budget": raw.get("budget"),
+        "gate.tolerance": gate.get("tolerance") if isinstance(gate, dict) else None,
+    }
     for name, table in tables.items():
         for key, value in table.items() if isinstance(table, dict) else ():
             if isinstance(value, dict):
@@ -270,9 +284,6 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         if is_wrong:
             raise ConfigError(f"{path}: {message}, found {found}")
     _check_tolerances(gate.tolerance, path)
-    for name, value in parsed.limits.items():
-        if not math.isfinite(value):
-            raise ConfigError(f"{path}: [limits] {name} must be a finite number, found {value}")
 
 
 def _stays_inside(pattern: str) -> bool:
@@ -282,10 +293,34 @@ def _stays_inside(pattern: str) -> bool:
 def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
-        if name not in METRICS and not name.startswith(("ops.count:", "ops.time:")):
-            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(name, METRICS)}")
+        wanted = parse_place(name).metric
+        if not wanted.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, wanted):
+            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(wanted, METRICS)}")
         if not 0 <= value < math.inf:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
+
+
+def _limits(written: Mapping[str, float], path: Path) -> dict[str, float]:
+    """Return every limit the project sets by its full name; of a pattern and a name, the name counts."""
+    found: dict[str, float] = {}
+    for key, value in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
+        names = [key] if key in LIMITS else fnmatch.filter(LIMITS, key)
+        if not names:
+            raise ConfigError(f"{path}: [limits] unknown limit {key!r}{_did_you_mean(key, LIMITS)}")
+        if not math.isfinite(value):
+            raise ConfigError(f"{path}: [limits] {key} must be a finite number, found {value}")
+        found.update(dict.fromkeys(names, value))
+    return found
+
+
+def _budget(key: str, written: Union[float, str], path: Path) -> Budget:
+    name = parse_place(key).metric
+    if name not in METRICS:
+        raise ConfigError(f"{path}: [budget] unknown metric {key!r}{_did_you_mean(name, METRICS)}")
+    try:
+        return parse_budget(key, written, METRICS[name])
+    except ValueError as error:
+        raise ConfigError(f"{path}: [budget] {key}: {error}") from error
 
 
 def _workloads(parsed: ConfigFile, path: Path) -> tuple[WorkloadReference, ...]:

@@ -6,6 +6,8 @@ from typing import Literal, Optional
 
 import msgspec
 
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.budget import Budget
 from perfgate.document.run import ErrorDetail, Finding
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
@@ -28,14 +30,15 @@ InvalidKind = Literal[
     "out_of_turn",
     "not_steady",
 ]
-Method = Literal["exact", "paired", "screen", "check", "recorded"]
+Method = Literal["exact", "paired", "screen", "check", "budget", "recorded"]
 Comparing = Literal["code", "stack"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate tolerates.
 
-    ``tolerances`` maps a metric to its allowed relative worsening (0.01 = 1 %); ``ok_margin`` is the slowdown that must be
+    ``tolerances`` maps a metric, or a pattern (``latency.*``, ``latency.p99@encoder/long``), to its allowed relative
+    worsening (0.01 = 1 %); ``budgets`` are absolute bounds; ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged; ``alpha`` the chance of a false alarm of the whole gate, and
     ``alpha_ok`` that of a wrong "unchanged" per comparison. ``looks`` are the numbers of pairs after which the gate may
     decide; both errors are spent over all of them and over the reruns that add pairs.
@@ -46,6 +49,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ok_margin: float = 0.02
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     tolerances: dict[str, float] = {}
+    budgets: list[Budget] = []
 
     def __post_init__(self) -> None:
         """Refuse what no test can be made with. Raises ValueError, which reading a document turns into its own error."""
@@ -53,6 +57,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"looks must be 1 to {MOST_LOOKS} growing numbers of pairs, found {self.looks[:MOST_LOOKS]}"
             )
+        for budget in self.budgets:
+            if budget.metric not in METRICS:
+                raise ValueError(f"no metric {budget.metric!r} is known that a budget could be for")
         for name, error in (("alpha", self.alpha), ("alpha_ok", self.alpha_ok)):
             if not 0 < error < 0.5:
                 raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
@@ -74,6 +81,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is how many process pairs it rests on,
     ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
     these pairs would have shown with 95 % power. ``p_adjusted`` is corrected for all looks, reruns and other metrics.
+    With method ``budget`` the head is held against an absolute bound, and that is what ``base`` is.
     """
 
     workload: str

@@ -83,6 +83,15 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
         (ONE + "gate = 3", "Expected `object`, got `int` - at `$.gate`"),
         (ONE + "[measure]\npython_path = 'src'", "Expected `array`, got `str` - at `$.measure.python_path`"),
         (ONE + "[measure]\npass_env = [1]", "Expected `str`, got `int` - at `$.measure.pass_env[0]`"),
+        (
+            ONE + '[limits]\n"batch.los.warning" = 1',
+            "unknown limit 'batch.los.warning'; did you mean 'batch.loss.warning'?",
+        ),
+        (
+            ONE + '[budget]\n"latency.p98" = "2 ms"',
+            "[budget] unknown metric 'latency.p98'; did you mean 'latency.p90'?",
+        ),
+        (ONE + '[budget]\n"latency.p99" = "2 MiB"', "[budget] latency.p99: '2 MiB' is in B"),
         (ONE + "[limits]\nbatch = 'x'", "Expected `float`, got `str` - at `$.limits[...]`"),
         ("[workloads]\nw = 3", "Expected `str`, got `int` - at `$.workloads[...]`"),
         (ONE + "project = 2020-01-01", "at `$.project`"),
@@ -204,3 +213,13 @@ def test_policy__tolerances_given__as_in_the_file() -> None:
 )
 def test_pair_cpus__device__one_for_a_cpu_and_several_for_the_threads_of_an_accelerator(lines: str, cpus: int) -> None:
     assert parse(ONE + lines).pair_cpus() == cpus
+
+
+def test_load_config__limit_by_pattern__every_name_it_fits_and_the_full_name_wins() -> None:
+    limits = parse(ONE + '[limits]\n"transfer.share.*" = 0.3\n"transfer.share.severe" = 0.5').limits
+    assert limits == {"transfer.share.warning": 0.3, "transfer.share.severe": 0.5}
+
+
+def test_policy__budget__in_base_units() -> None:
+    (budget,) = parse(ONE + '[budget]\n"latency.p99@encoder" = "< 20 ms at 50 QPS"').policy().budgets
+    assert (budget.metric, budget.bound, budget.workload, budget.rate) == ("latency.p99", 0.02, "encoder", 50.0)

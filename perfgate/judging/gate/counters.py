@@ -67,7 +67,7 @@ def _compare_counter(base: CounterSet, head: CounterSet, name: str, policy: Poli
         return _compare_unsteady(base, head, name)
     if 0 in (base.repeats, head.repeats) and base.values[name] != head.values[name]:
         return _compare_whole(base, head, name)
-    allowed = tolerance(policy, name)
+    allowed = tolerance(policy, name, base.workload, base.shape)
     outcome = _outcome(base.values[name], head.values[name], allowed)
     return _comparison(
         base,

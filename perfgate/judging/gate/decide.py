@@ -38,6 +38,7 @@ from perfgate.errors import (
     EXIT_PASS,
     DocumentError,
 )
+from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.explain import operator_changes, suggestions
@@ -154,7 +155,7 @@ def _compared(base: RunDocument, head: RunDocument, policy: Policy) -> _Compared
     floors = noise_floors(base, policy, pairs=_pairs(head))
     invalid = invalid_times(base, head) + _base_differs(floors)
     times = compare_time(base, head, policy, floors)
-    exact = compare_promises(base, head) + compare_counters(base, head, policy)
+    exact = compare_promises(base, head) + compare_budgets(base, head, policy) + compare_counters(base, head, policy)
     return _Compared(exact + _veto(times, invalid), floors, invalid)
 
 
@@ -225,7 +226,11 @@ def _verdict(
     suspected = [
         _name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)
     ]
-    promised = [_name(c) for c in comparisons if c.method == "check" and not c.gating and c.outcome == "inconclusive"]
+    promised = [
+        _name(c)
+        for c in comparisons
+        if c.method in ("check", "budget") and not c.gating and c.outcome == "inconclusive"
+    ]
     # A count that only the head's calls disagree about cannot be held to the base's: it must not hide behind that.
     unsteady = [
         f"{_name(c)}: {c.reason}"
@@ -311,7 +316,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[Te
 
 
 def _not_comparable(comparison: Comparison) -> Comparison:
-    if comparison.method == "check":
+    if comparison.method in ("check", "budget"):
         return comparison
     return msgspec.structs.replace(
         comparison, outcome="not_comparable", gating=False, reason="the testbeds differ between base and head"

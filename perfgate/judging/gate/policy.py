@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from perfgate.document.budget import parse_place
 from perfgate.document.decision import Policy
 from perfgate.document.tolerances import DEFAULT_TOLERANCES
 
@@ -31,11 +33,27 @@ FAMILIES = (
 _OF_OK_MARGIN = {"throughput.gap": 0.25}
 
 
-def tolerance(policy: Policy, metric: str) -> float:
-    """Return the allowed relative worsening of a metric."""
-    return policy.tolerances.get(metric, DEFAULT_TOLERANCES.get(metric, 0.0))
+def tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float:
+    """Return the allowed relative worsening of a metric of a workload's shape.
+
+    Of several entries that fit, the one that says most counts: the exact metric before a pattern, then the longest.
+    """
+    fitting = [key for key in policy.tolerances if _fits(key, metric, workload, shape)]
+    best = max(fitting, key=lambda key: (parse_place(key).metric == metric, _said(key), key), default=None)
+    return DEFAULT_TOLERANCES.get(metric, 0.0) if best is None else policy.tolerances[best]
 
 
-def margin_for_unchanged(policy: Policy, metric: str) -> float:
+def margin_for_unchanged(policy: Policy, metric: str, workload: str, shape: str) -> float:
     """Return the slowdown that must be excluded before a time metric is called unchanged."""
-    return max(policy.ok_margin * _OF_OK_MARGIN.get(metric, 1.0), tolerance(policy, metric))
+    return max(policy.ok_margin * _OF_OK_MARGIN.get(metric, 1.0), tolerance(policy, metric, workload, shape))
+
+
+def _fits(key: str, metric: str, workload: str, shape: str) -> bool:
+    place = parse_place(key)
+    if key == metric:  # that of an operator may hold what would else be read as a pattern or a place
+        return True
+    return fnmatchcase(metric, place.metric) and place.covers(workload, shape)
+
+
+def _said(key: str) -> int:
+    return sum(character not in "*?[]" for character in key)

@@ -68,7 +68,9 @@ def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[Noise
                     metric=name,
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
-                    differs=differs(differences, math.log1p(margin_for_unchanged(policy, name)), alpha=AA_ALPHA),
+                    differs=differs(
+                        differences, math.log1p(margin_for_unchanged(policy, name, workload, shape)), alpha=AA_ALPHA
+                    ),
                 )
             )
     return floors
@@ -103,7 +105,7 @@ def _compare_cell(
     cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: Optional[NoiseFloor]
 ) -> Comparison:
     differences = cell.effects.differences
-    margin = math.log1p(tolerance(policy, cell.metric))
+    allowed = tolerance(policy, cell.metric, cell.workload, cell.shape)
     effect = differences.estimate
     said = _answer(cell, policy, alpha=alpha, p_adjusted=p_adjusted, floor=floor)
     described = metric(cell.metric)
@@ -124,10 +126,10 @@ def _compare_cell(
         confidence=rounded(bounds.confidence) if bounds else None,
         p=rounded(p_above(differences.values, 0.0, differences.weights)),
         p_adjusted=rounded(p_adjusted),
-        tolerance=tolerance(policy, cell.metric),
+        tolerance=allowed,
         pairs=cell.effects.pairs,
         pairs_needed=said.pairs_needed,
-        detectable=rounded(detectable(differences, margin)),
+        detectable=rounded(detectable(differences, math.log1p(allowed))),
         reason=said.reason,
     )
 
@@ -145,8 +147,9 @@ def _errors(policy: Policy, alpha: float) -> Errors:
 
 def _answer(cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: Optional[NoiseFloor]) -> _Answer:
     differences, errors = cell.effects.differences, _errors(policy, alpha)
-    to_exclude = margin_for_unchanged(policy, cell.metric)
-    limits = Limits(math.log1p(tolerance(policy, cell.metric)), math.log1p(to_exclude))
+    place = (cell.metric, cell.workload, cell.shape)
+    to_exclude = margin_for_unchanged(policy, *place)
+    limits = Limits(math.log1p(tolerance(policy, *place)), math.log1p(to_exclude))
     outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
     if outcome == "unchanged" and floor and floor.floor > to_exclude:
         return _refused(to_exclude, floor, pairs=cell.effects.pairs)

@@ -86,7 +86,7 @@ def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Optio
 
 def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or comparison.method == "check":
+        if comparison.outcome != "regressed" or comparison.method in ("check", "budget"):
             continue
         where = (place(comparison.workload, comparison.shape),)
         if is_operator(comparison) and comparison.base is not None and comparison.head is not None:
@@ -104,7 +104,7 @@ def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:
     longest: dict[tuple[str, str], float] = {}
     grown: dict[tuple[str, str], float] = {}
     for comparison in decision.comparisons:
-        if comparison.unit == "s" and comparison.head is not None and comparison.method != "check":
+        if comparison.unit == "s" and comparison.head is not None and comparison.method not in ("check", "budget"):
             key = (comparison.workload, comparison.shape)
             longest[key] = max(longest.get(key, 0.0), comparison.head)
     for change in decision.operator_changes:

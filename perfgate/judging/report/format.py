@@ -28,9 +28,9 @@ def is_share(metric: str) -> bool:
     return metric in METRICS and METRICS[metric].share
 
 
-def is_sla(comparison: Comparison) -> bool:
+def is_budget(comparison: Comparison) -> bool:
     """Tell whether a comparison holds the head against a promise: its base is then the promised value."""
-    return comparison.method == "check" and comparison.metric.startswith("sla.")
+    return comparison.method == "budget"
 
 
 def is_count(comparison: Comparison) -> bool:
@@ -40,7 +40,7 @@ def is_count(comparison: Comparison) -> bool:
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Return base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
-    if is_sla(comparison):
+    if is_budget(comparison):
         return DASH, quantity(comparison.head, comparison.unit)
     if comparison.metric == "correctness.signature":
         return DASH, Words("changed")
@@ -68,6 +68,8 @@ def quantities(values: Sequence[Optional[float]], unit: str, *, metric: str = ""
 
 def change(comparison: Comparison) -> Words:
     """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
+    if is_budget(comparison):
+        return _distance(comparison)
     if comparison.method == "check" and not is_count(comparison):
         return _check_result(comparison)
     if comparison.outcome == "not_comparable" or (comparison.delta is None and not is_count(comparison)):
@@ -124,8 +126,8 @@ def plus_minus(share: float) -> Words:
 
 
 def limit(comparison: Comparison) -> Words:
-    """Return the allowed worsening of a metric, or the SLA itself; a dash where none applies."""
-    if is_sla(comparison):
+    """Return the allowed worsening of a metric, or the bound itself; a dash where none applies."""
+    if is_budget(comparison):
         return quantity(comparison.base, comparison.unit)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
         return DASH
@@ -168,10 +170,20 @@ def whole(value: float) -> Words:
     return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
 
 
+def _distance(comparison: Comparison) -> Words:
+    """Return how far a value is from its bound; a bound of 0 has no share of itself to be away."""
+    bound = "the SLA" if comparison.metric.startswith("sla.") else "the budget"
+    if comparison.head is None:
+        return Words("not shown to be kept")
+    if comparison.head == comparison.base:
+        return Words(f"at {bound}")
+    side = "above" if comparison.head > (comparison.base or 0.0) else "below"
+    return Words(
+        f"{percent(comparison.head / comparison.base - 1)} {side} {bound}" if comparison.base else f"{side} {bound}"
+    )
+
+
 def _check_result(comparison: Comparison) -> Words:
-    if is_sla(comparison) and comparison.base and comparison.head is not None:
-        excess = comparison.head / comparison.base - 1
-        return Words(f"{percent(excess)} {'above' if excess > 0 else 'below'} the SLA")
     if comparison.metric == "correctness.signature":
         return Words("output changed")
     return Words("check failed") if comparison.outcome == "regressed" else Words("check passed")

@@ -13,8 +13,8 @@ from perfgate.judging.report.text import Medium, line
 from perfgate.judging.report.words import Words
 
 _NAMED_DIFFERENCES = 3
-_METHOD_KINDS = {"check": "correctness", "exact": "counter"}
-_METRIC_KINDS = {"sla.p99": "sla", "correctness.signature": "signature", "counters.low_precision_ops": "counter"}
+_METHOD_KINDS = {"check": "correctness", "budget": "budget", "exact": "counter"}
+_METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
@@ -99,10 +99,10 @@ def _kind(summary: Summary) -> str:
 
 
 def _named(summary: Summary, kind: str) -> Optional[Comparison]:
-    """Return the comparison the title is about; a WARN may be about an SLA that both sides break."""
+    """Return the comparison the title is about; a WARN may be about a bound that both sides break."""
     if kind == "undecided":
         return summary.inconclusive[0]
-    broken = [comparison for comparison in summary.inconclusive if comparison.method == "check"]
+    broken = [comparison for comparison in summary.inconclusive if comparison.method in ("check", "budget")]
     return summary.worst or next(iter(broken), None)
 
 

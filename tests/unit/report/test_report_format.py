@@ -78,7 +78,7 @@ def test_change__throughput__says_higher_or_lower() -> None:
 
 
 def test_change__sla__says_how_far_above_the_promise() -> None:
-    comparison = make_comparison("sla.p99", method="check", outcome="regressed", base=0.010, head=0.012, interval=None)
+    comparison = make_comparison("sla.p99", method="budget", outcome="regressed", base=0.010, head=0.012, interval=None)
     assert formats.change(comparison) == "20.0 % above the SLA"
     assert formats.sides(comparison) == ("–", "12.0 ms")
     assert formats.limit(comparison) == "10.0 ms"

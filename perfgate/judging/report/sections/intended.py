@@ -42,7 +42,7 @@ class Intended:
 
 def _needed(comparison: Comparison) -> Optional[float]:
     """Return the tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
-    if comparison.delta is None or comparison.method == "check" or comparison.metric.startswith("sla."):
+    if comparison.delta is None or comparison.method in ("check", "budget"):
         return None
     worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
     return math.ceil(max(worst, abs(comparison.delta)) * 100 - 1e-9) / 100 if math.isfinite(worst) else None

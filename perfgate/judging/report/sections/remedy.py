@@ -51,7 +51,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "pairs": decision.pairs,
         "recorded": decision.recorded,
         "suspected": summary.verdict == "WARN" and summary.worst is not None and summary.worst.method == "screen",
-        "broken_promise": any(formats.is_sla(comparison) for comparison in summary.inconclusive),
+        "broken_promise": any(formats.is_budget(comparison) for comparison in summary.inconclusive),
     }
 
 

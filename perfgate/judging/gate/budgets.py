@@ -1,0 +1,139 @@
+"""Budgets and SLAs: the head held against an absolute bound, whatever the base was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from perfgate.catalogue.lookup import metric
+from perfgate.document.budget import Budget
+from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.run import RunDocument, Value, WorkloadRecord
+from perfgate.judging.gate.rounding import rounded
+
+SLA = "sla.p99"
+_SLA_METRIC = "latency.p99"
+
+
+def compare_budgets(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
+    """Return one comparison per budget and SLA of each workload and shape; ``base`` in it is the bound.
+
+    A bound is broken where the whole interval lies beyond it; then the gate fails, unless the base breaks it too. A value
+    whose interval holds the bound shows neither and warns, and so does a budget on what was not measured.
+    """
+    return [
+        comparison
+        for workload in head.workloads
+        for budget, name in _of_workload(workload, policy)
+        for shape in workload.shapes
+        if budget.place.covers(workload.name, shape)
+        for comparison in _compare(base, head, budget, name, workload.name, shape)
+    ]
+
+
+def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[tuple[Budget, str]]:
+    """Return each budget with the metric's name in the decision: an SLA is the budget that a workload sets itself."""
+    if workload.sla_p99 is not None:
+        yield Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True), SLA
+    for budget in policy.budgets:
+        yield budget, budget.metric
+
+
+def _compare(
+    base: RunDocument, head: RunDocument, budget: Budget, name: str, workload: str, shape: str
+) -> Iterator[Comparison]:
+    after = _worst(_measured(head, budget, workload, shape), budget)
+    if after is None:
+        if name != SLA:
+            yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=_not_measured(budget))
+        return
+    if after.value is None and not _breaks(after, budget):
+        if name != SLA:
+            yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=after.reason)
+        return
+    before = _worst(_measured(base, budget, workload, shape), budget)
+    broken_before = before is not None and _breaks(before, budget)
+    outcome, reason = _outcome(after, budget, broken_before=broken_before)
+    yield _comparison(
+        budget, name, workload, shape, outcome, gating=outcome != "inconclusive", reason=reason, value=after
+    )
+
+
+def _outcome(after: Value, budget: Budget, *, broken_before: bool) -> tuple[Outcome, Optional[str]]:
+    if _breaks(after, budget):
+        return ("inconclusive", "the base breaks this bound too") if broken_before else ("regressed", None)
+    if after.value is not None and _beyond(after.value, budget):
+        return "inconclusive", "the value is beyond the bound, and its interval still holds it"
+    return "unchanged", None
+
+
+def _comparison(
+    budget: Budget,
+    name: str,
+    workload: str,
+    shape: str,
+    outcome: Outcome,
+    *,
+    gating: bool,
+    reason: Optional[str],
+    value: Optional[Value] = None,
+) -> Comparison:
+    described = metric(name)
+    head = None if value is None else _best_end(value, budget) if value.value is None else value.value
+    return Comparison(
+        workload=workload,
+        shape=shape,
+        metric=name,
+        unit=described.unit,
+        better="lower" if budget.at_most else "higher",
+        method="budget",
+        outcome=outcome,
+        gating=gating,
+        base=budget.bound,
+        head=None if head is None else rounded(head),
+        reason=reason if budget.rate is None else f"at {budget.rate:g} calls a second{f': {reason}' if reason else ''}",
+    )
+
+
+def _not_measured(budget: Budget) -> str:
+    return f"step {metric(budget.metric).step} measured no such value; name the step with --steps"
+
+
+def _measured(run: RunDocument, budget: Budget, workload: str, shape: str) -> Iterator[Value]:
+    """Return the values a budget is about: of the steps, and of the exact counters."""
+    wanted = None if budget.rate is None else f"{budget.rate:g}"
+    for step in run.steps:
+        for value in step.values if step.workload == workload else ():
+            of_shape = value.labels.get("shape", shape) == shape and value.labels.get("rate") == wanted
+            if value.metric == budget.metric and of_shape:
+                yield value
+    for counters in run.counters:
+        if (counters.workload, counters.shape) == (workload, shape) and budget.metric in counters.values:
+            yield Value(metric=budget.metric, value=float(counters.values[budget.metric]))
+
+
+def _worst(values: Iterable[Value], budget: Budget) -> Optional[Value]:
+    """Return the value furthest beyond the bound, as of several batch sizes or operators; unknown ones only alone."""
+
+    def badness(value: Value) -> float:
+        end = _best_end(value, budget)
+        return -math.inf if end is None else end if budget.at_most else -end
+
+    return max(values, key=badness, default=None)
+
+
+def _best_end(value: Value, budget: Budget) -> Optional[float]:
+    """Return the end of the interval that lies best for the bound, or the value itself where it has none."""
+    low, high = value.interval or (None, None)
+    end = low if budget.at_most else high
+    return value.value if end is None else end
+
+
+def _breaks(value: Value, budget: Budget) -> bool:
+    end = _best_end(value, budget)
+    return end is not None and _beyond(end, budget)
+
+
+def _beyond(number: float, budget: Budget) -> bool:
+    return number > budget.bound if budget.at_most else number < budget.bound

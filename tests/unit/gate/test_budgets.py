@@ -1,0 +1,122 @@
+"""Absolute budgets: kept, broken by the change, broken before, or not shown."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import msgspec
+import pytest
+
+from perfgate.document.budget import Budget
+from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.judging.gate.budgets import compare_budgets
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.policy import tolerance
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.unit.gate.builders import sides
+
+CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
+P99 = Budget(metric="latency.p99", bound=0.02, at_most=True)
+
+
+def with_value(run: RunDocument, value: Optional[float], metric: str = "latency.p99", **fields: Any) -> RunDocument:
+    labels = {"shape": "long", **fields.pop("labels", {})}
+    reason = "not estimable" if value is None else None
+    found = Value(metric=metric, value=value, labels=labels, reason=reason, **fields)
+    return msgspec.structs.replace(
+        run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[found])]
+    )
+
+
+def compared(base: RunDocument, head: RunDocument, *budgets: Budget) -> Comparison:
+    (found,) = compare_budgets(base, head, Policy(budgets=list(budgets)))
+    return found
+
+
+def judged(base: RunDocument, head: RunDocument, *budgets: Budget) -> DecisionDocument:
+    return decide(base, head, policy=Policy(budgets=list(budgets)), history=History())
+
+
+def test_budget__kept__unchanged_and_the_bound_stands_as_base() -> None:
+    base, head = sides(NO_CHANGE)
+    found = compared(base, with_value(head, 0.015, interval=(0.014, 0.016)), P99)
+    assert (found.outcome, found.gating, found.base, found.head) == ("unchanged", True, 0.02, 0.015)
+
+
+def test_budget__broken_by_the_head_alone__fails_and_the_title_says_by_how_much() -> None:
+    base, head = sides(NO_CHANGE)
+    base, head = with_value(base, 0.015), with_value(head, 0.025, interval=(0.024, 0.026))
+    decision = judged(base, head, P99)
+    assert (decision.verdict, decision.reasons) == ("FAIL", ["regressed: encoder/long latency.p99"])
+    comment = render_comment(decision, CONTEXT)
+    assert "FAIL – P99 latency of `encoder/long` is 25.0 ms, 25.0 % above the budget of 20.0 ms" in comment
+
+
+def test_budget__broken_by_the_base_too__warns() -> None:
+    base, head = sides(NO_CHANGE)
+    decision = judged(with_value(base, 0.025), with_value(head, 0.025), P99)
+    assert (decision.verdict, decision.reasons) == ("WARN", ["suspected: encoder/long latency.p99"])
+
+
+def test_budget__interval_holds_the_bound__not_shown_either_way() -> None:
+    base, head = sides(NO_CHANGE)
+    found = compared(base, with_value(head, 0.021, interval=(0.019, 0.023)), P99)
+    assert (found.outcome, found.gating) == ("inconclusive", False)
+
+
+def test_budget__no_value_but_a_lower_end_beyond__broken_all_the_same() -> None:
+    base, head = sides(NO_CHANGE)
+    found = compared(base, with_value(head, None, interval=(0.03, None)), P99)
+    assert (found.outcome, found.head) == ("regressed", 0.03)
+
+
+def test_budget__nothing_measured__warns_and_says_which_step_would() -> None:
+    base, head = sides(NO_CHANGE)
+    decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
+    assert decision.verdict == "WARN"
+    assert "step 1 measured no such value" in (decision.comparisons[0].reason or "")
+
+
+def test_budget__at_least__below_it_breaks() -> None:
+    base, head = sides(NO_CHANGE)
+    floor = Budget(metric="throughput.median", bound=1000.0, at_most=False)
+    assert compared(base, with_value(head, 900.0, "throughput.median"), floor).outcome == "regressed"
+    assert compared(base, with_value(head, 1100.0, "throughput.median"), floor).outcome == "unchanged"
+
+
+def test_budget__rate__takes_only_values_of_that_rate() -> None:
+    base, head = sides(NO_CHANGE)
+    at_50 = msgspec.structs.replace(P99, rate=50.0)
+    assert compared(base, with_value(head, 0.03), at_50).outcome == "inconclusive"
+    found = compared(base, with_value(head, 0.03, labels={"rate": "50"}), at_50)
+    assert (found.outcome, found.reason) == ("regressed", "at 50 calls a second")
+
+
+def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None:
+    base, head = sides(NO_CHANGE)
+    other = msgspec.structs.replace(P99, workload="decoder*")
+    assert compare_budgets(base, with_value(head, 1.0), Policy(budgets=[other])) == []
+
+
+@pytest.mark.parametrize(
+    ("tolerances", "expected"),
+    [
+        ({}, 0.01),
+        ({"latency.*": 0.5}, 0.5),
+        ({"latency.*": 0.5, "latency.low": 0.2}, 0.2),
+        ({"latency.low": 0.2, "latency.low@encoder": 0.3}, 0.3),
+        ({"latency.low@encoder": 0.3, "latency.low@encoder/l*": 0.4}, 0.4),
+        ({"latency.low@decoder": 0.3}, 0.01),
+        ({"latency.*@encoder/long": 0.6, "latency.low": 0.2}, 0.2),
+    ],
+)
+def test_tolerance__patterns__the_one_that_says_most_counts(tolerances: dict[str, float], expected: float) -> None:
+    assert tolerance(Policy(tolerances=tolerances), "latency.low", "encoder", "long") == expected
+
+
+def test_tolerance__operator_whose_name_looks_like_a_pattern__is_taken_by_name() -> None:
+    name = "ops.count:kernel<float, [3]>@2"
+    assert tolerance(Policy(tolerances={name: 0.7}), name, "encoder", "long") == 0.7
