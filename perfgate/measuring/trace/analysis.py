@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 IntColumn = npt.NDArray[np.int64]
+NOTHING_AROUND = -1
 
 
 class Intervals(NamedTuple):
@@ -101,19 +102,31 @@ def self_times(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntCo
     part inside is taken off, so that no self time is negative.
     """
     own = duration.copy()
-    # A span of no length neither contains nor takes anything.
+    around = enclosing(start, duration, track)
+    inner = np.flatnonzero(around != NOTHING_AROUND)
+    outer = around[inner]
+    inside = np.minimum(start[inner] + duration[inner], start[outer] + duration[outer]) - start[inner]
+    np.subtract.at(own, outer, np.maximum(inside, 0))
+    return np.maximum(own, 0)
+
+
+def enclosing(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntColumn:
+    """Return for each event the position of the one on its track that it directly lies in, NOTHING_AROUND for none.
+
+    Of two that cover the same time the one that comes first in the columns is around the other. A span of no length neither
+    contains anything nor lies in anything.
+    """
+    around = np.full(start.size, NOTHING_AROUND, dtype=np.int64)
     real = np.flatnonzero(duration > 0)
     order = real[np.lexsort((-duration[real], start[real], track[real]))]
     if not order.size:
-        return own
+        return around
     borders = np.flatnonzero(np.diff(track[order])) + 1
     for group in np.split(order, borders):
-        begin, end = start[group], start[group] + duration[group]
-        parent = _parents(begin, end)
+        parent = _parents(start[group], start[group] + duration[group])
         inner = np.flatnonzero(parent >= 0)
-        inside = np.minimum(end[inner], end[parent[inner]]) - begin[inner]
-        np.subtract.at(own, group[parent[inner]], np.maximum(inside, 0))
-    return np.maximum(own, 0)
+        around[group[inner]] = group[parent[inner]]
+    return around
 
 
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
