@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import perfgate
 from perfgate.measuring.devices.device import HostWait
+from perfgate.measuring.trace.dispatched import describe
 from perfgate.measuring.trace.tally import (
     COPIES,
     COPY_BYTES,
@@ -56,12 +57,35 @@ _MATRIX_PRODUCTS = frozenset(
 _PACKAGE = str(Path(perfgate.__file__).resolve().parent)
 
 
-class CountingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
+class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """See every operator that is dispatched while active; what is done with it a subclass says in ``saw``.
 
     Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
-    they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both count the same: the
+    they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
     operators that have a kernel of their own. Marks of ``record_function`` (``profiler::``) are no operators.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """Run one operator and see it."""
+        keywords = kwargs or {}
+        if _is_composite(func):
+            # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
+            # a view made without it claims to need no gradient, and matmul then takes another way than without us.
+            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, not _inferring()):
+                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
+        result = func(*args, **keywords)
+        name = func._schema.name
+        if not name.startswith("profiler::"):
+            self.saw(func, name, args, keywords, result)
+        return result
+
+    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        """Take note of an operator that ran; its caller is two frames up (``sys._getframe(2)``)."""
+        raise NotImplementedError
+
+
+class CountingMode(WatchingMode):
+    """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
 
     ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation.
     """
@@ -84,27 +108,16 @@ class CountingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 call()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Count one operator and run it."""
-        keywords = kwargs or {}
-        if _is_composite(func):
-            # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
-            # a view made without it claims to need no gradient, and matmul then takes another way than without us.
-            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, not _inferring()):
-                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
-        result = func(*args, **keywords)
-        name = func._schema.name
-        if not name.startswith("profiler::"):
-            self._count(func, name, args, keywords, result)
-        return result
-
-    def _count(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-        view = _is_view(func)
+    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        """Count one operator."""
+        view = is_view(func)
         op = self._tally.ops.setdefault(name, OpTally(view=view))
         op.count += 1
         line = self._lines.of(sys._getframe(2))
         if line is not None:
             op.lines[line] += 1
+        if self._tally.order is not None:
+            self._tally.order.append(describe(func, args, keywords, result, line=line, view=view))
         if not view:
             op.add(FRAMEWORK_OPS, line)
             op.add(LOW_PRECISION_OPS, line, self._is_low_precision(name, result))
@@ -193,7 +206,7 @@ def _has_waiting_tag(func: Any) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
     """Return whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
     if func._schema.name in _UNMARKED_VIEWS:
         return True
