@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.catalogue.card import Metric, StepCard, Text
+from perfgate.catalogue.card import Metric, Rule, StepCard, Text
 from perfgate.catalogue.sources import QUANTILE
 
 CARD = StepCard(
@@ -10,22 +10,46 @@ CARD = StepCard(
     slug="latency",
     title=Text("Latency and throughput", "时延与吞吐"),
     question=Text(
-        "How long does one call take, how many items a second go through, and what does the first call cost?"
+        "How long does one call take, how many items a second go through, and what does the first call cost?",
+        "一次调用要多久，每秒能处理多少条数据，首次调用的代价有多大？",
     ),
     how=Text(
         "Calls are timed one by one, each waited for, after a steady state was detected; inputs rotate. Quantiles"
         " come with order-statistic intervals; one that the number of calls cannot support is reported as not "
-        "estimable. Throughput is timed with several calls in flight, as the median of windows."
+        "estimable. Throughput is timed with several calls in flight, as the median of windows.",
+        "检测到稳态后逐次计时，每次调用都等待完成，输入轮换使用。分位数附带顺序统计量置信区间；调用次"
+        "数不足以支撑的分位数标为不可估计。吞吐在多个调用同时在途时测量，取各时间窗的中位数。",
     ),
     remedy=Text(
         "A first call much slower than the rest is compilation or lazy loading: warm up before serving. A long "
         "tail on a quiet machine points to work that happens only in some calls: allocation, recompilation, other"
-        " shapes."
+        " shapes.",
+        "首次调用远慢于其余调用，说明存在编译或延迟加载：上线前先预热。机器空闲时仍有长尾，说明有些工"
+        "作只在部分调用中发生：内存申请、重新编译、其他 shape。",
     ),
+    cost=Text(
+        "3 s quick, for all shapes together; 15 s a shape in full, half a minute for calls of 40 ms.",
+        "quick 模式所有 shape 合计 3 s；完整模式每个 shape 15 s，单次调用 40 ms 时约半分钟。",
+    ),
+    devices={
+        "npu": Text(
+            "Wall time of calls that each end with a synchronize of the NPU; torch_npu launches from a "
+            "thread of its own, so that the host's share shows in the gap between calls.",
+            "每次调用以 NPU 同步结束的墙钟时间；torch_npu 由独立线程下发，Host 侧的部分体现在调用间隙中。",
+        ),
+        "cuda": Text(
+            "Wall time of calls that each end with a synchronize of the current stream.",
+            "每次调用以当前 stream 同步结束的墙钟时间。",
+        ),
+        "cpu": Text(
+            "Everything: a call returns when it is done, and CPU time is known beside wall time.",
+            "全部指标：调用返回即已完成，除墙钟时间外还能得到 CPU 时间。",
+        ),
+    },
     metrics=(
         Metric(
             name="latency.low",
-            title=Text("fast-path latency"),
+            title=Text("fast-path latency", "快速路径时延"),
             unit="s",
             better="lower",
             kind="noisy",
@@ -34,33 +58,36 @@ CARD = StepCard(
                 "The time of a call that nothing disturbed. It moves with the work a call does and hardly with "
                 "what else the machine does, so it is the metric that decides first. Two processes that took "
                 "turns are compared by the average of two logarithms: of their 10th percentiles, and of their "
-                "fastest calls within each quad of blocks."
+                "fastest calls within each quad of blocks.",
+                "未受干扰的一次调用的耗时。它随调用本身的工作量变化，几乎不受机器上其他负载影响，因此首先以它"
+                "判定。两个轮流运行的进程按两个对数差的平均值比较：各自的第 10 百分位，以及每组四个时间块内最"
+                "快的调用。",
             ),
             source="mean of the difference of log P10 and the median over quads of the difference of log minimum",
         ),
         Metric(
             name="latency.p50",
-            title=Text("P50 latency"),
+            title=Text("P50 latency", "P50 时延"),
             unit="s",
             better="lower",
             kind="noisy",
             step=1,
-            explanation=Text("Half of the calls were faster than this."),
+            explanation=Text("Half of the calls were faster than this.", "一半的调用比它快。"),
             source=QUANTILE,
         ),
         Metric(
             name="latency.p90",
-            title=Text("P90 latency"),
+            title=Text("P90 latency", "P90 时延"),
             unit="s",
             better="lower",
             kind="noisy",
             step=1,
-            explanation=Text("Nine of ten calls were faster than this."),
+            explanation=Text("Nine of ten calls were faster than this.", "十次调用中有九次比它快。"),
             source=QUANTILE,
         ),
         Metric(
             name="latency.p99",
-            title=Text("P99 latency"),
+            title=Text("P99 latency", "P99 时延"),
             unit="s",
             better="lower",
             kind="noisy",
@@ -69,78 +96,88 @@ CARD = StepCard(
                 "99 of 100 calls were faster than this. It takes 662 calls until a bound on it does not hang on "
                 "the single slowest one (MLPerf LoadGen's rule); with fewer it is reported as not estimable "
                 "rather than guessed. The gate takes it on device or CPU time, because on wall time it shows the "
-                "neighbours of the machine more than the code, and over as many pairs together as have 100 calls."
+                "neighbours of the machine more than the code, and over as many pairs together as have 100 calls.",
+                "一百次调用中有九十九次比它快。至少 662 次调用，其上界才不取决于最慢的那一次（MLPerf LoadGen "
+                "的规则）；次数不足时标为不可估计，不作猜测。门禁取设备时间或 CPU 时间上的 P99，因为墙钟时间"
+                "更多反映同机的其他负载；并把若干对进程合并到满 100 次调用再计算。",
             ),
             source=QUANTILE,
         ),
         Metric(
             name="latency.max",
-            title=Text("slowest call"),
+            title=Text("slowest call", "最慢调用"),
             unit="s",
             better="lower",
             kind="noisy",
             step=1,
-            explanation=Text("The slowest measured call."),
+            explanation=Text("The slowest measured call.", "测得的最慢一次调用。"),
             source="maximum",
         ),
         Metric(
             name="latency.first_call",
-            title=Text("first call"),
+            title=Text("first call", "首次调用"),
             unit="s",
             better="lower",
             kind="noisy",
             step=1,
-            explanation=Text("The first call after loading: lazy initialisation, compilation and allocation included."),
+            explanation=Text(
+                "The first call after loading: lazy initialisation, compilation and allocation included.",
+                "加载后的第一次调用：包含延迟初始化、编译和内存申请。",
+            ),
             source="one call",
         ),
         Metric(
             name="latency.warm_up_calls",
-            title=Text("warm-up calls"),
+            title=Text("warm-up calls", "预热调用次数"),
             unit="1",
             better="lower",
             kind="noisy",
             step=1,
-            explanation=Text("How many calls passed before the steady state was detected."),
+            explanation=Text(
+                "How many calls passed before the steady state was detected.", "检测到稳态之前经过的调用次数。"
+            ),
             source="three windows that agree",
         ),
         Metric(
             name="throughput.median",
-            title=Text("throughput"),
+            title=Text("throughput", "吞吐"),
             unit="items/s",
             better="higher",
             kind="noisy",
             step=1,
             explanation=Text(
-                "Items per second with a bounded number of calls in flight: the median of windows of one second."
+                "Items per second with a bounded number of calls in flight: the median of windows of one second.",
+                "在途调用数有上限时每秒处理的条数：各一秒时间窗的中位数。",
             ),
             source="completed items over window length",
         ),
         Metric(
             name="throughput.min",
-            title=Text("lowest throughput"),
+            title=Text("lowest throughput", "最低吞吐"),
             unit="items/s",
             better="higher",
             kind="noisy",
             step=1,
-            explanation=Text("The worst of the throughput windows."),
+            explanation=Text("The worst of the throughput windows.", "各吞吐时间窗中最差的一个。"),
             source="completed items over window length",
         ),
         Metric(
             name="throughput.gap",
-            title=Text("gap between calls"),
+            title=Text("gap between calls", "调用间隙"),
             unit="s",
             better="lower",
             kind="noisy",
             step=1,
             explanation=Text(
                 "Time that passes between the end of one call and the start of the next. A loss here lowers the "
-                "throughput while every single call looks as fast as before."
+                "throughput while every single call looks as fast as before.",
+                "一次调用结束到下一次调用开始之间的时间。它变长会降低吞吐，而单次调用看上去和以前一样快。",
             ),
             source="10th percentile over blocks of (block length - sum of its calls) / calls",
         ),
         Metric(
             name="throughput.turnaround",
-            title=Text("turnaround"),
+            title=Text("turnaround", "周转时间"),
             unit="s",
             better="lower",
             kind="noisy",
@@ -148,9 +185,35 @@ CARD = StepCard(
             explanation=Text(
                 "Seconds a call as the conductor sees them from outside, by its own clock: unrecorded calls, gaps"
                 " and the collection of garbage included. Time that a change hides from the worker's clock shows "
-                "here."
+                "here.",
+                "调度进程用自己的时钟从外部看到的每次调用耗时：包含未计入的调用、间隙和垃圾回收。改动若把时间"
+                "藏在 worker 时钟之外，会在这里显现。",
             ),
             source="mean logarithm of the 10th to 30th percentile over blocks of (request to reply) / (calls + 1)",
+        ),
+    ),
+    rules=(
+        Rule(
+            "latency.steady_state",
+            Text(
+                "shape {shape} reached no steady state; its numbers are a best effort and may still drift",
+                "shape {shape} 未达到稳态；其数值仅供参考，仍可能漂移",
+            ),
+        ),
+        Rule("sla.p99", Text("the P99 latency of shape {shape} is above the SLA", "shape {shape} 的 P99 时延超出 SLA")),
+        Rule(
+            "sla.p99.near",
+            Text(
+                "the P99 latency of shape {shape} is above the SLA, but its interval still reaches below it",
+                "shape {shape} 的 P99 时延超出 SLA，但其置信区间的下端仍低于 SLA",
+            ),
+        ),
+        Rule(
+            "sla.p99.few_calls",
+            Text(
+                "these calls are too few to show that shape {shape} keeps the SLA",
+                "调用次数太少，不足以证明 shape {shape} 满足 SLA",
+            ),
         ),
     ),
 )

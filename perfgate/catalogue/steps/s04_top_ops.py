@@ -2,74 +2,144 @@
 
 from __future__ import annotations
 
-from perfgate.catalogue.card import Limit, Metric, StepCard, Text
-from perfgate.catalogue.sources import DISPATCH, TRACE
+from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
+from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
 
 CARD = StepCard(
     number=4,
     slug="top_ops",
     title=Text("Operators that take the most time", "耗时最多的算子"),
-    question=Text("Which operators take the time, and how often does one call dispatch them?"),
+    question=Text(
+        "Which operators take the time, and how often does one call dispatch them?",
+        "时间花在哪些算子上，一次调用分发它们多少次？",
+    ),
     how=Text(
         "Self time by operator in a recorded trace of steady calls; counters come from single calls, repeated, "
-        "and count as exact only when every repetition gave the same number."
+        "and count as exact only when every repetition gave the same number.",
+        "在稳态调用的轨迹中按算子统计自身耗时；计数取自重复的单次调用，每次重复结果都一致才视为精确。",
     ),
     remedy=Text(
         "Copies and reshapes near the top are layout changes: keep one layout through the model. Many calls of "
-        "one small operator are a loop: do it once on the whole tensor."
+        "one small operator are a loop: do it once on the whole tensor.",
+        "拷贝和 reshape 排在前列说明存在布局变化：整个模型保持一种布局。同一小算子被大量调用说明有循"
+        "环：改为对整个张量执行一次。",
     ),
+    cost=Text(
+        "1.2 s a shape quick, 3 s a shape in full; half a minute more where the analysis of an NPU's "
+        "profile starts a process.",
+        "quick 模式每个 shape 1.2 s，完整模式 3 s；NPU profile 的解析需另起进程时再加半分钟。",
+    ),
+    devices={
+        "npu": Text(
+            "Kernels by type (MatMulV2, TransData) from torch_npu.profiler at Level1; operators that "
+            "torch_npu runs on the host because the NPU has none, with their line.",
+            "torch_npu.profiler Level1 给出的按类型统计的 kernel（MatMulV2、TransData）；NPU 未实现而由 "
+            "torch_npu 回退到 Host 的算子及其代码行。",
+        ),
+        "cuda": Text("Kernels by name from torch.profiler.", "torch.profiler 给出的按名称统计的 kernel。"),
+        "cpu": Text("Framework operators by self time from torch.profiler.", "torch.profiler 给出的框架算子自身耗时。"),
+    },
     metrics=(
         Metric(
             name="ops.coverage",
-            title=Text("attributed share"),
+            title=Text("attributed share", "归因占比"),
             unit="1",
             better="higher",
             kind="noisy",
             step=4,
-            explanation=Text("Share of the busy time that the operator table explains."),
+            explanation=Text("Share of the busy time that the operator table explains.", "算子表所能解释的忙时占比。"),
             source=TRACE,
             share=True,
         ),
         Metric(
             name="ops.share",
-            title=Text("share of an op class"),
+            title=Text("share of an op class", "某类算子占比"),
             unit="1",
             better="neutral",
             kind="noisy",
             step=4,
-            explanation=Text("Share of the busy time spent in one class of operators, collectives apart."),
+            explanation=Text(
+                "Share of the busy time spent in one class of operators, collectives apart.",
+                "某一类算子占忙时的比例，不含集合通信。",
+            ),
             source=TRACE,
             share=True,
         ),
         Metric(
             name="ops.time",
-            title=Text("operator time"),
+            title=Text("operator time", "算子耗时"),
             unit="s",
             better="lower",
             kind="noisy",
             step=4,
-            explanation=Text("Self time of one operator per call."),
+            explanation=Text("Self time of one operator per call.", "一次调用中单个算子的自身耗时。"),
             source=TRACE,
         ),
         Metric(
             name="counters.fallbacks",
-            title=Text("ops run on the host per call"),
+            title=Text("ops run on the host per call", "每次调用回退到 Host 的算子数"),
             unit="1",
             better="lower",
             kind="exact",
             step=4,
             explanation=Text(
                 "Framework operators that the device has no kernel for, so that their inputs go to the host, and "
-                "their results back, in every call."
+                "their results back, in every call.",
+                "设备上没有实现的框架算子：每次调用都要把输入送到 Host、再把结果送回设备。",
             ),
             source="the framework's own warnings, and " + DISPATCH,
         ),
     ),
     limits=(
-        Limit("ops.coverage.warning", 0.98, Text("the checklist's own mark")),
-        Limit("ops.share.conv_matmul.info", 0.6, Text("the checklist's own mark")),
-        Limit("ops.share.copy.severe", 0.3, Text("the checklist's own mark")),
-        Limit("ops.share.reshape.warning", 0.2, Text("the checklist's own mark")),
-        Limit("ops.share.softmax.warning", 0.15, Text("the checklist's own mark")),
+        Limit("ops.coverage.warning", 0.98, CHECKLIST),
+        Limit("ops.share.conv_matmul.info", 0.6, CHECKLIST),
+        Limit("ops.share.copy.severe", 0.3, CHECKLIST),
+        Limit("ops.share.reshape.warning", 0.2, CHECKLIST),
+        Limit("ops.share.softmax.warning", 0.15, CHECKLIST),
+    ),
+    rules=(
+        Rule(
+            "ops.coverage",
+            Text(
+                "much of the time is spread over so many operators that the table does not explain it",
+                "时间分散在过多算子上，算子表无法解释",
+            ),
+        ),
+        Rule(
+            "ops.share.conv_matmul",
+            Text(
+                "convolutions and matrix products take most of the time, as they should",
+                "卷积和矩阵乘占了大部分时间，符合预期",
+            ),
+        ),
+        Rule("ops.share.copy", Text("copies of data take much of the time", "数据拷贝占用了大量时间")),
+        Rule(
+            "ops.share.reshape",
+            Text("operators that only rearrange dimensions take much of the time", "只做维度重排的算子占用了大量时间"),
+        ),
+        Rule("ops.share.softmax", Text("softmax takes much of the time", "softmax 占用了大量时间")),
+        Rule(
+            "ops.fallback",
+            Text(
+                "the device has no kernel for this operator: its inputs go to the host and its results back, "
+                "in every call",
+                "设备没有该算子的实现：每次调用都要把输入送到 Host，再把结果送回设备",
+            ),
+        ),
+        Rule(
+            "counters.unstable",
+            Text(
+                "these counters differ between calls on inputs of one shape, so they are not compared exactly",
+                "同一 shape 的输入下这些计数在各次调用间不一致，因此不作精确比较",
+            ),
+        ),
+        Rule(
+            "collectives.slowest_rank",
+            Text(
+                "{longest} spends most time in {collective}, {shortest} least; in a collective all wait for "
+                "the rank that comes last",
+                "{longest} 在 {collective} 中耗时最多，{shortest} 最少；集合通信中所有 rank 都在等最后到达的那个",
+            ),
+        ),
     ),
 )

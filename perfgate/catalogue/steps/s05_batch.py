@@ -2,67 +2,134 @@
 
 from __future__ import annotations
 
-from perfgate.catalogue.card import Limit, Metric, StepCard, Text
+from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
+from perfgate.catalogue.sources import CHECKLIST
 
 CARD = StepCard(
     number=5,
     slug="batch",
     title=Text("Batch size", "批大小"),
-    question=Text("Which batch size is the best, and from where on does a larger one gain nothing?"),
+    question=Text(
+        "Which batch size is the best, and from where on does a larger one gain nothing?",
+        "哪个 batch size 最好，从多大开始再增大也没有收益？",
+    ),
     how=Text(
         "Batch sizes are visited in random order, several times each. The knee is the smallest size from which "
-        "doubling gains less than 10 % throughput; the best size has the highest throughput that keeps the SLA."
+        "doubling gains less than 10 % throughput; the best size has the highest throughput that keeps the SLA.",
+        "以随机顺序多次访问各 batch size。拐点是翻倍后吞吐提升不足 10 % 的最小 batch；最佳 batch 是满"
+        "足 SLA 的吞吐最高者。",
     ),
     remedy=Text(
         "Configure the best size where latency allows. A knee at size 1 means that the device is full, or that "
-        "the work per item does not run in parallel."
+        "the work per item does not run in parallel.",
+        "时延允许时采用最佳 batch。拐点在 1，说明设备已满，或单条数据的工作无法并行。",
     ),
+    cost=Text(
+        "1.5 s quick, 25 s in full, of the first shape only; three times that where calls of the "
+        "largest size take 100 ms.",
+        "只测第一个 shape：quick 模式 1.5 s，完整模式 25 s；最大 batch 的调用达到 100 ms 时为三倍。",
+    ),
+    devices={
+        "npu": Text(
+            "All of it; a size that does not fit into device memory ends the sweep.",
+            "全部指标；某个 batch 放不进设备内存时扫描结束。",
+        ),
+        "cuda": Text(
+            "All of it; a size that does not fit into device memory ends the sweep.",
+            "全部指标；某个 batch 放不进设备内存时扫描结束。",
+        ),
+        "cpu": Text(
+            "All of it. With few cores the knee comes early: a larger batch is only more work.",
+            "全部指标。核数少时拐点来得早：batch 变大只是工作量变多。",
+        ),
+    },
     metrics=(
         Metric(
             name="batch.knee",
-            title=Text("batch knee"),
+            title=Text("batch knee", "batch 拐点"),
             unit="1",
             better="neutral",
             kind="noisy",
             step=5,
-            explanation=Text("The smallest batch size from which doubling it gains less than 10 % throughput."),
+            explanation=Text(
+                "The smallest batch size from which doubling it gains less than 10 % throughput.",
+                "翻倍后吞吐提升不足 10 % 的最小 batch size。",
+            ),
             source="smallest b with throughput(2b) / throughput(b) < 1.10",
         ),
         Metric(
             name="batch.best",
-            title=Text("best batch size"),
+            title=Text("best batch size", "最佳 batch size"),
             unit="1",
             better="neutral",
             kind="noisy",
             step=5,
-            explanation=Text("The batch size with the highest throughput that keeps the SLA."),
+            explanation=Text(
+                "The batch size with the highest throughput that keeps the SLA.", "满足 SLA 且吞吐最高的 batch size。"
+            ),
             source="argmax of throughput",
         ),
         Metric(
             name="batch.loss",
-            title=Text("throughput left on the table"),
+            title=Text("throughput left on the table", "未用上的吞吐"),
             unit="1",
             better="lower",
             kind="noisy",
             step=5,
-            explanation=Text("How far the configured batch size stays below the best one."),
+            explanation=Text(
+                "How far the configured batch size stays below the best one.",
+                "当前配置的 batch size 比最佳值低多少吞吐。",
+            ),
             source="1 - throughput(configured) / throughput(best)",
             share=True,
         ),
         Metric(
             name="batch.throughput",
-            title=Text("throughput at a batch size"),
+            title=Text("throughput at a batch size", "某 batch size 的吞吐"),
             unit="items/s",
             better="higher",
             kind="noisy",
             step=5,
-            explanation=Text("Items per second at one batch size of the sweep."),
+            explanation=Text(
+                "Items per second at one batch size of the sweep.", "扫描中某个 batch size 下每秒处理的条数。"
+            ),
             source="median over visits in random order",
         ),
     ),
     limits=(
-        Limit("batch.loss.warning", 0.05, Text("the checklist's own mark")),
-        Limit("batch.loss.severe", 0.2, Text("the checklist's own mark")),
-        Limit("batch.knee.gain", 1.1, Text("the checklist's own mark")),
+        Limit("batch.loss.warning", 0.05, CHECKLIST),
+        Limit("batch.loss.severe", 0.2, CHECKLIST),
+        Limit("batch.knee.gain", 1.1, CHECKLIST),
+    ),
+    rules=(
+        Rule(
+            "batch.out_of_memory",
+            Text("the device's memory is full from batch size {batch} on", "从 batch size {batch} 起设备内存不足"),
+        ),
+        Rule(
+            "batch.too_slow",
+            Text(
+                "a call of batch size {batch} is too long for the sweep to go on",
+                "batch size {batch} 的单次调用过长，扫描到此为止",
+            ),
+        ),
+        Rule(
+            "batch.knee",
+            Text(
+                "not reached: throughput still rises at the largest batch size, {batch}",
+                "未出现拐点：到最大的 batch size {batch} 吞吐仍在上升",
+            ),
+        ),
+        Rule(
+            "batch.refused",
+            Text("the workload does not take a batch size of {batch}", "workload 不接受 batch size {batch}"),
+        ),
+        Rule(
+            "batch.loss",
+            Text(
+                "the configured batch size of {batch} leaves throughput on the table; {best} gives the most",
+                "当前配置的 batch size {batch} 没有用满吞吐；{best} 的吞吐最高",
+            ),
+        ),
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.catalogue.lookup import LIMITS, RULES
 from perfgate.document.run import Evidence, Finding, Severity
@@ -16,41 +15,27 @@ def limit(name: str, given: Mapping[str, float]) -> float:
 
 def noticed(rule: str, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
     """Return a finding in the words that the card has for its rule. Raises KeyError for evidence that the words lack."""
-    return Finding(
-        rule=rule, severity=severity, message=RULES[rule].message.format_map(evidence), evidence=dict(evidence)
-    )
+    # Words without a name in them come back as the card's own Text, which no document can hold.
+    message = str(RULES[rule].message.format_map(evidence))
+    return Finding(rule=rule, severity=severity, message=message, evidence=dict(evidence))
 
 
-def above(
-    rule: str,
-    value: float,
-    *,
-    given: Mapping[str, float],
-    evidence: Mapping[str, Evidence],
-    message: Optional[str] = None,
-) -> list[Finding]:
-    """Return one finding where ``value`` is above ``RULE.severe`` or else above ``RULE.warning``; nothing below both.
+def above(rule: str, value: float, *, given: Mapping[str, float], evidence: Mapping[str, Evidence]) -> list[Finding]:
+    """Return one finding where ``value`` is above a limit of the rule, of the most severe such limit; else nothing.
 
     The evidence gets the value, under the rule's name, and the limit it crossed.
     """
     for severity, bound in _bounds(rule, given):
         if value > bound:
-            return [_crossed(rule, severity, value, bound, evidence, message)]
+            return [noticed(rule, severity, {rule: value, "limit": bound, **evidence})]
     return []
 
 
-def below(
-    rule: str,
-    value: float,
-    *,
-    given: Mapping[str, float],
-    evidence: Mapping[str, Evidence],
-    message: Optional[str] = None,
-) -> list[Finding]:
-    """Return one finding where ``value`` is below ``RULE.severe`` or else below ``RULE.warning``; nothing above both."""
+def below(rule: str, value: float, *, given: Mapping[str, float], evidence: Mapping[str, Evidence]) -> list[Finding]:
+    """Return one finding where ``value`` is below a limit of the rule, of the most severe such limit; else nothing."""
     for severity, bound in _bounds(rule, given):
         if value < bound:
-            return [_crossed(rule, severity, value, bound, evidence, message)]
+            return [noticed(rule, severity, {rule: value, "limit": bound, **evidence})]
     return []
 
 
@@ -58,12 +43,3 @@ def _bounds(rule: str, given: Mapping[str, float]) -> list[tuple[Severity, float
     """Return the limits that a rule has, the most severe first."""
     severities: tuple[Severity, ...] = ("severe", "warning", "info")
     return [(severity, limit(f"{rule}.{severity}", given)) for severity in severities if f"{rule}.{severity}" in LIMITS]
-
-
-def _crossed(
-    rule: str, severity: Severity, value: float, bound: float, evidence: Mapping[str, Evidence], message: Optional[str]
-) -> Finding:
-    found = {rule: value, "limit": bound, **evidence}
-    if message is None:
-        return noticed(rule, severity, found)
-    return Finding(rule=rule, severity=severity, message=message, evidence=found)

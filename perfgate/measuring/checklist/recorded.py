@@ -9,6 +9,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, StepResult, StepStatus, Value
+from perfgate.measuring.checklist.limits import noticed
 from perfgate.measuring.checklist.runner import find_steps
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, status_of
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
@@ -215,11 +216,9 @@ def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
 
 def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
     longest, shortest = max(by_rank, key=lambda rank: by_rank[rank]), min(by_rank, key=lambda rank: by_rank[rank])
-    message = (
-        f"{longest} spends most time in {kind}, {shortest} least; in a collective all wait for the rank that comes last"
-    )
-    evidence: dict[str, Evidence] = {"collective": kind, **{f"{rank} [s]": spent for rank, spent in by_rank.items()}}
-    return Finding(rule="collectives.slowest_rank", severity="info", message=message, evidence=evidence)
+    evidence: dict[str, Evidence] = {"collective": kind, "longest": longest, "shortest": shortest}
+    seconds = {f"{rank} [s]": spent for rank, spent in by_rank.items()}
+    return noticed("collectives.slowest_rank", "info", {**evidence, **seconds})
 
 
 def _counters(summary: DeviceSummary, workload: str) -> CounterSet:

@@ -149,7 +149,13 @@ def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> No
     (finding,) = (one for one in found.steps[3].findings if one.rule == "collectives.slowest_rank")
     assert finding.severity == "info"
     assert finding.message.startswith("rank 0 spends most time in hcom_allReduce_, rank 1 least;")
-    assert finding.evidence == {"collective": "hcom_allReduce_", "rank 0 [s]": 9e-5, "rank 1 [s]": 2e-6}
+    assert finding.evidence == {
+        "collective": "hcom_allReduce_",
+        "longest": "rank 0",
+        "shortest": "rank 1",
+        "rank 0 [s]": 9e-5,
+        "rank 1 [s]": 2e-6,
+    }
 
 
 def test_recorded_checklist__collectives_do_not_hide_what_is_computed() -> None:

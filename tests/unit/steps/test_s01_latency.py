@@ -97,7 +97,7 @@ def test_latency__sla__severe_when_broken_silent_when_kept(promised: float, foun
 def test_latency__sla_and_too_few_calls__said_as_information() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0, sla=SLA(p99=0.006))))
     assert outcome.status == "ok"
-    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("sla.p99", "info")]
+    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("sla.p99.few_calls", "info")]
 
 
 def test_latency__every_call__kept_as_a_sample_in_call_order() -> None:

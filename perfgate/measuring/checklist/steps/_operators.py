@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, Severity, Value
-from perfgate.measuring.checklist.limits import limit
+from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, Value
+from perfgate.measuring.checklist.limits import above, below, noticed
 from perfgate.measuring.trace.fallbacks import fallback_sites
 from perfgate.measuring.trace.operators import OpClass, OperatorTotal, class_totals, op_class
 
-# How loud each class of operators is where its share of the busy time is above its limit.
-_CLASS_RULES: tuple[tuple[OpClass, Severity, str], ...] = (
-    ("conv_matmul", "info", "convolutions and matrix products take most of the time, as they should"),
-    ("copy", "severe", "copies of data take much of the time"),
-    ("reshape", "warning", "operators that only rearrange dimensions take much of the time"),
-    ("softmax", "warning", "softmax takes much of the time"),
-)
+# The classes of operators whose share of the busy time has a limit.
+_JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")
 
 TOP_OPS = 10
 # Rows kept per shape. What stands in no row is not explained, and ops.coverage says so.
@@ -76,10 +71,7 @@ def judge_fallbacks(counted: CounterSet) -> list[Finding]:
         evidence: dict[str, Evidence] = {"op": site.name, "calls": site.count, "shape": counted.shape}
         if site.line is not None:
             evidence["line"] = site.line
-        message = (
-            "the device has no kernel for this operator: its inputs go to the host and its results back, in every call"
-        )
-        findings.append(Finding(rule="ops.fallback", severity="warning", message=message, evidence=evidence))
+        findings.append(noticed("ops.fallback", "warning", evidence))
     return findings
 
 
@@ -87,9 +79,7 @@ def judge_unstable(counted: CounterSet) -> list[Finding]:
     """Say which counters differ between the calls that were counted."""
     if not counted.unstable:
         return []
-    message = "these counters differ between calls on inputs of one shape, so they are not compared exactly"
-    evidence: dict[str, Evidence] = {"metrics": ", ".join(counted.unstable), "shape": counted.shape}
-    return [Finding(rule="counters.unstable", severity="info", message=message, evidence=evidence)]
+    return [noticed("counters.unstable", "info", {"metrics": ", ".join(counted.unstable), "shape": counted.shape})]
 
 
 def _row(workload: str, shape: str, total: OperatorTotal, calls: int, busy_ns: float) -> OperatorRow:
@@ -105,24 +95,17 @@ def _row(workload: str, shape: str, total: OperatorTotal, calls: int, busy_ns: f
 
 
 def _judge_coverage(limits: Mapping[str, float], shape: str, coverage: float) -> list[Finding]:
-    bound = limit("ops.coverage.warning", limits)
-    if coverage >= bound:
-        return []
-    evidence: dict[str, Evidence] = {"ops.coverage": coverage, "limit": bound, "shape": shape}
-    message = "much of the time is spread over so many operators that the table does not explain it"
-    return [Finding(rule="ops.coverage", severity="warning", message=message, evidence=evidence)]
+    return below("ops.coverage", coverage, given=limits, evidence={"shape": shape})
 
 
 def _judge_shares(
     limits: Mapping[str, float], shape: str, shares: dict[OpClass, float], totals: Sequence[OperatorTotal]
 ) -> list[Finding]:
-    findings = []
-    for group, severity, message in _CLASS_RULES:
-        rule = f"ops.share.{group}"
-        bound = limit(f"{rule}.{severity}", limits)
-        if shares[group] > bound:
-            # Totals are sorted, so the first of the class is its heaviest.
-            heaviest = next(row.name for row in totals if op_class(row.name) == group)
-            evidence: dict[str, Evidence] = {rule: shares[group], "limit": bound, "shape": shape, "op": heaviest}
-            findings.append(Finding(rule=rule, severity=severity, message=message, evidence=evidence))
+    findings: list[Finding] = []
+    for group in _JUDGED_CLASSES:
+        # Totals are sorted, so the first of the class is its heaviest.
+        heaviest = next((row.name for row in totals if op_class(row.name) == group), None)
+        if heaviest is not None:
+            evidence: dict[str, Evidence] = {"shape": shape, "op": heaviest}
+            findings += above(f"ops.share.{group}", shares[group], given=limits, evidence=evidence)
     return findings

@@ -11,6 +11,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, SampleSet, Value
 from perfgate.document.samples import pack
+from perfgate.measuring.checklist.limits import noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, measure_throughput, time_calls
 from perfgate.measuring.timing.quiet import quiet
@@ -143,10 +144,7 @@ def _throughput(rates: Throughput, shape: str) -> list[Value]:
 def _unsteady(steady: SteadyState, shape: str) -> list[Finding]:
     if steady.steady:
         return []
-    message = f"shape {shape} reached no steady state; its numbers are a best effort and may still drift"
-    return [
-        Finding(rule="latency.steady_state", severity="warning", message=message, evidence={"calls": steady.calls}),
-    ]
+    return [noticed("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})]
 
 
 def _sla(latencies: list[Value], promised: Optional[float], shape: str) -> list[Finding]:
@@ -155,16 +153,13 @@ def _sla(latencies: list[Value], promised: Optional[float], shape: str) -> list[
         return []
     p99 = next(value for value in latencies if value.metric == "latency.p99")
     low, high = p99.interval or (None, None)
-    evidence: dict[str, Evidence] = {"sla.p99": promised, "calls": p99.count or 0}
+    evidence: dict[str, Evidence] = {"sla.p99": promised, "shape": shape, "calls": p99.count or 0}
     if low is not None and low > promised:
-        message = f"the P99 latency of shape {shape} is above the SLA"
-        return [Finding(rule="sla.p99", severity="severe", message=message, evidence={**evidence, "p99.low": low})]
+        return [noticed("sla.p99", "severe", {**evidence, "p99.low": low})]
     if p99.value is not None and p99.value > promised:
-        message = f"the P99 latency of shape {shape} is above the SLA, but its interval still reaches below it"
-        return [Finding(rule="sla.p99", severity="warning", message=message, evidence={**evidence, "p99": p99.value})]
+        return [noticed("sla.p99.near", "warning", {**evidence, "p99": p99.value})]
     if high is None or high > promised:
-        message = f"these calls are too few to show that shape {shape} keeps the SLA"
-        return [Finding(rule="sla.p99", severity="info", message=message, evidence=evidence)]
+        return [noticed("sla.p99.few_calls", "info", evidence)]
     return []
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Severity, Value
-from perfgate.measuring.checklist.limits import limit
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import below
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import read_under_load
@@ -140,22 +140,16 @@ def _judge(context: StepContext, value: Value) -> list[Finding]:
         return judge_busy(value, context.limits)
     if value.metric == "utilization.host" and "kernel_timeline" not in context.device.capabilities:
         # Other processes take their part of the CPUs too, so this says no more than that.
-        message = "the CPUs granted are not kept busy, or others use them too"
-        return _below(value, message, ("info",), context.limits)
+        return _below_limits(value, context.limits)
     return []
 
 
 def judge_busy(value: Value, limits: Mapping[str, float]) -> list[Finding]:
     """Judge how much of the time a device works, as measured or as recorded."""
-    return _below(value, "the device waits for the host for much of each call", ("severe", "warning"), limits)
+    return _below_limits(value, limits)
 
 
-def _below(value: Value, message: str, severities: tuple[Severity, ...], limits: Mapping[str, float]) -> list[Finding]:
+def _below_limits(value: Value, limits: Mapping[str, float]) -> list[Finding]:
     if value.value is None:
         return []
-    for severity in severities:
-        bound = limit(f"{value.metric}.{severity}", limits)
-        if value.value < bound:
-            evidence: dict[str, Evidence] = {value.metric: value.value, "limit": bound, "shape": value.labels["shape"]}
-            return [Finding(rule=value.metric, severity=severity, message=message, evidence=evidence)]
-    return []
+    return below(value.metric, value.value, given=limits, evidence={"shape": value.labels["shape"]})

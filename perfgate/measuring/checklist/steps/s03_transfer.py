@@ -118,12 +118,8 @@ def _bandwidth(metric: str, size: int, times_ns: list[int], labels: dict[str, st
 
 def _judge(context: StepContext, shares: dict[str, float]) -> list[Finding]:
     """Judge plain copying: it is what code does that takes no care; what care would gain stands in the evidence."""
-    message = (
-        "copying inputs and outputs takes a large part of a plain end-to-end call; pin the host memory, copy without "
-        "blocking, and bring the next input over while the current one is computed"
-    )
     evidence = {f"transfer.share {mode}": share for mode, share in shares.items() if mode != PLAIN}
-    return above("transfer.share", shares[PLAIN], message=message, given=context.limits, evidence=evidence)
+    return above("transfer.share", shares[PLAIN], given=context.limits, evidence=evidence)
 
 
 STEP = TransferStep()

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import above, limit
+from perfgate.measuring.checklist.limits import above, limit, noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
 from perfgate.measuring.timing.quiet import quiet
@@ -95,29 +95,22 @@ def _notes(sweep: Sweep, knee: Optional[int]) -> list[Finding]:
     """Say what ended the sweep, what was left out, and that the knee was not reached."""
     largest = sweep.sizes[-1] if sweep.sizes else 0
     noted = [
-        (sweep.out_of_memory, "batch.out_of_memory", "the device's memory is full from this batch size on"),
-        (sweep.too_slow, "batch.too_slow", "a call of this batch size is too long for the sweep to go on"),
-        (None if knee else largest, "batch.knee", "not reached: throughput still rises at the largest batch size"),
+        ("batch.out_of_memory", sweep.out_of_memory),
+        ("batch.too_slow", sweep.too_slow),
+        ("batch.knee", None if knee else largest),
     ]
-    found = [
-        Finding(rule=rule, severity="info", message=message, evidence={"batch": size})
-        for size, rule, message in noted
-        if size
+    found = [noticed(rule, "info", {"batch": size}) for rule, size in noted if size]
+    refused = [
+        noticed("batch.refused", "info", {"batch": size, "error": error}) for size, error in sweep.refused.items()
     ]
-    for size, error in sweep.refused.items():
-        message = "the workload takes no such batch size"
-        found.append(
-            Finding(rule="batch.refused", severity="info", message=message, evidence={"batch": size, "error": error})
-        )
-    return found
+    return found + refused
 
 
 def _judge(context: StepContext, loss: Optional[float], best: Optional[int]) -> list[Finding]:
     if loss is None or best is None:
         return []
-    message = "the configured batch size leaves throughput on the table; a better size is in the evidence"
-    evidence = {"batch": context.workload.batch, "batch.best": best}
-    return above("batch.loss", loss, message=message, given=context.limits, evidence=evidence)
+    evidence = {"batch": context.workload.batch, "best": best}
+    return above("batch.loss", loss, given=context.limits, evidence=evidence)
 
 
 def _why_fixed(sweep: Sweep, configured: int) -> str:
