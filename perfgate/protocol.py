@@ -17,6 +17,7 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import (
     Artifact,
     BlockColumns,
+    CallAccount,
     CorrectnessResult,
     CounterSet,
     ErrorDetail,
@@ -177,6 +178,7 @@ class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
 
     result: StepResult
     operators: list[OperatorRow] = []
+    accounts: list[CallAccount] = []
     counters: list[CounterSet] = []
     artifacts: list[Artifact] = []
 

@@ -15,6 +15,7 @@ from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import (
     Artifact,
+    CallAccount,
     CorrectnessResult,
     CounterSet,
     ErrorDetail,
@@ -36,6 +37,7 @@ class Findings:
     correctness: list[CorrectnessResult] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
     operators: list[OperatorRow] = field(default_factory=list)
+    accounts: list[CallAccount] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -122,6 +124,7 @@ def _run_step(
     findings.steps.append(reply.result)
     findings.counters += reply.counters
     findings.operators += reply.operators
+    findings.accounts += reply.accounts
     findings.artifacts += [msgspec.structs.replace(artifact, workload=reference.name) for artifact in reply.artifacts]
     return True
 

@@ -22,6 +22,22 @@ Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
 Arm = Literal["ab", "aa"]
 Evidence = Union[str, int, float]
+RowKind = Literal["compute", "copy", "comm", "host", "python"]
+# Where the time of a call goes. On a device with a timeline of its own: what ran there, then why nothing did. On a CPU:
+# operators of the framework, and everything outside them (Python, the host code between two operators).
+CallPart = Literal[
+    "compute",
+    "copy",
+    "communication",
+    "gap_host",
+    "gap_synchronization",
+    "gap_queue",
+    "gap_unknown",
+    "operators",
+    "outside",
+]
+# Stands among the operators of a replicate for the time in which a call ran none.
+OUTSIDE_OPERATORS = "outside operators"
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +170,52 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal work in a traced call: one operator, on inputs of one form, called from one line; or a Python function.
+
+    ``self_time`` (seconds) and ``count`` are of one call. ``inputs`` are dtypes, shapes and layouts as one text
+    (``float32[32,256], float32[256,256]``); ``line`` is the project's, ``code`` its text. ``flops`` and ``moved_bytes`` are
+    what all ``count`` runs compute, and read and write at least; None where no formula says so. Of ``python`` rows ``op`` is
+    a function of the project, with the time of everything it runs outside operators and outside other such functions.
+    """
+
+    op: str
+    kind: RowKind
+    self_time: float
+    count: float
+    inputs: Optional[str] = None
+    line: Optional[str] = None
+    code: Optional[str] = None
+    flops: Optional[float] = None
+    moved_bytes: Optional[float] = None
+
+
+class Roof(msgspec.Struct, frozen=True, kw_only=True):
+    """What the device does at best, measured once a run: a product of float32 matrices, and a copy (read and write)."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+
+class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of a typical traced call goes, in seconds; ``parts`` add up to ``wall``.
+
+    It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares say more than its seconds.
+    ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` says why rows have no line.
+    """
+
+    workload: str
+    shape: str
+    calls: int
+    wall: float
+    parts: dict[CallPart, float]
+    rows: list[CallRow]
+    more_rows: int = 0
+    more_time: float = 0.0
+    no_lines: Optional[str] = None
+    roof: Optional[Roof] = None
+
+
 class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
@@ -191,9 +253,9 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
 
     ``round`` counts the jobs whose pairs were put together: 0 is the first, each job that added pairs is one more.
-    ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds. ``settings`` are
-    those that the worker had after its last block and that must be equal on both sides: the kernel's word on its threads,
-    the worker's on torch and the garbage collector.
+    ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
+    OUTSIDE_OPERATORS to the rest of the call. ``settings`` are those that the worker had after its last block and that must
+    be equal on both sides: the kernel's word on its threads, the worker's on torch and the garbage collector.
     """
 
     pair: int
@@ -345,6 +407,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     correctness: list[CorrectnessResult] = []
     counters: list[CounterSet] = []
     operators: list[OperatorRow] = []
+    accounts: list[CallAccount] = []
     replicates: list[Replicate] = []
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []

@@ -85,6 +85,7 @@ def put_together(
         correctness=[check for found in findings for check in found.correctness],
         counters=[counters for found in findings for counters in found.counters],
         operators=[row for found in findings for row in found.operators],
+        accounts=[account for found in findings for account in found.accounts],
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
         artifacts=[artifact for found in findings for artifact in found.artifacts] + kept_logs(folder),

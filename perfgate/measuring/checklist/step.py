@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional, Protocol, runtime_checkable
 
 from perfgate.catalogue.card import StepCard
-from perfgate.document.run import Artifact, CounterSet, Finding, OperatorRow, SampleSet, StepStatus, Value
+from perfgate.document.run import Artifact, CallAccount, CounterSet, Finding, OperatorRow, SampleSet, StepStatus, Value
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.summary import DeviceSummary
@@ -44,6 +44,7 @@ class StepOutcome:
     findings: list[Finding] = field(default_factory=list)
     samples: list[SampleSet] = field(default_factory=list)
     operators: list[OperatorRow] = field(default_factory=list)
+    accounts: list[CallAccount] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
 

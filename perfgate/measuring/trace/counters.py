@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.devices.device import Device, MemoryCount
-from perfgate.measuring.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Site
+from perfgate.measuring.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, Site
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
@@ -23,7 +23,21 @@ NEW_INPUTS = 2
 MAX_CODE = 120
 
 
+class CountedCalls(NamedTuple):
+    """The counters of a call, and the operators that the last counted one dispatched, in order."""
+
+    counters: CounterSet
+    order: list[Dispatched]
+
+
 def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
+    """Return the counters of a call, as ``count_in_order`` has them."""
+    return count_in_order(workload, device, shape, repeats=repeats, root=root).counters
+
+
+def count_in_order(
+    workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path
+) -> CountedCalls:
     """Count ``repeats`` single steady calls, each on another input of the shape, then what a repeated input saves.
 
     Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
@@ -34,19 +48,31 @@ def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats:
     with _garbage_collection_paused():
         for index in range(WARM_UP_CALLS):
             workload.invoke(pool[index % POOL_SIZE])
-        tallies = [_count_call(workload, device, pool[index % POOL_SIZE], root) for index in range(repeats)]
+        tallies = [
+            _count_call(workload, device, pool[index % POOL_SIZE], root, in_order=index == repeats - 1)
+            for index in range(repeats)
+        ]
         _count_memory(workload, device, pool, tallies)
         savings = [_count_saving(workload, device, shape, root) for _ in range(NEW_INPUTS)]
-    return _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
+    counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
+    return CountedCalls(counted, tallies[-1].order or [])
 
 
 def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[CounterSite]:
     """Return the sites as records, with the code of their lines, in an order that does not depend on when they were met."""
     records = [
-        CounterSite(metric=site.metric, name=site.name, count=count, line=site.line, code=_code(root, site.line))
+        CounterSite(metric=site.metric, name=site.name, count=count, line=site.line, code=code_at(root, site.line))
         for site, count in sites
     ]
     return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
+
+
+def code_at(root: Path, line: Optional[str]) -> Optional[str]:
+    """Return the text of a line of the project (``model.py:88``), None where it cannot be read."""
+    if line is None:
+        return None
+    file, _, number = line.rpartition(":")
+    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None
 
 
 def _counter_set(
@@ -80,11 +106,13 @@ def _differing(repeats: list[dict[str, int]]) -> list[str]:
     return [name for name in names if len({values.get(name) for values in repeats}) > 1]
 
 
-def _count_call(workload: BoundWorkload, device: Device, inputs: Any, root: Path) -> CallTally:
+def _count_call(
+    workload: BoundWorkload, device: Device, inputs: Any, root: Path, *, in_order: bool = False
+) -> CallTally:
     # torch is imported here, so that a step that counts can be listed without it.
     from perfgate.measuring.trace.dispatch import CountingMode
 
-    tally = CallTally()
+    tally = CallTally(order=[] if in_order else None)
     CountingMode(tally, root=root, waits=device.host_waits()).count(lambda: workload.invoke(inputs))
     device.synchronize()
     return tally
@@ -126,13 +154,6 @@ def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Pat
 
 def _launched(tally: CallTally) -> Counter[Site]:
     return Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS})
-
-
-def _code(root: Path, line: Optional[str]) -> Optional[str]:
-    if line is None:
-        return None
-    file, _, number = line.rpartition(":")
-    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None
 
 
 @contextmanager

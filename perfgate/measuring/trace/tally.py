@@ -60,13 +60,32 @@ class MadeBlock(NamedTuple):
     line: Optional[str]
 
 
+class Dispatched(NamedTuple):
+    """One operator of a call.
+
+    ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` are those of torch's own formulas, which know
+    matrix products, convolutions and attention; None for all others. ``moved_bytes`` are the bytes of its tensors, read or
+    written once each: no kernel can move less. A view moves none.
+    """
+
+    op: str
+    line: Optional[str]
+    inputs: str
+    flops: Optional[int]
+    moved_bytes: int
+
+
 @dataclass
 class CallTally:
-    """What one call did, operator by operator, in the order they were first seen."""
+    """What one call did, operator by operator, in the order they were first seen.
+
+    ``order`` holds every single one as it was dispatched, where that was asked for.
+    """
 
     ops: dict[str, OpTally] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     made: list[MadeBlock] = field(default_factory=list)
+    order: Optional[list[Dispatched]] = None
 
     def values(self) -> dict[str, int]:
         """Return the counters by metric name."""

@@ -219,7 +219,13 @@ class Worker:
 def _step_reply(result: StepResult, outcome: Optional[StepOutcome]) -> StepReply:
     if outcome is None:
         return StepReply(result=result)
-    return StepReply(result=result, operators=outcome.operators, counters=outcome.counters, artifacts=outcome.artifacts)
+    return StepReply(
+        result=result,
+        operators=outcome.operators,
+        accounts=outcome.accounts,
+        counters=outcome.counters,
+        artifacts=outcome.artifacts,
+    )
 
 
 def _prepare_libraries(*, threads: int, seed: int) -> None:
