@@ -215,3 +215,24 @@ def test_cpu__forked_from_a_server_that_only_imported_torch__traces_and_counts(t
     )  # fmt: skip
 
     assert (found.returncode, found.stdout) == (0, "measured"), found.stderr
+
+
+def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case):
+    kept = case.call()
+    case.device.reset_memory_peaks()
+    case.call()
+    case.device.synchronize()
+    statistics, host = case.device.memory_statistics(), case.device.host_memory()
+
+    assert kept is not None
+    assert host.resident > 0
+    assert host.minor_faults >= 0
+    assert (statistics is not None) == ("own_memory" in case.device.capabilities)
+    if statistics is not None:
+        assert 0 < statistics.allocated <= statistics.peak_allocated <= statistics.peak_reserved
+        assert statistics.reserved <= statistics.peak_reserved
+        assert statistics.segments > 0
+
+
+def test_device__among_its_kind__its_index_is_one_that_is_visible(case):
+    assert 0 <= case.device.index < case.device.visible_devices()

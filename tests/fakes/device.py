@@ -11,7 +11,14 @@ from typing import Any, Callable, Literal, Optional, Union
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Capability, Condition, HostWait, MemoryCount
+from perfgate.measuring.devices.device import (
+    Capability,
+    Condition,
+    HostMemory,
+    HostWait,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.measuring.devices.telemetry import Telemetry
 from tests.fakes.kineto import TraceLog, write_trace
 
@@ -66,6 +73,7 @@ class FakeDevice:
     """
 
     kind = "fake"
+    index = 0
     name = "fake accelerator"
 
     def __init__(
@@ -93,6 +101,12 @@ class FakeDevice:
         self.used_bytes = 0
         self.peak_bytes = 0
         self.allocations = 0
+        # Of its pool, which begins empty and gives nothing back: it grows by what it lacks.
+        self.reserved_bytes = 0
+        self.segments = 0
+        self.retries = 0
+        self.resident_bytes = 1 << 20
+        self.minor_faults = 0
         self.launches: dict[str, int] = {}
         self._noise = noise
         self._random = np.random.default_rng(seed)
@@ -123,6 +137,9 @@ class FakeDevice:
         tensor = FakeTensor(items, size, "device")
         self.used_bytes += size
         self.allocations += 1
+        if self.used_bytes > self.reserved_bytes:
+            self.reserved_bytes = self.used_bytes
+            self.segments += 1
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         weakref.finalize(tensor, self._release, size)
         return tensor
@@ -130,6 +147,11 @@ class FakeDevice:
     def host_works(self, ns: int) -> None:
         """Let the host be busy: Python code between launches."""
         self._host_works(ns)
+
+    def host_takes(self, size: int) -> None:
+        """Let the process touch so many bytes of host memory for the first time, in pages of 4 KiB."""
+        self.resident_bytes += size
+        self.minor_faults += -(-size // 4096)
 
     def refuse_standstill(self) -> None:
         """Fail where the clock is read again and again and no time passes: a loop that waits for it would never end."""
@@ -142,6 +164,9 @@ class FakeDevice:
 
     def handle(self) -> FakeDevice:
         return self
+
+    def visible_devices(self) -> int:
+        return 1
 
     def properties(self) -> dict[str, str]:
         return {"model": self.name}
@@ -219,6 +244,25 @@ class FakeDevice:
         self.peak_bytes = used
         call()
         return MemoryCount(self.allocations - count, self.peak_bytes - used, self.used_bytes - used)
+
+    def memory_statistics(self) -> Optional[MemoryStatistics]:
+        if "own_memory" not in self.capabilities:
+            return None
+        return MemoryStatistics(
+            allocated=self.used_bytes,
+            peak_allocated=self.peak_bytes,
+            reserved=self.reserved_bytes,
+            peak_reserved=self.reserved_bytes,
+            inactive_split=0,
+            segments=self.segments,
+            retries=self.retries,
+        )
+
+    def reset_memory_peaks(self) -> None:
+        self.peak_bytes = self.used_bytes
+
+    def host_memory(self) -> HostMemory:
+        return HostMemory(self.resident_bytes, self.minor_faults)
 
     def fallbacks(self) -> Optional[frozenset[str]]:
         return None if self.fallen_back is None else frozenset(self.fallen_back)

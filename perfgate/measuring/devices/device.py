@@ -36,6 +36,30 @@ class MemoryCount(NamedTuple):
     kept_bytes: int = 0
 
 
+class MemoryStatistics(NamedTuple):
+    """What the framework's caching allocator holds on a device.
+
+    ``allocated`` are the bytes in use and ``reserved`` those taken from the driver, each with its peak since the peaks were
+    reset. ``inactive_split`` are free bytes in blocks of which another part is in use; ``segments`` counts how often the
+    driver was asked for memory, ``retries`` how often it had none left and the cache was given back first.
+    """
+
+    allocated: int
+    peak_allocated: int
+    reserved: int
+    peak_reserved: int
+    inactive_split: int
+    segments: int
+    retries: int
+
+
+class HostMemory(NamedTuple):
+    """What the process holds in the host's memory: resident bytes, and the page faults so far that read no disk."""
+
+    resident: int
+    minor_faults: int
+
+
 class HostWait(NamedTuple):
     """A function by which user code makes the host wait for the device: ``owner.name``, called ``label`` in reports."""
 
@@ -76,11 +100,15 @@ class Device(Protocol):
     """
 
     kind: str
+    index: int
     name: str
     capabilities: frozenset[Capability]
 
     def handle(self) -> Any:
         """Return what a workload's ``build`` takes as its device (a ``torch.device``)."""
+
+    def visible_devices(self) -> int:
+        """Return how many devices of this kind the process sees; the CPU is one."""
 
     def properties(self) -> dict[str, str]:
         """Return what must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
@@ -136,6 +164,15 @@ class Device(Protocol):
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
         """Return what each of these consecutive calls allocates, None without capability ``allocation_count``."""
+
+    def memory_statistics(self) -> Optional[MemoryStatistics]:
+        """Return what the caching allocator holds; None where the framework takes each block from the system."""
+
+    def reset_memory_peaks(self) -> None:
+        """Let the peaks of ``memory_statistics`` begin anew at what is held now."""
+
+    def host_memory(self) -> HostMemory:
+        """Return what the process holds in the host's memory."""
 
     def fallbacks(self) -> Optional[frozenset[str]]:
         """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.

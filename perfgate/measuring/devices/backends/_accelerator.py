@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns
 from typing import Any, Optional
 
-from perfgate.measuring.devices.backends._clocks import HostClocks
+from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
-from perfgate.measuring.devices.device import Event, HostWait, MemoryCount
+from perfgate.measuring.devices.device import Event, HostWait, MemoryCount, MemoryStatistics
 
 # elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
 # event's time is taken over a longer way than this where it can be helped.
@@ -23,7 +23,7 @@ _ALLOCATIONS = "allocation.all.allocated"
 _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
-class AcceleratorDevice(HostClocks):
+class AcceleratorDevice(HostClocks, HostMemoryReader):
     """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
 
     Opening takes the device: it becomes the current one of this process.
@@ -45,6 +45,10 @@ class AcceleratorDevice(HostClocks):
         import torch
 
         return torch.device(self.kind, self.index)
+
+    def visible_devices(self) -> int:
+        """Return how many devices of this kind the framework sees."""
+        return int(self.module.device_count())
 
     def synchronize(self) -> None:
         """Wait until everything queued has run, on every stream."""
@@ -104,6 +108,23 @@ class AcceleratorDevice(HostClocks):
         torch_npu, the plans of a library.
         """
         return [self._memory_of(call) for call in calls]
+
+    def memory_statistics(self) -> Optional[MemoryStatistics]:
+        """Return the statistics of the caching allocator, in bytes rounded up to its blocks."""
+        stats = self._memory()
+        return MemoryStatistics(
+            allocated=stats["allocated_bytes.all.current"],
+            peak_allocated=stats["allocated_bytes.all.peak"],
+            reserved=stats["reserved_bytes.all.current"],
+            peak_reserved=stats["reserved_bytes.all.peak"],
+            inactive_split=stats["inactive_split_bytes.all.current"],
+            segments=stats["segment.all.allocated"],
+            retries=stats["num_alloc_retries"],
+        )
+
+    def reset_memory_peaks(self) -> None:
+        """Let the peaks begin anew at what is held now."""
+        self.module.reset_peak_memory_stats(self.index)
 
     def _memory_of(self, call: Callable[[], Any]) -> MemoryCount:
         self._settle()

@@ -1,9 +1,15 @@
-"""The clocks of the host that measures, as every real device reads them."""
+"""What every real device reads of the host that measures: its clocks, and the memory of the process."""
 
 from __future__ import annotations
 
+import os
+import resource
+from pathlib import Path
+
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns, process_time_ns, thread_time_ns
+
+from perfgate.measuring.devices.device import HostMemory
 
 
 class HostClocks:
@@ -20,3 +26,16 @@ class HostClocks:
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
         return process_time_ns()
+
+
+class HostMemoryReader:
+    """The part of ``Device`` that tells what the process holds in the host's memory."""
+
+    def host_memory(self) -> HostMemory:
+        """Return the resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
+        resident = int(_STATM.read_text().split()[1]) * _PAGE
+        return HostMemory(resident=resident, minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+
+
+_STATM = Path("/proc/self/statm")
+_PAGE = os.sysconf("SC_PAGE_SIZE")

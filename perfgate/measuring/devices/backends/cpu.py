@@ -16,10 +16,18 @@ from time import perf_counter_ns
 from typing import Any, Optional
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._clocks import HostClocks
+from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
 from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.batches import bytes_of
-from perfgate.measuring.devices.device import CALL, Capability, Condition, Event, HostWait, MemoryCount
+from perfgate.measuring.devices.device import (
+    CALL,
+    Capability,
+    Condition,
+    Event,
+    HostWait,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
@@ -39,10 +47,11 @@ def open_device(index: int = 0) -> CpuDevice:
     return CpuDevice()
 
 
-class CpuDevice(HostClocks):
+class CpuDevice(HostClocks, HostMemoryReader):
     """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
 
     kind = KIND
+    index = 0
     capabilities: frozenset[Capability] = frozenset({"allocation_count"})
 
     def __init__(self) -> None:
@@ -54,6 +63,10 @@ class CpuDevice(HostClocks):
         import torch
 
         return torch.device("cpu")
+
+    def visible_devices(self) -> int:
+        """Return one, however many cores it has."""
+        return 1
 
     def properties(self) -> dict[str, str]:
         """Return model, cores, architecture, memory in whole GiB and the vector instructions torch's kernels use."""
@@ -137,6 +150,13 @@ class CpuDevice(HostClocks):
         if results is None:
             raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
         return held_by_call(_allocations(results.experimental_event_tree()))
+
+    def memory_statistics(self) -> Optional[MemoryStatistics]:
+        """Return nothing: torch takes each block of host memory from malloc."""
+        return None
+
+    def reset_memory_peaks(self) -> None:
+        """Do nothing: there are no statistics."""
 
     def fallbacks(self) -> Optional[frozenset[str]]:
         """Return nothing: the host is the device."""
