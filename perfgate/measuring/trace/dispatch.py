@@ -19,6 +19,7 @@ import perfgate
 from perfgate.measuring.devices.device import HostWait
 from perfgate.measuring.trace.dispatched import describe
 from perfgate.measuring.trace.tally import (
+    COLLECTIVES,
     COPIES,
     COPY_BYTES,
     FRAMEWORK_OPS,
@@ -54,6 +55,10 @@ _LOW_PRECISION = frozenset(
 _MATRIX_PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
 )
+# Operations between processes: those of torch.distributed, and those that return their result instead (a compiled graph has
+# only these), without what merely waits for one or wraps its result.
+_COLLECTIVES = ("c10d::", "_c10d_functional::")
+_AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
 _PACKAGE = str(Path(perfgate.__file__).resolve().parent)
 
 
@@ -120,6 +125,7 @@ class CountingMode(WatchingMode):
             self._tally.order.append(describe(func, args, keywords, result, line=line, view=view))
         if not view:
             op.add(FRAMEWORK_OPS, line)
+            op.add(COLLECTIVES, line, _is_collective(name))
             op.add(LOW_PRECISION_OPS, line, self._is_low_precision(name, result))
             self._remember(name, line, result)
         waits = _reads_data(func, name, args, keywords)
@@ -138,7 +144,7 @@ class CountingMode(WatchingMode):
 
     def _remember(self, name: str, line: Optional[str], result: Any) -> None:
         for tensor in _as_list(result):
-            storage = _storage(tensor)
+            storage = weak_storage(tensor)
             if storage is not None and storage.cdata not in self._seen_storages:
                 self._seen_storages.add(storage.cdata)
                 self._tally.made.append(MadeBlock(storage, name, line))
@@ -179,7 +185,7 @@ def _inferring() -> bool:
     return torch.is_inference_mode_enabled()
 
 
-def _storage(tensor: Any) -> Optional[Any]:
+def weak_storage(tensor: Any) -> Optional[Any]:
     """Return a weak reference to a tensor's memory, None where it has none that could be asked for."""
     if not isinstance(tensor, torch.Tensor):
         return None
@@ -187,6 +193,10 @@ def _storage(tensor: Any) -> Optional[Any]:
         return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
     except (NotImplementedError, RuntimeError):  # sparse tensors and wrappers have no storage of their own
         return None
+
+
+def _is_collective(name: str) -> bool:
+    return name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES
 
 
 def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

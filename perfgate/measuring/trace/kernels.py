@@ -14,11 +14,11 @@ from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.trace.analysis import IntColumn, Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable
 from perfgate.measuring.trace.launches import launch_starts, launched_or_began
+from perfgate.measuring.trace.tally import COLLECTIVES
 
 KERNELS = "counters.kernels"
 FORMAT_CONVERSIONS = "counters.format_conversions"
 DEVICE_COPIES = "counters.device_copies"
-COLLECTIVES = "counters.collectives"
 RECORDED_OPS = "counters.recorded_ops"
 KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 OUTSIDE = -1
@@ -87,8 +87,11 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     """Return a set of counters with those of the device added: values of the last span, its kernels, and what is unstable.
 
     What differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The metrics in
-    ``absent`` were not recorded and are left out.
+    ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted there, with
+    their lines.
     """
+    if counted.values.get(COLLECTIVES):
+        absent = {*absent, COLLECTIVES}
     last = works[-1]
     repeats = [{**kernel_counters(work), **_op_counts(work)} for work in works]
     sites = [site for site in _sites(last) if site.metric not in absent]

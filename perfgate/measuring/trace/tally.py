@@ -13,8 +13,9 @@ COPY_BYTES = "counters.copy_bytes"
 NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 SYNCS = "counters.syncs"
 LOW_PRECISION_OPS = "counters.low_precision_ops"
+COLLECTIVES = "counters.collectives"
 # What every call is counted by; memory and the rest are there only where they can be counted.
-_DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS)
+_DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES)
 
 
 class Site(NamedTuple):

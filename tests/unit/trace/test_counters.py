@@ -90,6 +90,7 @@ def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project, tm
         "counters.noncontiguous_copies": 0,
         "counters.syncs": 0,
         "counters.low_precision_ops": 0,
+        "counters.collectives": 0,
         "counters.repeat_saves": 0,
         "counters.allocations": 1,
         "memory.peak": 128,
@@ -155,7 +156,7 @@ def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
     counters = counted(MODELS[name], tmp_path, repeats=100)
 
     assert counters.unstable == []
-    assert len(counters.values) == 10
+    assert len(counters.values) == 11
 
 
 def test_count_calls__fresh_and_forked_processes__same_counters():
@@ -171,3 +172,40 @@ def test_count_calls__fresh_and_forked_processes__same_counters():
     own, forked = first.strip().splitlines()
     assert own == forked
     assert '"lstm"' in own
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A group of one process, which dispatches its collectives as a group of many does."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("alone")
+def test_count_calls__a_duplicated_collective__counted_with_operator_and_line(tmp_path):
+    import torch.distributed as dist
+
+    def once(model, x):
+        y = model(x)
+        dist.all_reduce(y)
+        return y
+
+    def twice(model, x):
+        y = once(model, x)
+        dist.all_reduce(y)
+        return y
+
+    root = Path(__file__).parent
+    workloads = [Workload(build=lambda _: torch.nn.Linear(8, 8), inputs=inputs, call=call) for call in (once, twice)]
+    base, head = (counted(workload, root) for workload in workloads)
+
+    assert base.values["counters.collectives"] == 1
+    assert head.values["counters.collectives"] == 2
+    lines = [function.__code__.co_firstlineno + 2 for function in (once, twice)]
+    assert [(site.name, site.line, site.code) for site in head.sites if site.metric == "counters.collectives"] == [
+        ("c10d::allreduce_", f"{Path(__file__).name}:{line}", "dist.all_reduce(y)") for line in lines
+    ]
+    assert head.unstable == []
