@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import CALL, Device
-from perfgate.measuring.trace.analysis import self_times
+from perfgate.measuring.trace.analysis import self_times, union_length
 from perfgate.measuring.trace.collect import CallTrace, read_calls, record_calls
 from perfgate.measuring.trace.kernels import OUTSIDE, span_of
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -25,7 +26,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 # (31 calls of a 3 ms transformer on a busy core: 4.5 % for the typical operator, the median 5 to 6 %).
 LOW_QUANTILE = 0.25
 
-# One call: for each operator the nanoseconds of self time of its events, in order.
+# One call: for each operator the nanoseconds of self time of its events, in order; OUTSIDE_OPERATORS is the rest of the call.
 CallTimes = dict[str, list[float]]
 
 
@@ -88,10 +89,14 @@ def _typical(calls: list[list[float]]) -> float:
 
 
 def _device_calls(trace: CallTrace) -> list[CallTimes]:
-    """Return what ran on the device, call by call, by the types of kernels."""
-    work = trace.device_work()
-    calls: list[CallTimes] = [{} for _ in range(trace.calls)]
-    owners = span_of(work, trace.spans(), launches=trace.events.of_kind("runtime"))
+    """Return what ran on the device, call by call, by the types of kernels; outside them nothing ran on any stream."""
+    work, spans = trace.device_work(), trace.spans()
+    owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
+    lengths = (spans.end - spans.start).tolist()
+    calls: list[CallTimes] = [
+        {OUTSIDE_OPERATORS: [float(max(0, length - union_length(work.select(owners == number).intervals)))]}
+        for number, length in enumerate(lengths)
+    ]
     own = self_times(work.start, work.duration, work.track)
     for index in np.argsort(work.start, kind="stable").tolist():
         if owners[index] != OUTSIDE:
@@ -131,11 +136,16 @@ def _host_calls(roots: list[Any]) -> list[CallTimes]:
 
     tags = _Tags(operator=_EventType.TorchOp, named_by_user=RecordScope.USER_SCOPE)
     calls: list[CallTimes] = []
+    outside: list[int] = []
     for root in sorted(roots, key=lambda root: int(root.start_time_ns)):
         if root.name == CALL:
             calls.append({})
+            outside.append(int(root.duration_time_ns))
         if calls:
-            _add_operators(root, calls[-1], tags)
+            # While operators of the backward pass run on a thread of their own, the calling one waits for them.
+            outside[-1] -= _add_operators(root, calls[-1], tags)
+    for call, left in zip(calls, outside):
+        call[OUTSIDE_OPERATORS] = [float(max(0, left))]
     return calls
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.trace.profile import OperatorProfile, recorded_times, typical_times
@@ -47,7 +49,12 @@ def test_operator_profile__device_with_a_timeline__time_of_its_kernels() -> None
         profile.run("default", calls=3)
 
     assert profile.typical_times() == {
-        "default": {"mm_kernel": pytest.approx(150e-6), "softmax_kernel": pytest.approx(30e-6)}
+        # 0.5 us before the device has its first kernel.
+        "default": {
+            "mm_kernel": pytest.approx(150e-6),
+            "softmax_kernel": pytest.approx(30e-6),
+            OUTSIDE_OPERATORS: pytest.approx(0.5e-6),
+        }
     }
 
 
@@ -59,8 +66,16 @@ def test_recorded_times__recordings_left_behind__each_by_itself_and_the_incomple
     elsewhere = tmp_path / "elsewhere" / "lost"
 
     assert recorded_times(device, tmp_path, [first, second, elsewhere]) == {
-        first: {"mm_kernel": pytest.approx(100e-6), "softmax_kernel": pytest.approx(30e-6)},
-        second: {"mm_kernel": pytest.approx(100e-6), "softmax_kernel": pytest.approx(30e-6)},
+        first: {
+            "mm_kernel": pytest.approx(100e-6),
+            "softmax_kernel": pytest.approx(30e-6),
+            OUTSIDE_OPERATORS: pytest.approx(0.5e-6),
+        },
+        second: {
+            "mm_kernel": pytest.approx(100e-6),
+            "softmax_kernel": pytest.approx(30e-6),
+            OUTSIDE_OPERATORS: pytest.approx(0.5e-6),
+        },
     }
     assert profile.typical_times() == {}
 
@@ -97,8 +112,8 @@ def test_operator_profile__shapes__each_has_its_own_operators() -> None:
     profile.run("wide", calls=3)
 
     times = profile.typical_times()
-    assert times["narrow"].keys() == {"aten::exp"}
-    assert times["wide"].keys() == {"aten::tanh"}
+    assert times["narrow"].keys() == {"aten::exp", OUTSIDE_OPERATORS}
+    assert times["wide"].keys() == {"aten::tanh", OUTSIDE_OPERATORS}
 
 
 def test_operator_profile__real_model__self_time_of_its_operators_and_no_span_of_the_user() -> None:
@@ -116,7 +131,7 @@ def test_operator_profile__real_model__self_time_of_its_operators_and_no_span_of
 
     # Views are kept, as in the operator table: their self time is what the framework itself costs.
     assert {"aten::linear", "aten::t", "aten::addmm"} <= times.keys()
-    assert all(name.startswith("aten::") for name in times)
+    assert all(name.startswith("aten::") for name in times.keys() - {OUTSIDE_OPERATORS})
     # 134 million multiplications, and nearly all of the call; linear only calls addmm.
     assert times["aten::addmm"] > 10 * times["aten::linear"] > 0
     assert times["aten::addmm"] > 100e-6
@@ -129,6 +144,18 @@ def test_operator_profile__training__operators_of_the_backward_thread_too() -> N
 
     assert {"aten::addmm", "aten::mm", "aten::threshold_backward"} <= times.keys()
     assert all(time > 0 for name, time in times.items() if name.endswith("mm"))
+
+
+def test_operator_profile__host_code_between_operators__is_the_time_outside_them() -> None:
+    def call(model: object, x: torch.Tensor) -> torch.Tensor:
+        until = time.perf_counter() + 3e-3
+        while time.perf_counter() < until:
+            pass
+        return x + 1
+
+    profile = on_cpu(Workload(build=lambda device: 0, inputs=lambda batch, seed: torch.ones(2), call=call))
+    profile.run("default", calls=3)
+    assert profile.typical_times()["default"][OUTSIDE_OPERATORS] > 3e-3
 
 
 def test_operator_profile__call_fails__its_error_and_the_profiler_is_off() -> None:
