@@ -1,0 +1,27 @@
+"""An improvement is news: it is said, and proposed as what the next change is held to."""
+
+from __future__ import annotations
+
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.fakes.documents import make_comparison, make_decision
+
+CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
+FASTER = make_comparison("latency.p99", outcome="improved", base=0.020, head=0.012, delta=-0.4, interval=(-0.42, -0.38))
+
+
+def test_comment__improvement__proposed_as_the_new_baseline() -> None:
+    text = render_comment(make_decision(verdict="PASS", comparisons=[FASTER]), CONTEXT)
+    assert "**Better than the base**: P99 latency of `encoder/long` 40.0 % faster (20.0 → 12.0 ms)" in text
+    assert "`perfgate baseline record` on main keeps it" in text
+
+
+def test_comment__improvement_under_a_budget__the_tighter_budget_in_words_of_the_file() -> None:
+    budget = make_comparison("latency.p99", method="budget", base=0.020, head=0.0121, interval=None)
+    text = render_comment(make_decision(verdict="PASS", comparisons=[FASTER, budget]), CONTEXT)
+    assert '`"latency.p99@encoder/long" = 0.013`' in text
+
+
+def test_comment__improvement_beside_a_failure__keeps_to_the_table() -> None:
+    worse = make_comparison("latency.low", outcome="regressed", base=0.01, head=0.02, delta=1.0)
+    text = render_comment(make_decision(verdict="FAIL", comparisons=[FASTER, worse]), CONTEXT)
+    assert "Better than the base" not in text
