@@ -106,8 +106,8 @@ def _functions(name: str, base: Mapping[str, str], head: Mapping[str, str]) -> I
         if function not in head:
             yield HarnessChange(workload=name, kind="removed", message=f"the head removed {function}=")
         elif function not in base:
-            # A check more proves more; with any other function more, a call is another call.
-            added = function == "check"
+            # A check more proves more, and another way to preprocess is no other call; with any other function more, it is.
+            added = function in ("check", "preprocess_on_device")
             yield HarnessChange(
                 workload=name, kind="added" if added else "changed", message=f"the head added {function}="
             )

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from perfgate.errors import WorkloadError
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.workload.stages import stages_of
 from perfgate.measuring.workload.workload import Workload
 
 POOL_SIZE = 8
@@ -25,6 +26,7 @@ class BoundWorkload:
         self.workload = workload
         self.device = device
         self.seed = seed
+        self.stages = stages_of(workload)
         self.model = workload.build(device.handle())
         self._pools: dict[tuple[str, int], list[Any]] = {}
         self._cursor = 0
@@ -42,13 +44,23 @@ class BoundWorkload:
 
     def host_inputs(self, shape: str, *, batch: Optional[int] = None, index: int = 0) -> Any:
         """Make one input batch on the host, preprocessed; the same index gives the same data on both sides."""
+        return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
+
+    def raw_inputs(self, shape: str, *, batch: Optional[int] = None, index: int = 0) -> Any:
+        """Make one input batch on the host as ``inputs`` returns it."""
         items = self.batch if batch is None else batch
         made = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
         if made is None:
             raise WorkloadError(
                 f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict"
             )
-        return self.workload.preprocess(made) if self.workload.preprocess else made
+        return made
+
+    def preprocess(self, raw: Any) -> Any:
+        """Run the stages of the preprocessing one after another."""
+        for stage in self.stages:
+            raw = stage.run(raw)
+        return raw
 
     def pool(self, shape: str, *, batch: Optional[int] = None) -> list[Any]:
         """Return the rotating inputs of a shape on the device, made on first use."""

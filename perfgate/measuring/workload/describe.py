@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from perfgate.measuring.workload.workload import Workload
 
-FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "check")
+FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_on_device", "check")
 
 
 def describe_shapes(workload: Workload) -> dict[str, str]:
@@ -30,11 +30,17 @@ def describe_functions(workload: Workload) -> dict[str, str]:
     return {name: _hash(function) for name, function in given.items() if function is not None}
 
 
-def _hash(function: Callable[..., Any]) -> str:
+def _hash(given: Union[Callable[..., Any], Mapping[str, Callable[..., Any]]]) -> str:
     digest = hashlib.sha256()
-    for part in _parts(function):
+    for part in _parts_of_stages(given) if isinstance(given, Mapping) else _parts(given):
         digest.update(part.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _parts_of_stages(stages: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
+    for name, function in stages.items():
+        yield name
+        yield from _parts(function)
 
 
 def _parts(function: Any) -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from perfgate.errors import WorkloadError
-from perfgate.measuring.workload.workload import SLA, Workload
+from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
 MODULE_NAME = "perfgate_workload"
 
@@ -57,15 +58,56 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
     for name in ("build", "inputs"):
         if not callable(getattr(workload, name)):
             raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
-    for name in ("call", "train_step", "preprocess", "check"):
+    for name in ("call", "train_step", "preprocess_on_device", "check"):
         found = getattr(workload, name)
         if found is not None and not callable(found):
             raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(found).__name__}")
+    _check_preprocess(workload.preprocess, where)
     if not isinstance(workload.batch, int) or workload.batch < 1:
         raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
     if not isinstance(workload.sla, SLA):
         raise WorkloadError(f"{where}: sla must be an SLA, e.g. SLA(p99=0.05), found {workload.sla!r}")
+    if workload.sla.rate is not None and not _above_zero(workload.sla.rate):
+        raise WorkloadError(f"{where}: sla.rate must be calls a second above 0, found {workload.sla.rate!r}")
+    if workload.traffic is not None:
+        _check_traffic(workload.traffic, where)
     _check_shapes(workload.shapes, where)
+
+
+def _check_preprocess(preprocess: object, where: str) -> None:
+    stages = preprocess.values() if isinstance(preprocess, Mapping) else [preprocess]
+    if preprocess is not None and not (stages and all(callable(stage) for stage in stages)):
+        raise WorkloadError(
+            f"{where}: preprocess must be a function, or functions by name such as {{'decode': decode, 'resize': resize}}, "
+            f"found {preprocess!r}"
+        )
+
+
+def _check_traffic(traffic: object, where: str) -> None:
+    remedy = "write e.g. Traffic(rate=50) or Traffic(arrivals=[0.0, 0.013, 0.021])"
+    if not isinstance(traffic, Traffic):
+        raise WorkloadError(f"{where}: traffic must be a Traffic, found {traffic!r}; {remedy}")
+    if (traffic.rate is None) == (not len(traffic.arrivals)):
+        raise WorkloadError(f"{where}: traffic needs either a rate or arrivals; {remedy}")
+    if not all(_above_zero(number) for number in (traffic.rate, traffic.burstiness) if number is not None):
+        raise WorkloadError(f"{where}: rate and burstiness of traffic must be above 0, found {traffic!r}; {remedy}")
+    if traffic.max_wait is not None and not (_is_number(traffic.max_wait) and traffic.max_wait >= 0):
+        raise WorkloadError(f"{where}: max_wait of traffic must be seconds, 0 or more, found {traffic.max_wait!r}")
+    arrivals = list(traffic.arrivals)
+    if arrivals and not (
+        all(map(_is_number, arrivals)) and arrivals == sorted(arrivals) and arrivals[0] < arrivals[-1]
+    ):
+        raise WorkloadError(
+            f"{where}: arrivals of traffic must be two or more times in rising order, in seconds; {remedy}"
+        )
+
+
+def _above_zero(number: object) -> bool:
+    return _is_number(number) and number > 0  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check_shapes(shapes: object, where: str) -> None:

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 
 @dataclass(frozen=True)
 class SLA:
-    """What the workload promises. ``p99`` is the most seconds 99 of 100 calls may take."""
+    """What the workload promises. ``p99`` is the most seconds 99 of 100 calls may take.
+
+    With ``rate`` it holds for calls that come in at so many a second, whether or not earlier ones are done.
+    """
 
     p99: Optional[float] = None
+    rate: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How requests come in; a request is one item.
+
+    Either ``rate``, requests a second with gamma-distributed gaps of shape ``burstiness`` (1: a Poisson process, below 1: more
+    bursts, above: more even), or ``arrivals``, recorded times of requests in seconds, in rising order. ``max_wait`` is how
+    many seconds a batcher may hold a request back to fill its batch; where it is not given, as many as a call of the configured
+    batch takes.
+    """
+
+    rate: Optional[float] = None
+    arrivals: Sequence[float] = ()
+    burstiness: float = 1.0
+    max_wait: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -23,20 +43,24 @@ class Workload:
 
     - ``call(model, inputs)``: one call, where it is not ``model(*inputs)``; its result is what ``check`` sees.
     - ``train_step(model, inputs)``: a training iteration; given, it is what one call does, with gradients on.
-    - ``preprocess(raw)``: turns what ``inputs`` returned into what the model takes, on the host.
+    - ``preprocess(raw)``: turns what ``inputs`` returned into what the model takes, on the host; or a mapping of names to
+      functions, run in that order, whose times are then told apart.
+    - ``preprocess_on_device(raw)``: the same work, given the raw batch on the device.
     - ``check(output, inputs)``: raises, or returns False, when the output is wrong.
     - ``shapes``: name -> keyword arguments for ``inputs``, the extremes included, e.g. ``{"long": {"length": 512}}``.
     - ``batch``: items in one call; ``batch_sizes``: those the batch sweep may use (empty: powers of two up to 64).
-    - ``sla``: what the workload promises.
+    - ``sla``: what the workload promises; ``traffic``: how its requests come in.
     """
 
     build: Callable[[Any], Any]
     inputs: Callable[..., Any]
     call: Optional[Callable[[Any, Any], Any]] = None
     train_step: Optional[Callable[[Any, Any], Any]] = None
-    preprocess: Optional[Callable[[Any], Any]] = None
+    preprocess: Optional[Union[Callable[[Any], Any], Mapping[str, Callable[[Any], Any]]]] = None
+    preprocess_on_device: Optional[Callable[[Any], Any]] = None
     check: Optional[Callable[[Any, Any], Any]] = None
     shapes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
     batch: int = 1
     batch_sizes: Sequence[int] = ()
     sla: SLA = field(default_factory=SLA)
+    traffic: Optional[Traffic] = None

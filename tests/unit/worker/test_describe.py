@@ -43,3 +43,21 @@ def test_describe_shapes__arguments__as_text_in_one_order() -> None:
         "long": "length=512, width=2",
         "plain": "",
     }
+
+
+def test_describe_functions__stages_of_preprocessing__order_names_and_code_count() -> None:
+    def resize(raw: Any) -> Any:
+        return raw * 2
+
+    def cast(raw: Any) -> Any:
+        return raw + 1
+
+    given = [
+        {"resize": resize, "cast": cast},
+        {"cast": cast, "resize": resize},
+        {"resize": resize, "convert": cast},
+        {"resize": resize, "cast": resize},
+        resize,
+    ]
+    workloads = [Workload(build=print, inputs=print, preprocess=stages) for stages in given]
+    assert len({describe_functions(workload)["preprocess"] for workload in workloads}) == 5

@@ -33,6 +33,20 @@ def _load(root: Path, text: str, attribute: str = "w") -> object:
         ("build=print, inputs=None", "inputs must be a function, found NoneType"),
         ("build=print, inputs=print, check=True", "check must be a function or left out, found bool"),
         ("build=print, inputs=print, sla=0.1", r"sla must be an SLA, e.g. SLA\(p99=0.05\), found 0.1"),
+        ("build=print, inputs=print, sla=SLA(p99=0.1, rate=0)", "sla.rate must be calls a second above 0, found 0"),
+        ("build=print, inputs=print, preprocess=3", "preprocess must be a function, or functions by name"),
+        ("build=print, inputs=print, preprocess={}", "preprocess must be a function, or functions by name"),
+        ("build=print, inputs=print, preprocess={'resize': 3}", "preprocess must be a function, or functions by name"),
+        (
+            "build=print, inputs=print, traffic=50",
+            r"traffic must be a Traffic, found 50; write e.g. Traffic\(rate=50\)",
+        ),
+        ("build=print, inputs=print, traffic=Traffic()", "traffic needs either a rate or arrivals"),
+        ("build=print, inputs=print, traffic=Traffic(rate=1, arrivals=[0, 1])", "either a rate or arrivals"),
+        ("build=print, inputs=print, traffic=Traffic(rate=-1)", "rate and burstiness of traffic must be above 0"),
+        ("build=print, inputs=print, traffic=Traffic(rate=1, burstiness=0)", "rate and burstiness of traffic must be"),
+        ("build=print, inputs=print, traffic=Traffic(rate=1, max_wait=-1)", "max_wait of traffic must be seconds"),
+        ("build=print, inputs=print, traffic=Traffic(arrivals=[1, 0])", "two or more times in rising order"),
         ("build=print, inputs=print, batch=0", "batch must be a positive integer, found 0"),
         ("build=print, inputs=print, shapes={}", "shapes must name at least one shape"),
         ("build=print, inputs=print, shapes=['a']", "shapes must name at least one shape"),
@@ -41,7 +55,12 @@ def _load(root: Path, text: str, attribute: str = "w") -> object:
 )
 def test_load_workload__wrong_field__says_which(tmp_path: Path, fields: str, words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
-        _load(tmp_path, f"from perfgate import Workload\nw = Workload({fields})")
+        _load(tmp_path, f"from perfgate import SLA, Traffic, Workload\nw = Workload({fields})")
+
+
+def test_load_workload__traffic_and_stages__taken(tmp_path: Path) -> None:
+    fields = "build=print, inputs=print, preprocess={'decode': print}, traffic=Traffic(arrivals=[0, 0.5, 0.5])"
+    _load(tmp_path, f"from perfgate import Traffic, Workload\nw = Workload({fields})")
 
 
 def test_load_workload__folder__says_so(tmp_path: Path) -> None:
