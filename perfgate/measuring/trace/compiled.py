@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import msgspec
 
@@ -26,38 +27,61 @@ ROUNDS = 3
 # through with that before the steady calls begin.
 RECOMPILE_LIMIT = 1000
 _MAX_REASON = 160
+# The reason of a compilation for which torch names no failed guard: the function was not compiled before.
+_NEW = "called with something new"
+_UNEXPLAINED = "compiled again"
 # A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
 _GUARD = re.compile(r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$", re.DOTALL)
 
 
+class Compilations(NamedTuple):
+    """What the compiler did for each shape.
+
+    ``breaks`` are places where it gave up a graph. ``adapting`` are compilations of what was compiled already, while every
+    shape was called for the first times; ``steady`` are those that calls still set off afterwards.
+    """
+
+    breaks: dict[str, set[Site]]
+    adapting: dict[str, Counter[Site]]
+    steady: dict[str, Counter[Site]]
+
+
 def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
-    """Return the counters of the workload's shapes with graph breaks and recompiles added, where it compiles something.
+    """Return the counters of the workload's shapes with graph breaks and recompiles added, where it compiles something."""
+    if not has_compiled():
+        return counters
+    found = compilations(workload, [counted.shape for counted in counters], root=root)
+    return [_added(counted, found.breaks[counted.shape], found.steady[counted.shape], root) for counted in counters]
+
+
+def has_compiled() -> bool:
+    """Return whether torch's compiler was at work in this process since its counters were cleared."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+
+
+def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) -> Compilations:
+    """Make calls of every shape and return what the compiler did meanwhile.
 
     Everything is compiled anew, so that the numbers do not depend on what ran in this process before; the compiler's own
     caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are
     made as a user makes them, without a dispatch mode, under which nothing would be compiled at all.
     """
-    if not _compiles():
-        return counters
     from torch._dynamo import config, reset
 
     reset()
-    breaks: dict[str, set[Site]] = {}
-    recompiles: dict[str, Counter[Site]] = {counted.shape: Counter() for counted in counters}
+    found = Compilations({}, {}, {shape: Counter() for shape in shapes})
     with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
-        for shape in recompiles:
-            _call(workload, shape, range(WARM_UP_CALLS))
+        for shape in shapes:
+            made = _compiled_during(workload, shape, range(WARM_UP_CALLS), root)
+            again = {site: count for site, count in made.items() if site.name not in (_NEW, _UNEXPLAINED)}
+            found.adapting[shape] = Counter(again)
             # A later shape passes through what was compiled for an earlier one.
-            breaks[shape] = _graph_breaks(root)
+            found.breaks[shape] = _graph_breaks(root)
         for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
-            for shape, sites in recompiles.items():
-                sites.update(_recompiles(workload, shape, index, root))
-    return [_added(counted, breaks[counted.shape], recompiles[counted.shape], root) for counted in counters]
-
-
-def _compiles() -> bool:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+            for shape, sites in found.steady.items():
+                sites.update(_compiled_during(workload, shape, range(index, index + 1), root))
+    return found
 
 
 def _call(workload: BoundWorkload, shape: str, indices: range) -> None:
@@ -91,18 +115,18 @@ def _innermost(lines: Any, stack: Any) -> Optional[str]:
     return None
 
 
-def _recompiles(workload: BoundWorkload, shape: str, index: int, root: Path) -> Counter[Site]:
-    """Make one call and return what was compiled during it, by line and reason."""
+def _compiled_during(workload: BoundWorkload, shape: str, indices: range, root: Path) -> Counter[Site]:
+    """Make calls and return what was compiled during them, by line and reason."""
     from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
     # The compiler keeps a bounded list of them.
     clear_compilation_metrics()
     before = counters["frames"]["total"]
-    _call(workload, shape, range(index, index + 1))
+    _call(workload, shape, indices)
     found = Counter(_recompile_site(compiled, root) for compiled in get_compilation_metrics())
     unexplained = counters["frames"]["total"] - before - sum(found.values())
     if unexplained > 0:
-        found[Site(RECOMPILES, "compiled again", None)] += unexplained
+        found[Site(RECOMPILES, _UNEXPLAINED, None)] += unexplained
     return found
 
 
@@ -111,7 +135,7 @@ def _recompile_site(compiled: Any, root: Path) -> Site:
     from perfgate.measuring.trace.dispatch import SourceLines
 
     file, number = compiled.co_filename or "", compiled.co_firstlineno
-    guard = _GUARD.match(_first_line(compiled.recompile_reason or "called with something new"))
+    guard = _GUARD.match(_first_line(compiled.recompile_reason or _NEW))
     # torch shows the end of the path only.
     if guard and guard["file"] and file.endswith(guard["file"]):
         number = int(guard["line"])
