@@ -1,0 +1,167 @@
+"""A flame graph: what ran under what, of one recording or of base and head in one tree. Times are integer nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+import msgspec
+
+FlameKind = Literal[
+    "thread",  # the root of what a host thread did
+    "stream",  # the root of what a stream of a device did, under the calls that launched it
+    "python",
+    "host_op",
+    "annotation",
+    "runtime",
+    "compute",
+    "copy",
+    "comm",
+    "other",
+]
+FLAME_KINDS: tuple[FlameKind, ...] = (
+    "thread", "stream", "python", "host_op", "annotation", "runtime", "compute", "copy", "comm", "other",
+)  # fmt: skip
+FlameUnit = Literal["call", "profiler step", "whole recording"]
+NONE = -1
+
+
+class FlameCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one side spent, cell by cell: the node, the request it served (NONE: of none), its own time, how often it ran.
+
+    ``units`` calls, steps or recordings were added up.
+    """
+
+    units: int
+    node: list[int]
+    request: list[int]
+    own: list[int]
+    count: list[int]
+
+
+class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
+    """One timeline, or the same one of base and head: a node for each distinct stack, parents before children.
+
+    ``parent`` is a position or NONE, ``kind`` indexes FLAME_KINDS; ``name``, ``place`` and ``shape`` index ``texts`` or are
+    NONE. A place is ``file.py:12``: where a Python function begins; of all else where the nearest function around it does
+    that is no framework's. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how many others there
+    were. ``folded`` is how many frames were too small to keep: their time is their parents' own. A side that was not
+    recorded is None.
+    """
+
+    label: str
+    unit: FlameUnit
+    texts: list[str]
+    requests: list[str]
+    parent: list[int]
+    kind: list[int]
+    name: list[int]
+    place: list[int]
+    shape: list[int]
+    more_shapes: list[int]
+    base: Optional[FlameCosts] = None
+    head: Optional[FlameCosts] = None
+    folded: int = 0
+
+    @property
+    def sides(self) -> tuple[FlameCosts, ...]:
+        """Return the sides that were recorded."""
+        return tuple(side for side in (self.base, self.head) if side is not None)
+
+
+@dataclass(frozen=True)
+class FlameTotal:
+    """What one node, or all nodes of one name, took in a unit: its own seconds, with all it called, and how often."""
+
+    own: float
+    total: float
+    count: float
+
+
+def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
+    """Return one tree that has every stack of two trees of one side each, which are both taken to be heads."""
+    union = _Union()
+    before, after = union.add(base), union.add(head)
+    return FlameTree(
+        label=head.label,
+        unit=head.unit,
+        texts=list(union.texts),
+        requests=list(union.requests),
+        parent=union.parent,
+        kind=union.kind,
+        name=union.name,
+        place=union.place,
+        shape=union.shape,
+        more_shapes=union.more_shapes,
+        base=before,
+        head=after,
+        folded=base.folded + head.folded,
+    )
+
+
+class _Union:
+    """Nodes by parent, kind and name. What a later tree says of place and shape stands: head is added last."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
+        self.parent: list[int] = []
+        self.kind: list[int] = []
+        self.name: list[int] = []
+        self.place: list[int] = []
+        self.shape: list[int] = []
+        self.more_shapes: list[int] = []
+        self._nodes: dict[tuple[int, int, int], int] = {}
+
+    def add(self, tree: FlameTree) -> FlameCosts:
+        """Add the nodes of a tree and return its costs by their new numbers."""
+        (costs,) = tree.sides
+        number = [self._text(text) for text in tree.texts]
+        requests = [self.requests.setdefault(request, len(self.requests)) for request in tree.requests]
+        node: list[int] = []
+        for at, parent in enumerate(tree.parent):
+            above = NONE if parent == NONE else node[parent]
+            node.append(self._node(above, tree.kind[at], number[tree.name[at]]))
+            self.place[node[at]] = _moved(tree.place[at], number)
+            self.shape[node[at]] = _moved(tree.shape[at], number)
+            self.more_shapes[node[at]] = tree.more_shapes[at]
+        return msgspec.structs.replace(
+            costs,
+            node=[node[at] for at in costs.node],
+            request=[_moved(at, requests) for at in costs.request],
+        )
+
+    def _node(self, parent: int, kind: int, name: int) -> int:
+        known = self._nodes.get((parent, kind, name))
+        if known is None:
+            known = self._nodes[parent, kind, name] = len(self.parent)
+            for column, value in (
+                (self.parent, parent), (self.kind, kind), (self.name, name), (self.place, NONE), (self.shape, NONE),
+                (self.more_shapes, 0),
+            ):  # fmt: skip
+                column.append(value)
+        return known
+
+    def _text(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+
+def node_totals(tree: FlameTree, costs: Optional[FlameCosts]) -> list[FlameTotal]:
+    """Return what each node of a tree took in a unit of one side; zeros where that side was not recorded."""
+    size = len(tree.parent)
+    own, count = [0] * size, [0] * size
+    if costs is not None:
+        for node, time, times in zip(costs.node, costs.own, costs.count):
+            own[node] += time
+            count[node] += times
+    total = own.copy()
+    for node in range(size - 1, -1, -1):
+        if tree.parent[node] != NONE:
+            total[tree.parent[node]] += total[node]
+    units = max(costs.units, 1) if costs is not None else 1
+    return [FlameTotal(own[at] / units / 1e9, total[at] / units / 1e9, count[at] / units) for at in range(size)]
+
+
+def _moved(at: int, numbers: Sequence[int]) -> int:
+    return NONE if at == NONE else numbers[at]

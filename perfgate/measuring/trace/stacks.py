@@ -1,0 +1,177 @@
+"""Call stacks of a recording: host calls by how they nest, and the device's work under the calls that launched it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.flame import FlameUnit
+from perfgate.measuring.devices.device import CALL
+from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, enclosing, self_times
+from perfgate.measuring.trace.events import (
+    DEVICE_KINDS,
+    KIND_CODES,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+)
+from perfgate.measuring.trace.kernels import OUTSIDE, span_of
+from perfgate.measuring.trace.steps import STEP_NAME
+
+# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+_CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The events of a timeline's units, and what each lies in on its thread or was launched by (a position, or -1).
+
+    ``own`` are nanoseconds without those of what lies inside on the same track. ``unlaunched`` counts work of a device whose
+    launch was not recorded, ``cut`` calls that outlast one of their own kind they began in: the profiler lost an end.
+    """
+
+    events: EventTable
+    around: IntColumn
+    own: IntColumn
+    unit: FlameUnit
+    units: int
+    unlaunched: int
+    cut: int
+
+    @property
+    def on_device(self) -> npt.NDArray[np.bool_]:
+        """Return which events ran on a device."""
+        return _is_kind(self.events, *DEVICE_KINDS)
+
+    def depth(self) -> int:
+        """Return how many calls lie in one another at most, work of the device among them."""
+        return int(levels(self.around).max()) + 1 if len(self.events) else 0
+
+
+def stacks_of(events: EventTable) -> Stacks:
+    """Return the stacks of what happened in the calls or profiler steps of a timeline; of all of it where none is marked.
+
+    Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
+    """
+    spans, unit = _units(events)
+    chosen = _of_units(events, spans)
+    hosts = ~_is_kind(chosen, *DEVICE_KINDS)
+    around = np.full(len(chosen), NOTHING_AROUND, dtype=np.int64)
+    at_host = np.flatnonzero(hosts)
+    host = chosen.select(hosts)
+    within = enclosing(host.start, host.duration, host.track)
+    inner = np.flatnonzero(within != NOTHING_AROUND)
+    around[at_host[inner]] = at_host[within[inner]]
+    launched = _launches(chosen, at_device=np.flatnonzero(~hosts))
+    around[~hosts] = launched
+    return Stacks(
+        events=chosen,
+        around=around,
+        own=self_times(chosen.start, chosen.duration, chosen.track),
+        unit=unit,
+        units=spans.start.size if spans is not None else 1,
+        unlaunched=int((launched == NOTHING_AROUND).sum()),
+        cut=_cut(host, inner, within[inner]),
+    )
+
+
+def _cut(host: EventTable, inner: npt.NDArray[np.intp], outer: IntColumn) -> int:
+    """Count calls that do not nest. Of two kinds they need not: the function that ends an annotation outlasts it."""
+    alike = host.kind[inner] == host.kind[outer]
+    return int((alike & (host.end[inner] > host.end[outer])).sum())
+
+
+def attributed_share(stacks: Stacks) -> Optional[float]:
+    """Return which part of the busy time has a known stack of the host; None where nothing ran or no stack was recorded.
+
+    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
+    """
+    device = stacks.on_device
+    work = device if device.any() else _is_kind(stacks.events, "host_op")
+    wanted: tuple[EventKind, ...] = ("host_op", "python") if device.any() else ("python",)
+    busy = int(stacks.own[work].sum())
+    if not busy or not _is_kind(stacks.events, *wanted).any():
+        return None
+    known = _under(stacks.around, _is_kind(stacks.events, *wanted))
+    return int(stacks.own[work & known].sum()) / busy
+
+
+def _units(events: EventTable) -> tuple[Optional[Intervals], FlameUnit]:
+    """Return the calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
+    marks = events.of_kind("annotation", "host_op")
+    calls = marks.named(CALL)
+    if len(calls):
+        return _in_order(calls), "call"
+    steps = marks.select(np.isin(marks.name, [at for at, name in enumerate(marks.names) if STEP_NAME.fullmatch(name)]))
+    if not len(steps):
+        return None, "whole recording"
+    spans = _in_order(steps)
+    done = events.of_kind("host_op", *DEVICE_KINDS).start
+    ends_idle = spans.start.size > 1 and not ((done > spans.start[-1]) & (done < spans.end[-1])).any()
+    kept = slice(None, -1) if ends_idle else slice(None)
+    return Intervals(spans.start[kept], spans.end[kept]), "profiler step"
+
+
+def _in_order(marks: EventTable) -> Intervals:
+    order = np.argsort(marks.start, kind="stable")
+    return Intervals(marks.start[order], marks.end[order])
+
+
+def _of_units(events: EventTable, spans: Optional[Intervals]) -> EventTable:
+    calls = _CALL_KINDS if _is_kind(events, *_CALL_KINDS).any() else ("other",)
+    real = events.of_kind(*calls, *DEVICE_KINDS)
+    if spans is None:
+        return real
+    owners = span_of(real, spans, launches=events.of_kind("runtime"))
+    return real.select(owners != OUTSIDE)
+
+
+def _launches(events: EventTable, *, at_device: npt.NDArray[np.intp]) -> IntColumn:
+    """Return for each piece of work of the device the position of the call that launched it, the first of several."""
+    found = np.full(at_device.size, NOTHING_AROUND, dtype=np.int64)
+    at = np.flatnonzero(_is_kind(events, "runtime") & (events.correlation != NO_CORRELATION))
+    if not at.size:
+        return found
+    order = at[np.lexsort((events.start[at], events.correlation[at]))]
+    numbers, first = np.unique(events.correlation[order], return_index=True)
+    wanted = events.correlation[at_device]
+    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
+    joined = numbers[place] == wanted
+    found[joined] = order[first][place[joined]]
+    return found
+
+
+def _is_kind(events: EventTable, *kinds: EventKind) -> npt.NDArray[np.bool_]:
+    return np.isin(events.kind, [KIND_CODES[kind] for kind in kinds])
+
+
+def _under(around: IntColumn, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which events have one of those that are wanted above them."""
+    found = np.zeros(around.size, dtype=bool)
+    for active, above in _upwards(around):
+        found[active] |= wanted[above]
+    return found
+
+
+def levels(around: IntColumn) -> IntColumn:
+    """Return for each event how many lie around it, one in another."""
+    depth = np.zeros(around.size, dtype=np.int64)
+    for active, _ in _upwards(around):
+        depth[active] += 1
+    return depth
+
+
+def _upwards(around: IntColumn) -> Iterator[tuple[npt.NDArray[np.intp], IntColumn]]:
+    """Yield, level by level, the events that have one so far above them, and that one."""
+    active, above = np.arange(around.size), around
+    while True:
+        real = above != NOTHING_AROUND
+        active, above = active[real], above[real]
+        if not active.size:
+            return
+        yield active, above
+        above = around[above]
