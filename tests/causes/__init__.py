@@ -1,0 +1,1 @@
+"""Causes planted into a small project, and what the comment has to name first."""

@@ -1,0 +1,87 @@
+"""The models that causes are planted into; every line that a plant replaces ends in a mark of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+WIDTH = 192
+FEATURES = 2 * WIDTH  # plant: hidden size
+
+
+class Block(nn.Module):
+    """Two linear layers around an activation, and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(WIDTH, FEATURES)
+        self.down = nn.Linear(FEATURES, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the rows, shape (rows, WIDTH), after one block."""
+        hidden = self.up(rows)
+        hidden = functional.gelu(hidden)  # plant: activation
+        return self.norm(rows + self.down(hidden))
+
+
+class Encoder(nn.Module):
+    """Three blocks, then an average over neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.last = nn.LayerNorm(WIDTH)
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the encoded rows, shape (rows, WIDTH)."""
+        for block in self.blocks:
+            rows = block(rows)
+        rows = functional.avg_pool1d(rows, 3, stride=1, padding=1)  # plant: kernel
+        rows = rows + 1  # plant: tail
+        return self.last(rows)
+
+
+class Mixed(nn.Module):
+    """The encoder under autocast, its result in full precision again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the encoded rows in float32."""
+        with torch.autocast("cpu", dtype=torch.bfloat16):  # plant: autocast
+            return self.encoder(rows).float()
+
+
+class Images(nn.Module):
+    """Convolutions over images that stand in channels_last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(16, 32, 3, padding=1)
+        self.body = nn.Conv2d(32, 32, 3, padding=1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return one number a channel, shape (batch, 32)."""
+        images = images.contiguous(memory_format=torch.channels_last)  # plant: layout
+        images = functional.relu(self.stem(images))
+        images = functional.relu(self.body(images))
+        return images.mean((2, 3))
+
+
+class Shared(nn.Module):
+    """The encoder whose result is summed over all ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the sum over the ranks."""
+        rows = self.encoder(rows)
+        torch.distributed.all_reduce(rows)  # plant: collective
+        return rows

@@ -1,0 +1,80 @@
+"""Each planted cause is what the comment names first, with its line; a gate a plant, so behind a target of its own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.causes.plants import PLANTS, Plant
+from tests.end_to_end.conftest import Perfgate
+
+PROJECT = Path(__file__).parent / "project"
+
+pytestmark = pytest.mark.slow
+
+
+class Planted(NamedTuple):
+    """A repository with the plant as its last commit, and the line it stands on."""
+
+    folder: Path
+    line: str
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name.replace(" ", "-"))
+def test_comment__planted_cause__named_first_with_its_line(plant: Plant, perfgate: Perfgate, tmp_path: Path) -> None:
+    planted = plant_into(tmp_path / "project", plant)
+
+    done = perfgate("check", "--base", "HEAD~1", "--workload", plant.workload, "--out", "out", cwd=planted.folder)
+
+    comment = (planted.folder / "out" / "comment.md").read_text()
+    assert done.returncode in (0, 1), done.stderr
+    assert verdict(comment) in ("FAIL", "WARN"), comment
+    first = first_cause(comment)
+    assert any(name in first for name in plant.names), f"{first}\n\n{comment}"
+    assert planted.line in first, f"{first}\n\n{comment}"
+
+
+def plant_into(folder: Path, plant: Plant) -> Planted:
+    """Commit the project, then the project with the plant."""
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "base")
+    file = folder / plant.file
+    before = file.read_text().splitlines()
+    (at,) = [number for number, line in enumerate(before) if line.endswith(f"# plant: {plant.mark}")]
+    after = [*before[:at], *plant.lines, *before[at + 1 :]]
+    file.write_text("\n".join(after) + "\n")
+    commit(folder, plant.name)
+    (here,) = [number for number, line in enumerate(after, start=1) if line.endswith("# here")]
+    return Planted(folder, f"{plant.file}:{here}")
+
+
+def verdict(comment: str) -> str:
+    """Return the verdict in the title."""
+    found = re.search(r"^## perfgate: (\w+)", comment, re.MULTILINE)
+    assert found is not None, comment
+    return found[1]
+
+
+def first_cause(comment: str) -> str:
+    """Return the cause of the table's first row, or the title where there is no table."""
+    rows = [line for line in comment.splitlines() if line.startswith("| **")]
+    if not rows:
+        return comment.splitlines()[2]
+    return rows[0].rstrip(" |").rpartition(" | ")[2]
+
+
+def commit(folder: Path, message: str) -> None:
+    """Commit everything in the folder."""
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=Lab", "-c", "user.email=lab@example.org", "commit", "-qm", message)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git in the folder."""
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True)
