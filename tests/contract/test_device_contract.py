@@ -234,5 +234,16 @@ def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case):
         assert statistics.segments > 0
 
 
+def test_device__cache__its_size_or_nothing_and_a_sweep_that_takes_time(case):
+    size, sweep = case.device.cache_bytes(), case.device.cache_sweeper()
+
+    assert size is None or size > 0
+    assert size is not None or sweep is None
+    if sweep is not None:
+        before = case.device.clock_ns()
+        sweep()
+        assert case.device.clock_ns() > before
+
+
 def test_device__among_its_kind__its_index_is_one_that_is_visible(case):
     assert 0 <= case.device.index < case.device.visible_devices()

@@ -107,6 +107,9 @@ class FakeDevice:
         self.retries = 0
         self.resident_bytes = 1 << 20
         self.minor_faults = 0
+        self.cache: Optional[int] = None  # bytes of its cache, and what the first kernel after a sweep takes longer
+        self.cold_ns = 0
+        self._swept = False
         self.launches: dict[str, int] = {}
         self._noise = noise
         self._random = np.random.default_rng(seed)
@@ -264,6 +267,16 @@ class FakeDevice:
     def host_memory(self) -> HostMemory:
         return HostMemory(self.resident_bytes, self.minor_faults)
 
+    def cache_bytes(self) -> Optional[int]:
+        return self.cache
+
+    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+        return None if self.cache is None else self._sweep
+
+    def _sweep(self) -> None:
+        self._host_works(1_000_000)
+        self._swept = True
+
     def fallbacks(self) -> Optional[frozenset[str]]:
         return None if self.fallen_back is None else frozenset(self.fallen_back)
 
@@ -298,6 +311,7 @@ class FakeDevice:
             ns = script[min(number, len(script) - 1)]
         else:
             ns = script
+        ns, self._swept = ns + self._swept * self.cold_ns, False
         return round(ns * self._random.lognormal(0.0, self._noise)) if self._noise else ns
 
     def _run(self, queue: Queue, duration: int) -> tuple[int, int]:

@@ -174,6 +174,15 @@ class Device(Protocol):
     def host_memory(self) -> HostMemory:
         """Return what the process holds in the host's memory."""
 
+    def cache_bytes(self) -> Optional[int]:
+        """Return the size of the last cache before the device's memory, None where nobody tells it."""
+
+    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+        """Return a function that reads twice what that cache holds and waits for it, so that nothing else stays in it.
+
+        None where the size is unknown or so much memory is not free. The memory is held as long as the function is.
+        """
+
     def fallbacks(self) -> Optional[frozenset[str]]:
         """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.
 

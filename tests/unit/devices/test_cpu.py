@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends.cpu import cpu_model, held_by_call
+from perfgate.measuring.devices.backends.cpu import cpu_model, held_by_call, last_cache_bytes
 from perfgate.measuring.devices.device import MemoryCount
 from perfgate.measuring.devices.registry import device_kinds, open_device
 
@@ -117,3 +117,27 @@ def test_open_device__cpu__imports_no_torch():
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
 
     assert found.stdout.strip() == "False"
+
+
+def cache_folder(path, *caches):
+    for number, (level, kind, size) in enumerate(caches):
+        index = path / f"index{number}"
+        index.mkdir()
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (index / name).write_text(f"{text}\n")
+    return path
+
+
+def test_last_cache_bytes__three_levels__the_last(tmp_path):
+    # As /sys of a Xeon has them.
+    folder = cache_folder(
+        tmp_path,
+        ("1", "Data", "48K"), ("1", "Instruction", "64K"), ("2", "Unified", "2048K"), ("3", "Unified", "491520K"),
+    )  # fmt: skip
+
+    assert last_cache_bytes(folder) == 503_316_480
+
+
+@pytest.mark.parametrize("caches", [(), (("1", "Instruction", "64K"),), (("3", "Unified", ""),)])
+def test_last_cache_bytes__nothing_told__none(tmp_path, caches):
+    assert last_cache_bytes(cache_folder(tmp_path, *caches)) is None

@@ -13,6 +13,7 @@ from typing import Any, Optional
 from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import Event, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.sweep import sweeper
 
 # elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
 # event's time is taken over a longer way than this where it can be helped.
@@ -125,6 +126,20 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
     def reset_memory_peaks(self) -> None:
         """Let the peaks begin anew at what is held now."""
         self.module.reset_peak_memory_stats(self.index)
+
+    def cache_bytes(self) -> Optional[int]:
+        """Return the size of the L2 cache, as the framework tells it."""
+        return None
+
+    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+        """Return a function that reads twice the L2 cache; None also where the device's memory is too full for that."""
+        size = self.cache_bytes()
+        try:
+            return None if size is None else sweeper(self.handle(), 2 * size, self.synchronize)
+        except RuntimeError as error:
+            if self.is_out_of_memory(error):
+                return None
+            raise
 
     def _memory_of(self, call: Callable[[], Any]) -> MemoryCount:
         self._settle()

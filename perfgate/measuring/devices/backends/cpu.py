@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 import platform
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,10 +29,14 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
+from perfgate.measuring.devices.sweep import sweeper
 from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
 _GIB = 1 << 30
+# How /sys writes the size of a cache: 491520K.
+_SIZE = re.compile(r"(\d+)([KMG]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp: "DefaultCPUAllocator: ... memory").
 _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
@@ -158,6 +163,17 @@ class CpuDevice(HostClocks, HostMemoryReader):
     def reset_memory_peaks(self) -> None:
         """Do nothing: there are no statistics."""
 
+    def cache_bytes(self) -> Optional[int]:
+        """Return the size of the last-level cache, as the kernel tells it of the first CPU this process may use."""
+        return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
+
+    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+        """Return a function that reads twice that cache; None also where it would take a quarter of the memory left."""
+        size = self.cache_bytes()
+        if size is None or 2 * size > _available_bytes() / 4:
+            return None
+        return sweeper(self.handle(), 2 * size, self.synchronize)
+
     def fallbacks(self) -> Optional[frozenset[str]]:
         """Return nothing: the host is the device."""
         return None
@@ -249,6 +265,25 @@ def cpu_model(cpuinfo: str) -> str:
     if "CPU part" in fields:
         return f"implementer {fields.get('CPU implementer', '?')} part {fields['CPU part']}"
     return platform.processor() or platform.machine()
+
+
+def last_cache_bytes(folder: Path) -> Optional[int]:
+    """Return the size of the cache of the highest level among ``index*`` of a CPU's folder in /sys; None where there is none.
+
+    Not every kernel and hypervisor tells: some list no caches, some none with a size.
+    """
+    sizes = {}
+    for cache in folder.glob("index*"):
+        level, size = _read(cache / "level").strip(), _SIZE.fullmatch(_read(cache / "size").strip())
+        if level.isdigit() and size and _read(cache / "type").strip() != "Instruction":
+            sizes[int(level)] = int(size[1]) * _UNITS[size[2]]
+    return sizes[max(sizes)] if sizes else None
+
+
+def _available_bytes() -> int:
+    """Return the memory that a program can get without swapping; 0 where the kernel does not tell."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return int(found[1]) << 10 if found else 0
 
 
 def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:

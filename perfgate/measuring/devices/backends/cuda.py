@@ -79,6 +79,12 @@ class CudaDevice(AcceleratorDevice):
         }
         return {name: str(value) for name, value in found.items() if value is not None}
 
+    def cache_bytes(self) -> Optional[int]:
+        """Return the size of the L2 cache."""
+        # Not in torch before 2.2.
+        size = getattr(self._properties, "L2_cache_size", None)
+        return int(size) if size else None
+
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls, host and kernels, with shapes and stacks into ``name.json.gz``."""
         from torch.profiler import ProfilerActivity

@@ -32,6 +32,9 @@ _GIB = 1 << 30
 # "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will fall back to run on the CPU."
 _FALLBACK = re.compile(rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend")
 
+# For versions of torch_npu whose properties do not tell (hicann/catlass, include/acot/arch/arch.hpp: L2CacheByte).
+_L2_BYTES = {"Ascend910B3": 192 << 20}
+
 
 def open_device(index: int = 0) -> NpuDevice:
     """Return the NPU that torch_npu calls ``npu:index``.
@@ -96,6 +99,11 @@ class NpuDevice(AcceleratorDevice):
             **self._switches(),
         }
         return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+    def cache_bytes(self) -> Optional[int]:
+        """Return the size of the L2 cache: torch_npu's word, else what is known of the chip."""
+        size = getattr(self._properties, "L2_cache_size", None) or _L2_BYTES.get(self.name)
+        return int(size) if size else None
 
     def _switches(self) -> dict[str, Any]:
         """Return what a program may set that changes which kernels run, and how."""
