@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Artifact, CounterSet
+from perfgate.document.run import Artifact, CallAccount, CounterSet
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._operators import (
     ShapeOperators,
@@ -16,13 +16,15 @@ from perfgate.measuring.checklist.steps._operators import (
 )
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.trace.account import AccountOf, account_for
 from perfgate.measuring.trace.collect import CallTrace, calls_within, record_calls, trace_name
 from perfgate.measuring.trace.compiled import with_compilations
-from perfgate.measuring.trace.counters import count_calls
+from perfgate.measuring.trace.counters import count_in_order
 from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.fallbacks import with_fallbacks
 from perfgate.measuring.trace.kernels import with_kernels, work_by_span
 from perfgate.measuring.trace.operators import operator_totals
+from perfgate.measuring.trace.roofline import measure_roof
 
 
 class TopOpsStep:
@@ -34,14 +36,19 @@ class TopOpsStep:
         """Measure every shape; unavailable where no trace holds an operator. The counters are there in any case."""
         shapes: list[ShapeOperators] = []
         counters: list[CounterSet] = []
+        accounts: list[CallAccount] = []
         artifacts: list[Artifact] = []
+        roof = measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
             trace = _trace(context, shape)
             shapes.append(_operators(context, shape, trace))
             artifacts.append(_artifact(trace.path, context.workload.name))
             context.progress(f"counting operators with inputs of shape {shape}")
-            counters.append(_counters(context, shape, trace))
+            counted = count_in_order(context.workload, context.device, shape, root=context.root)
+            counters.append(_counters(context, counted.counters, trace))
+            whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
+            accounts.append(account_for(trace, whose))
         counters = with_compilations(context.workload, counters, root=context.root)
         findings = [finding for shape in shapes for finding in shape.findings]
         findings += [finding for counted in counters for finding in judge_fallbacks(counted)]
@@ -53,6 +60,7 @@ class TopOpsStep:
             values=[value for shape in shapes for value in shape.values],
             findings=findings,
             operators=[row for shape in shapes for row in shape.operators],
+            accounts=accounts,
             counters=counters,
             artifacts=artifacts,
         )
@@ -83,9 +91,8 @@ def _operators(context: StepContext, shape: str, trace: CallTrace) -> ShapeOpera
     )
 
 
-def _counters(context: StepContext, shape: str, trace: CallTrace) -> CounterSet:
-    """Count single calls on the host; what the device ran is counted in the traced ones, where its trace shows that."""
-    counted = count_calls(context.workload, context.device, shape, root=context.root)
+def _counters(context: StepContext, counted: CounterSet, trace: CallTrace) -> CounterSet:
+    """Add what the device ran to what single calls dispatched; it is counted in the traced ones, where they show that."""
     if "kernel_timeline" in context.device.capabilities:
         counted = with_kernels(counted, work_by_span(trace.events, trace.spans()))
     # Asked last: the framework says so when it happens.
