@@ -167,7 +167,7 @@ def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> 
 def _gaps_inside(found: Optional[DeviceGaps], window: Intervals) -> Iterable[Gap]:
     first, last = int(window.start[0]), int(window.end[0])
     gaps = found.gaps if found is not None else ()
-    return (gap for gap in gaps if first <= gap.start_ns and gap.start_ns + gap.duration_ns <= last)
+    return (gap for gap in gaps if first < gap.start_ns and gap.start_ns + gap.duration_ns < last)
 
 
 def _window(spans: Intervals, call: int) -> Intervals:
