@@ -11,6 +11,7 @@ from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison
+from perfgate.judging.report.locale.language import phrase, say, spoken, translated
 from perfgate.judging.report.words import Words
 
 DASH = Words("–")
@@ -20,7 +21,14 @@ _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
 _SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
 _PLAIN_UNITS = {"items/s": " items/s", "1": "", "%": " %", "Cel": " °C", "W": " W"}
 # What a larger and a smaller value of a unit are called.
-_DIRECTIONS = {"s": ("slower", "faster"), "B": ("more", "less"), "1": ("more", "fewer")}
+_DIRECTIONS = {
+    "s": (phrase("{size} slower"), phrase("{size} faster")),
+    "B": (phrase("{size} more"), phrase("{size} less")),
+    "1": (phrase("{size} more"), phrase("{size} fewer")),
+}
+_HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
+# Below this a share reads as no change.
+_NO_CHANGE = 0.0005
 
 
 def is_share(metric: str) -> bool:
@@ -43,7 +51,7 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
     if is_budget(comparison):
         return DASH, quantity(comparison.head, comparison.unit)
     if comparison.metric == "correctness.signature":
-        return DASH, Words("changed")
+        return DASH, say("changed")
     if comparison.method == "check" and not is_count(comparison):
         return _passed(comparison.base), _passed(comparison.head)
     base, head = quantities([comparison.base, comparison.head], comparison.unit, metric=comparison.metric)
@@ -79,7 +87,7 @@ def change(comparison: Comparison) -> Words:
     assert comparison.delta is not None
     words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)
-    return Words(f"{words} ({span})") if span and span != "no change" else words
+    return Words(f"{words} ({span})") if span and span != say("no change") else words
 
 
 def interval(comparison: Comparison) -> Words:
@@ -88,30 +96,30 @@ def interval(comparison: Comparison) -> Words:
         return Words("")
     low, high = sorted(comparison.interval, key=abs) if _same_side(comparison.interval) else comparison.interval
     if not (math.isfinite(low) and math.isfinite(high)):
-        return Words("no bound")
+        return say("no bound")
     if _same_side(comparison.interval):
-        return Words(f"{_percent_number(low)} to {percent(high)}")
+        return say("{low} to {high}", low=Words(_percent_number(low)), high=percent(high))
     unit, metric = comparison.unit, comparison.metric
     ends = [directed_percent(end, unit, metric=metric) for end in (low, high)]
-    return ends[0] if ends[0] == ends[1] else Words(f"{ends[0]} to {ends[1]}")
+    return ends[0] if ends[0] == ends[1] else say("{low} to {high}", low=ends[0], high=ends[1])
 
 
 def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
     """Return a relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
     if not math.isfinite(share):
-        return Words("no bound")
-    if abs(share) < 0.0005:
-        return Words("no change")
-    more, less = ("higher", "lower") if is_share(metric) else _DIRECTIONS.get(unit, ("higher", "lower"))
-    return Words(f"{percent(share)} {more if share > 0 else less}")
+        return say("no bound")
+    if abs(share) < _NO_CHANGE:
+        return say("no change")
+    more, less = _HIGHER_LOWER if is_share(metric) else _DIRECTIONS.get(unit, _HIGHER_LOWER)
+    return say(more if share > 0 else less, size=percent(share))
 
 
 def difference(base: float, head: float, unit: str, *, metric: str = "") -> Words:
     """Return an absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
     if base == head:
-        return Words("the same")
-    more, less = _DIRECTIONS.get(unit, ("higher", "lower"))
-    return Words(f"{quantity(abs(head - base), unit, metric=metric)} {more if head > base else less}")
+        return say("the same")
+    more, less = _DIRECTIONS.get(unit, _HIGHER_LOWER)
+    return say(more if head > base else less, size=quantity(abs(head - base), unit, metric=metric))
 
 
 def percent(share: float) -> Words:
@@ -121,8 +129,7 @@ def percent(share: float) -> Words:
 
 def plus_minus(share: float) -> Words:
     """Return half a width: ``±0.9 %``, ``under 0.1 %``."""
-    words = percent(share)
-    return words if words.startswith("under") else Words(f"±{words}")
+    return percent(share) if _is_tiny(share) else Words(f"±{percent(share)}")
 
 
 def limit(comparison: Comparison) -> Words:
@@ -156,13 +163,15 @@ def duration(seconds: float) -> Words:
     hours, rest = divmod(whole, 3600)
     minutes, left = divmod(rest, 60)
     if hours:
-        return Words(f"{hours} h {minutes} m")
-    return Words(f"{minutes} m {left} s") if minutes else Words(f"{left} s")
+        return say("{hours} h {minutes} m", hours=hours, minutes=minutes)
+    return say("{minutes} m {seconds} s", minutes=minutes, seconds=left) if minutes else Words(f"{left} s")
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
-    """Return a number with its noun: ``1 regression``, ``2 regressions``."""
-    return Words(f"{count:,} {singular if count == 1 else plural or singular + 's'}")
+    """Return a number with its noun: ``1 regression``, ``2 regressions``; Chinese knows no plural."""
+    english = f"{{count}} {singular if count == 1 else plural or singular + 's'}"
+    words = translated(f"{{count}} {singular}", spoken())
+    return Words((english if words == f"{{count}} {singular}" else words).format(count=f"{count:,}"))
 
 
 def whole(value: float) -> Words:
@@ -172,32 +181,33 @@ def whole(value: float) -> Words:
 
 def _distance(comparison: Comparison) -> Words:
     """Return how far a value is from its bound; a bound of 0 has no share of itself to be away."""
-    bound = "the SLA" if comparison.metric.startswith("sla.") else "the budget"
+    bound = say("the SLA") if comparison.metric.startswith("sla.") else say("the budget")
     if comparison.head is None:
-        return Words("not shown to be kept")
+        return say("not shown to be kept")
     if comparison.head == comparison.base:
-        return Words(f"at {bound}")
-    side = "above" if comparison.head > (comparison.base or 0.0) else "below"
-    return Words(
-        f"{percent(comparison.head / comparison.base - 1)} {side} {bound}" if comparison.base else f"{side} {bound}"
-    )
+        return say("at {bound}", bound=bound)
+    is_above = comparison.head > (comparison.base or 0.0)
+    if not comparison.base:
+        return say("above {bound}" if is_above else "below {bound}", bound=bound)
+    size = percent(comparison.head / comparison.base - 1)
+    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=bound)
 
 
 def _check_result(comparison: Comparison) -> Words:
     if comparison.metric == "correctness.signature":
-        return Words("output changed")
-    return Words("check failed") if comparison.outcome == "regressed" else Words("check passed")
+        return say("output changed")
+    return say("check failed") if comparison.outcome == "regressed" else say("check passed")
 
 
 def _passed(value: Optional[float]) -> Words:
-    return DASH if value is None else Words("passed") if value else Words("failed")
+    return DASH if value is None else say("passed") if value else say("failed")
 
 
 def _exact_change(comparison: Comparison) -> Words:
     if comparison.base is None or comparison.head is None:
         return DASH
     words = difference(comparison.base, comparison.head, comparison.unit, metric=comparison.metric)
-    return Words(f"{words} (exact)")
+    return say("{change} (exact)", change=words)
 
 
 def _same_side(ends: tuple[float, float]) -> bool:
@@ -205,10 +215,15 @@ def _same_side(ends: tuple[float, float]) -> bool:
 
 
 def _percent_number(share: float) -> str:
+    if _is_tiny(share):
+        return say("under {size}", size=Words("0.1"))
     size = abs(share) * 100
-    if 0 < size < 0.05:
-        return "under 0.1"
     return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"
+
+
+def _is_tiny(share: float) -> bool:
+    """Tell whether a share is there and rounds to nothing."""
+    return 0 < abs(share) < _NO_CHANGE
 
 
 def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from perfgate.judging.report import svg
 from perfgate.judging.report.causes import Cause, across_places, causes
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import headline
+from perfgate.judging.report.locale.language import worded
 from perfgate.judging.report.operators import operator_rows
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
 from perfgate.judging.report.rows import row, worded_cause
@@ -111,7 +112,7 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
     return {
         "steps": steps,
         "absent_steps": [
-            {"number": number, "title": Words(step.title)}
+            {"number": number, "title": worded(step.title)}
             for number, step in CARDS.items()
             if number not in present and number != 20
         ],
@@ -122,6 +123,8 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
             for link in decision.links[:_MAX_ROWS]
         ],
         "procedure": decision.procedure,
+        "procedure_version": decision.procedure.version,
+        "gate_title": worded(CARDS[20].title),
         "seed": str(decision.procedure.seed),
         "alpha": formats.setting(decision.policy.alpha),
         "margin": formats.setting(decision.policy.ok_margin),

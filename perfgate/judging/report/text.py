@@ -13,8 +13,12 @@ from typing import Literal, Optional
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from perfgate.catalogue.card import Language
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean, code_span, fenced, prose
+from perfgate.judging.report.locale.language import say, spoken, translated
+from perfgate.judging.report.locale.messages import Told, told
+from perfgate.judging.report.locale.sentences import Sentences
 from perfgate.judging.report.words import Words
 
 Medium = Literal["markdown", "plain", "html"]
@@ -45,9 +49,13 @@ def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
     return ReadyHtml(one) if medium == "html" else Words(one)
 
 
-@cache
 def environment(medium: Medium) -> Environment:
-    """Return the Jinja environment of a medium."""
+    """Return the Jinja environment of a medium in the language spoken."""
+    return _environment(medium, spoken())
+
+
+@cache
+def _environment(medium: Medium, language: Language) -> Environment:
     made = Environment(
         loader=PackageLoader("perfgate.judging.report", "templates"),
         undefined=StrictUndefined,
@@ -56,8 +64,11 @@ def environment(medium: Medium) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
+        extensions=[Sentences],
     )
-    made.globals["absent"] = Words("none")
+    made.extend(translate=lambda english: translated(english, language))
+    made.globals["absent"] = Words(translated("none", language))
+    made.globals["language"] = Words(language)
     made.filters.update(_FILTERS[medium])
     made.filters.update(_NUMBER_FILTERS)
     return made
@@ -98,6 +109,13 @@ def _finalize_html(value: object) -> Markup:
     return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
 
 
+def _by_piece(escaped: Callable[[str], str], text: str) -> str:
+    """Return a sentence of a document in the language spoken, what is from outside in it escaped."""
+    sentence = told(text)
+    pieces = sentence.pieces if isinstance(sentence, Told) else (sentence,)
+    return "".join(piece if isinstance(piece, Words) else escaped(piece) for piece in pieces)
+
+
 def _markdown_link(url: str, text: str) -> _Ready:
     return _Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
 
@@ -110,6 +128,10 @@ def _html_link(url: str, text: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
 
 
+def _clean_prose(text: str) -> str:
+    return clean(text, limit=MAX_PROSE)
+
+
 _FINALIZE: dict[str, Callable[[object], str]] = {
     "markdown": _finalize_markdown,
     "plain": _finalize_plain,
@@ -117,7 +139,7 @@ _FINALIZE: dict[str, Callable[[object], str]] = {
 }
 _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
     "markdown": {
-        "prose": lambda text: _Ready(prose(text)),
+        "prose": lambda text: _Ready(_by_piece(prose, text)),
         "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
         "link": _markdown_link,
@@ -125,7 +147,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "literal": lambda text: _Ready(code_span(text)),
     },
     "plain": {
-        "prose": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
+        "prose": lambda text: _Ready(_by_piece(_clean_prose, text)),
         "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
         "link": _plain_link,
@@ -133,7 +155,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "literal": lambda text: _Ready(clean(text)),
     },
     "html": {
-        "prose": lambda text: escape(clean(text, limit=MAX_PROSE)),
+        "prose": lambda text: escape(_by_piece(_clean_prose, text)),
         "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
@@ -153,6 +175,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "duration": formats.duration,
     "whole": formats.whole,
     "words": Words,
+    "said": say,
     # A number and its unit stay together in narrow table columns.
     "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
 }

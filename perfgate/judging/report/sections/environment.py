@@ -29,6 +29,7 @@ class Environment:
             "recorded": decision.recorded,
             "version": decision.perfgate_version,
             "procedure": decision.procedure,
+            "procedure_version": decision.procedure.version,
             "seed": str(decision.procedure.seed),
             "alpha": formats.setting(decision.policy.alpha),
             "margin": formats.setting(decision.policy.ok_margin),

@@ -1,0 +1,1 @@
+"""The languages of reports: English sentences in code and templates, and a catalogue of the Chinese ones."""

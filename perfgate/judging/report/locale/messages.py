@@ -1,0 +1,93 @@
+"""Sentences that stand in documents, English there, in the reader's language: our own words with values between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from string import Formatter
+from typing import Optional
+
+from perfgate.catalogue.lookup import RULES
+from perfgate.document.run import Evidence, Finding
+from perfgate.judging.report.escape import MAX_PROSE, clean
+from perfgate.judging.report.locale.documents import MESSAGES
+from perfgate.judging.report.locale.language import spoken
+from perfgate.judging.report.words import Words
+
+_Pattern = tuple[tuple[str, Optional[str]], ...]
+
+
+class Told(str):
+    """A sentence in pieces: what is ``Words`` is ours, everything else is from outside and still to be escaped."""
+
+    __slots__ = ("pieces",)
+    pieces: tuple[str, ...]
+
+    def __new__(cls, pieces: tuple[str, ...]) -> Told:
+        """Make the sentence; as text it reads as a whole."""
+        made = super().__new__(cls, "".join(pieces))
+        made.pieces = pieces
+        return made
+
+
+def told_finding(finding: Finding) -> str:
+    """Return what a step noticed, in the words of its rule; a rule or evidence that is not known leaves the message."""
+    rule = RULES.get(finding.rule)
+    if spoken() == "en" or rule is None or rule.message.zh == str(rule.message):
+        return finding.message
+    try:
+        return _filled(rule.message.zh, finding.evidence)
+    except (KeyError, ValueError, AttributeError):
+        return finding.message
+
+
+def told(message: str) -> str:
+    """Return a sentence of a document: where its English words are known, in the reader's language, else as it is."""
+    if spoken() == "en" or isinstance(message, Told):
+        return message
+    whole = clean(message, limit=MAX_PROSE)
+    for pattern, words in _patterns():
+        found = _match(pattern, whole)
+        if found is not None:
+            return _filled(words, {name: told(value) for name, value in found.items()})
+    return message
+
+
+def _filled(words: str, values: Mapping[str, Evidence]) -> Told:
+    """Put values into a sentence of ours, piece by piece."""
+    pieces: list[str] = []
+    for literal, name, spec, _ in Formatter().parse(words):
+        pieces += [Words(literal)] if literal else []
+        if name is not None:
+            value = values[name]
+            pieces += value.pieces if isinstance(value, Told) else [format(value, spec or "")]
+    return Told(tuple(pieces))
+
+
+@cache
+def _patterns() -> list[tuple[_Pattern, str]]:
+    """Return the English sentences, those with the most words of their own first: they say most."""
+    known = [*MESSAGES, *(rule.message for rule in RULES.values())]
+    patterns = [(_parsed(message), message.zh) for message in known]
+    return sorted(patterns, key=lambda found: -sum(len(literal) for literal, _ in found[0]))
+
+
+def _parsed(english: str) -> _Pattern:
+    return tuple((literal, name) for literal, name, _, _ in Formatter().parse(english))
+
+
+def _match(pattern: _Pattern, text: str) -> Optional[dict[str, str]]:
+    """Return the values that a text has in the places of a sentence; each ends where the next words first begin."""
+    values: dict[str, str] = {}
+    at, waiting = 0, None
+    for literal, name in pattern:
+        found = text.find(literal, at) if waiting else (at if text.startswith(literal, at) else -1)
+        if found < 0 or (waiting and not literal):
+            return None
+        if waiting:
+            values[waiting] = text[at:found]
+        at, waiting = found + len(literal), name
+    if waiting:
+        values[waiting] = text[at:]
+        at = len(text)
+    return values if at == len(text) and all(values.values()) else None
