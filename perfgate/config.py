@@ -91,6 +91,12 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     main_branch: str = ""
 
 
+class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must be seen in the trace of every workload: ``kernels`` are glob patterns of the names of kernels or operators."""
+
+    kernels: list[str] = []
+
+
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """perfgate.toml as it is written.
 
@@ -107,6 +113,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
+    expect: ExpectSettings = ExpectSettings()
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,7 @@ class Config:
     store: StoreSettings
     limits: Mapping[str, float] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
+    expect: ExpectSettings = field(default_factory=ExpectSettings)
 
     def policy(self) -> Policy:
         """Return what the gate tolerates, as it goes into the decision document."""
@@ -207,10 +215,13 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         store=parsed.store,
         limits=_limits(parsed.limits, path),
         budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
+        expect=parsed.expect,
     )
 
 
-_TABLES: dict[str, type[msgspec.Struct]] = {"measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings}
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings, "expect": ExpectSettings,
+}  # fmt: skip
 
 
 def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
@@ -268,6 +279,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
         (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
         (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
+        ("" in parsed.expect.kernels, "[expect] kernels must not be empty texts", parsed.expect.kernels),
         (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
         (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
         (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),

@@ -171,6 +171,7 @@ class StepRequest(msgspec.Struct, frozen=True, tag="step"):
     limits: dict[str, float]
     seed: int
     artifacts: str
+    expected_kernels: list[str] = []
 
 
 class StepReply(msgspec.Struct, frozen=True, tag="stepped"):

@@ -113,6 +113,7 @@ def _run_step(
         limits=dict(config.limits),
         seed=config.measure.seed,
         artifacts=str(folder),
+        expected_kernels=config.expect.kernels,
     )
     doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)

@@ -47,6 +47,7 @@ class ProfileOptions:
 class _Project(NamedTuple):
     name: str
     limits: Mapping[str, float]
+    expected_kernels: Sequence[str] = ()
 
 
 def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
@@ -70,7 +71,8 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     forget_results(out, ("run.json",))
     incomplete = _incomplete(recording)
     testbed = recorded_testbed(recording, summaries)
-    found = recorded_checklist(RecordingContext(recording, summaries, options.workload, project.limits))
+    context = RecordingContext(recording, summaries, options.workload, project.limits, project.expected_kernels)
+    found = recorded_checklist(context)
     run = RunDocument(
         perfgate_version=__version__,
         project=project.name,
@@ -106,7 +108,7 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
 def _project(directory: Path) -> _Project:
     if (directory / CONFIG_NAME).exists():
         config = load_config(directory)
-        return _Project(config.project, config.limits)
+        return _Project(config.project, config.limits, config.expect.kernels)
     return _Project(directory.resolve().name or "recording", {})
 
 

@@ -20,7 +20,7 @@ class StepContext:
     """What a step works with.
 
     ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
-    what goes on.
+    what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run.
     """
 
     workload: BoundWorkload
@@ -32,6 +32,7 @@ class StepContext:
     root: Path
     artifacts: Path
     progress: Callable[[str], None]
+    expected_kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class RecordingContext:
     summaries: Sequence[DeviceSummary]
     workload: str
     limits: Mapping[str, float]
+    expected_kernels: Sequence[str] = ()
 
 
 @runtime_checkable

@@ -152,21 +152,38 @@ class Worker:
             root=self.root,
             artifacts=Path(request.artifacts),
             progress=self._say,
+            expected_kernels=tuple(request.expected_kernels),
         )
         return _step_reply(*run_step(find_steps()[request.number], context))
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened)
-        warm = warm_up(self._loaded, self._opened, block_seconds=request.block_seconds, cap_seconds=request.cap_seconds)
+        warm = warm_up(
+            self._loaded,
+            self._opened,
+            block_seconds=request.block_seconds,
+            cap_seconds=request.cap_seconds,
+            preprocessing=self.recorder.preprocessing,
+        )
         self._frozen = gc.get_freeze_count()
-        return WarmedUp(calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls)
+        return WarmedUp(
+            calls=warm.calls,
+            steady=warm.steady,
+            block_calls=warm.block_calls,
+            preprocess_calls=warm.preprocess_calls,
+        )
 
     def _block(self, request: BlockRequest) -> BlockDone:
-        self._warmed.record(request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence)
+        record = self._warmed.record if request.lane == "call" else self._warmed.record_preprocessing
+        record(request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence)
         return BlockDone()
 
     def _collect(self, _: CollectRequest) -> Collected:
-        return Collected(shapes=self._warmed.columns(), settings=_library_settings(frozen_before=self._frozen))
+        return Collected(
+            shapes=self._warmed.columns(),
+            preprocess=self._warmed.preprocess_columns(self.root),
+            settings=_library_settings(frozen_before=self._frozen),
+        )
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         if self.profile is None:
