@@ -8,10 +8,16 @@ from perfgate.document.decision import Comparison, OperatorTest
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import named_change
+from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import DECIDING_METRIC, Summary
 from perfgate.judging.report.words import Words
 
-_LABELS = {"regressed": "slower", "improved": "faster", "unchanged": "same", "inconclusive": "undecided"}
+_LABELS = {
+    "regressed": phrase("slower"),
+    "improved": phrase("faster"),
+    "unchanged": phrase("same"),
+    "inconclusive": phrase("undecided"),
+}
 
 
 def slower_operators(summary: Summary) -> list[OperatorTest]:
@@ -37,7 +43,7 @@ def worded_test(test: OperatorTest, summary: Summary) -> dict[str, object]:
         "line": test.line,
         "share": formats.percent(test.share),
         "call": _whole_call(test, summary),
-        "label": Words(_LABELS[test.outcome]),
+        "label": say(_LABELS[test.outcome]),
         "outcome": Words(test.outcome),
     }
 
@@ -61,7 +67,7 @@ def _whole_call(test: OperatorTest, summary: Summary) -> Optional[Words]:
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == wanted), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
         return None
-    return Words("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)
+    return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)
 
 
 def _comparison(test: OperatorTest) -> Comparison:

@@ -9,6 +9,7 @@ from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import metric_name
+from perfgate.judging.report.locale.language import say
 from perfgate.judging.report.summary import place
 from perfgate.judging.report.words import Words
 
@@ -96,14 +97,14 @@ def _operator_row(
         "head_count": formats.DASH if after is None else formats.whole(after.count),
         "share": formats.DASH if after is None else formats.percent(after.share),
         "bars": bars,
-        "state": Words("new" if before is None else "gone" if after is None else _state(before, after)),
+        "state": say("new") if before is None else say("gone") if after is None else _state(before, after),
     }
 
 
-def _state(before: OperatorRow, after: OperatorRow) -> str:
+def _state(before: OperatorRow, after: OperatorRow) -> Words:
     if before.count == after.count:
-        return ""
-    return "more" if after.count > before.count else "fewer"
+        return Words("")
+    return say("more") if after.count > before.count else say("fewer")
 
 
 def _counters(run: Optional[RunDocument]) -> dict[tuple[str, str, str], float]:

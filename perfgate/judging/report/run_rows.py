@@ -9,10 +9,12 @@ from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepRes
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import first_line, metric_name
+from perfgate.judging.report.locale.language import say
+from perfgate.judging.report.locale.messages import told, told_finding
+from perfgate.judging.report.sections.checklist import STATUS_NAMES
 from perfgate.judging.report.text import line
 from perfgate.judging.report.words import Words
 
-_STATUS_WORDS = {"not_applicable": "not applicable", "attention": "to look at"}
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
 
@@ -70,15 +72,15 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
 
 def _step_row(step: StepResult, several: bool) -> StepRow:
     name = f"{step.slug} · {step.workload}" if several else step.slug
-    return StepRow(step.number, name, step.status, _STATUS_WORDS.get(step.status, step.status), _notes(step))
+    return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def _notes(step: StepResult) -> list[str]:
     notes = [_value_line(value) for value in step.values[:_SHOWN_VALUES]]
     hidden = len(step.values) - len(notes)
-    notes += [f"{formats.counted(hidden, 'more value')} in run.json"] if hidden else []
-    notes += [f"{_mark(finding.severity)} {clean(finding.message, limit=200)}" for finding in step.findings]
-    notes += [clean(step.reason, limit=200)] if step.reason else []
+    notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
+    notes += [f"{_mark(finding.severity)} {clean(told_finding(finding), limit=200)}" for finding in step.findings]
+    notes += [clean(told(step.reason), limit=200)] if step.reason else []
     return notes + ([clean(first_line(step.error.message))] if step.error else [])
 
 
@@ -87,7 +89,7 @@ def _value_line(value: Value) -> str:
     labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()))
     name = clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
     if value.value is None:
-        return f"{name}: not available" + (f", {clean(value.reason)}" if value.reason else "")
+        return f"{name}: {say('not available')}" + (f", {clean(told(value.reason))}" if value.reason else "")
     return f"{name} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
 
 
@@ -95,11 +97,11 @@ def _interval(value: Value, unit: str) -> str:
     if value.interval is None or value.interval == (None, None):
         return ""
     low, high = (_end(end, unit, value.metric) for end in value.interval)
-    return f" ({low} to {high})"
+    return f" ({say('{low} to {high}', low=low, high=high)})"
 
 
-def _end(end: Optional[float], unit: str, metric: str) -> str:
-    return "not estimable" if end is None else str(formats.quantity(end, unit, metric=metric))
+def _end(end: Optional[float], unit: str, metric: str) -> Words:
+    return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
 
 
 def _mark(severity: str) -> str:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from perfgate.judging.report import format as formats
+from perfgate.judging.report.locale.language import say
+from perfgate.judging.report.words import Words
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +41,11 @@ def interval_bar(
         return round(_BAR_WIDTH / 2 + max(-1.0, min(1.0, share / scale)) * (_BAR_WIDTH / 2 - 4), 1)
 
     low, high = interval
-    parts = [_open(_BAR_WIDTH, _BAR_HEIGHT, "bar", f"{formats.percent(low)} to {formats.percent(high)}")]
+    parts = [
+        _open(
+            _BAR_WIDTH, _BAR_HEIGHT, "bar", say("{low} to {high}", low=formats.percent(low), high=formats.percent(high))
+        )
+    ]
     if tolerance:
         band = Markup('<rect class="band" x="{}" y="3" width="{}" height="20"/>')
         parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1)))
@@ -59,7 +65,7 @@ def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: Optio
         return round(_PLOT_WIDTH / 2 + share / scale * (_PLOT_WIDTH / 2 - _LEFT), 1)
 
     bottom = _PLOT_HEIGHT - _BOTTOM
-    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", "effect of each pair")]
+    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", say("effect of each pair"))]
     if tolerance:
         band = Markup('<rect class="band" x="{}" y="4" width="{}" height="{}"/>')
         parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1), bottom - 4))
@@ -88,7 +94,7 @@ def histogram(base: Floats, head: Floats) -> Markup:
 
     densities = [(name, _density(side, edges)) for name, side in (("base", base), ("head", head)) if side.size]
     peak = max(float(density.max()) for _, density in densities) or 1.0
-    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", "call times of base and head")]
+    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", say("call times of base and head"))]
     parts += [_area(density / peak, edges, x, bottom, name) for name, density in densities]
     for name, side in (("base", base), ("head", head)):
         if side.size:
@@ -118,10 +124,10 @@ def _dots(
 ) -> list[Markup]:
     """Place dots so that neighbours do not hide each other: each takes the next of a few rows."""
     rows = 7
-    dot = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>pair {}: {}</title></circle>')
+    dot = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
     return [
-        dot.format(name, x(value), round(top + height * (index * 3 % rows) / (rows - 1), 1), index + 1,
-                   formats.directed_percent(value, "s"))
+        dot.format(name, x(value), round(top + height * (index * 3 % rows) / (rows - 1), 1),
+                   say("pair {number}: {change}", number=index + 1, change=formats.directed_percent(value, "s")))
         for index, value in enumerate(list(values)[:_MAX_DOTS])
     ]  # fmt: skip
 
@@ -155,7 +161,6 @@ def _area(heights: Floats, edges: Floats, x: Callable[[float], float], bottom: i
 
 def _median(name: str, median: float, x: Callable[[float], float], bottom: int, low: float, high: float) -> Markup:
     place = x(min(max(median, low), high))
-    line = Markup(
-        '<line class="median {0}" x1="{1}" x2="{1}" y1="8" y2="{2}"><title>median of the {0}: {3}</title></line>'
-    )
-    return line.format(name, place, bottom, formats.quantity(median, "s"))
+    line = Markup('<line class="median {0}" x1="{1}" x2="{1}" y1="8" y2="{2}"><title>{3}</title></line>')
+    title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
+    return line.format(name, place, bottom, title)

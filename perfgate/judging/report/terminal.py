@@ -16,6 +16,8 @@ from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import first_line, headline
+from perfgate.judging.report.locale.language import phrase, say
+from perfgate.judging.report.locale.messages import told
 from perfgate.judging.report.rows import grouped, row, worded_cause
 from perfgate.judging.report.run_rows import recorded_lines, run_title, step_rows
 from perfgate.judging.report.sections.failures import worded_failure
@@ -23,9 +25,10 @@ from perfgate.judging.report.sections.recorded import recorded_row
 from perfgate.judging.report.sections.remedy import remedy_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
+from perfgate.judging.report.words import Words
 
 _VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
-_LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", "worse": "yellow", "better": "green"}
+_LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
 _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
 _SHOWN = 12
 _SHOWN_RECORDED = 8
@@ -36,17 +39,19 @@ def render_terminal(decision: DecisionDocument, console: Console) -> None:
     """Print a decision: verdict, facts, moved metrics, why, what to do."""
     summary = Summary(decision, CommentContext(marker=""), _SHOWN)
     verdict, _, rest = headline(summary, "plain").partition(" ")
-    console.print(Text(verdict, _VERDICT_STYLES.get(verdict, "bold")) + Text(f" {rest}", "bold"))
+    console.print(Text(verdict, _VERDICT_STYLES.get(decision.verdict, "bold")) + Text(f" {rest}", "bold"))
     console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
     for warning in decision.warnings[:_SHOWN]:
-        console.print(Text(f"note: {clean(warning)}", "yellow"))
+        console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
-        console.print(Text(clean(f"workload file, {change.workload}: {change.message}", limit=400), "yellow"))
+        console.print(
+            Text(f"{say('workload file')}, {clean(f'{change.workload}: {told(change.message)}', limit=400)}", "yellow")
+        )
     _print_moved(summary, console)
-    _print_lines("Why", [_cause_line(cause) for cause in _first_causes(summary)], console)
+    _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
     _print_recorded(summary, console)
-    _print_lines("Try", (_suggestion(s.message, s.line) for s in decision.suggestions[:_SHOWN]), console)
+    _print_lines(say("Try"), (_suggestion(told(s.message), s.line) for s in decision.suggestions[:_SHOWN]), console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
 
@@ -55,8 +60,10 @@ def render_run(run: RunDocument, console: Console) -> None:
     """Print a run: each step with its status, key values and findings."""
     console.print(Text(run_title(run), "bold"))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("#", "step", "status", "values and findings"):
-        table.add_column(name, justify="right" if name == "#" else "left", no_wrap=name in {"#", "status"})
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column(say("step"))
+    table.add_column(say("status"), no_wrap=True)
+    table.add_column(say("values and findings"))
     for step in step_rows(run):
         status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
         table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
@@ -66,9 +73,9 @@ def render_run(run: RunDocument, console: Console) -> None:
     broken = [workload for workload in run.workloads if workload.error is not None]
     for workload in broken[:_SHOWN]:
         message = first_line(workload.error.message if workload.error else "")
-        console.print(Text(clean(f"error in workload {workload.name}: {message}", limit=400), "bold red"))
+        console.print(Text(f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=400)}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
-        console.print(Text(f"note: {clean(warning)}", "yellow"))
+        console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))
 
 
 def _print_moved(summary: Summary, console: Console) -> None:
@@ -79,28 +86,34 @@ def _print_moved(summary: Summary, console: Console) -> None:
     if not shown:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("", "metric", "base", "head", "change"):
-        table.add_column(
-            name, justify="right" if name in {"base", "head"} else "left", no_wrap=name in {"base", "head"}
-        )
+    table.add_column("")
+    table.add_column(say("metric"))
+    for side in ("base", "head"):
+        table.add_column(side, justify="right", no_wrap=True)
+    table.add_column(say("change"))
     for words in shown:
         label = str(words["label"])
-        name = f"calls of {words['metric']}" if words["operator"] else str(words["metric"])
-        metric = Text(f"{clean(name)}\n").append(_where(words["places"]), "dim")
-        table.add_row(Text(label, _LABEL_STYLES.get(label, "dim")), metric, *_cells(words))
+        name = Words(clean(str(words["metric"])))
+        metric = Text(say("calls of {metric}", metric=name) if words["operator"] else name)
+        metric.append("\n").append(_where(words["places"]), "dim")
+        table.add_row(Text(label, _label_style(label)), metric, *_cells(words))
     console.print(Padding(table, (1, 0)))
     hidden = len(rows) - len(shown)
     if hidden:
-        console.print(Text(f"… {hidden} more in decision.json", "dim"))
+        console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the rest stands in the comment and the page."""
-    title = "Recorded, not compared: measure with perfgate check"
+    title = say("Recorded, not compared: measure with perfgate check")
     rows = [recorded_row(comparison) for comparison in summary.recorded if comparison.unit == "s"]
     _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
     if len(rows) > _SHOWN_RECORDED:
-        console.print(Text(f"  … {len(rows) - _SHOWN_RECORDED} more in decision.json", "dim"))
+        console.print(Text(f"  {say('… {count} more in decision.json', count=len(rows) - _SHOWN_RECORDED)}", "dim"))
+
+
+def _label_style(label: str) -> str:
+    return next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
 
 
 def _where(places: object) -> str:
@@ -128,8 +141,8 @@ def _suggestion(message: str, source: object) -> str:
 def _print_failures(summary: Summary, console: Console) -> None:
     for failure in summary.decision.failures[:3]:
         words = worded_failure(failure)
-        title = f"error in the {words['side']}: {words['what']} of {words['workload']} ({words['kind']})"
-        console.print(Text(clean(title), "bold red"))
+        named = {name: Words(clean(str(words[name]))) for name in ("side", "what", "workload", "kind")}
+        console.print(Text(say("error in the {side}: {what} of {workload} ({kind})", **named), "bold red"))
         text = str(words["text"] or words["message"])
         for shown in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
             console.print(Text(f"  {clean(shown)}"))

@@ -8,11 +8,20 @@ from typing import Optional
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import StepSummary
+from perfgate.judging.report.locale.language import phrase, say, worded
+from perfgate.judging.report.locale.messages import told_finding
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.words import Words
 
-_ORDER = ["error", "invalid", "attention", "unavailable", "not_applicable", "ok"]
-_NAMES = {"not_applicable": "not applicable", "attention": "to look at"}
+# The good ones first, and what they are called.
+STATUS_NAMES = {
+    "ok": phrase("ok"),
+    "not_applicable": phrase("not applicable"),
+    "unavailable": phrase("unavailable"),
+    "attention": phrase("to look at"),
+    "invalid": phrase("invalid"),
+    "error": phrase("error"),
+}
 
 
 class Checklist:
@@ -36,22 +45,21 @@ class Checklist:
 def tally(steps: list[StepSummary]) -> list[Words]:
     """Return how many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
     counts = Counter(step.status for step in steps)
-    known = [status for status in reversed(_ORDER) if counts[status]]
-    return [Words(f"{counts[status]:,} {_NAMES.get(status, status)}") for status in known]
+    return [Words(f"{counts[status]:,} {say(name)}") for status, name in STATUS_NAMES.items() if counts[status]]
 
 
 def worded_step(step: StepSummary) -> dict[str, object]:
     """Return a step for a template: its findings worth a look, or its reason."""
     # Every shape may notice the same.
-    notes = list(dict.fromkeys(finding.message for finding in step.findings))
+    notes = list(dict.fromkeys(told_finding(finding) for finding in step.findings))
     return {
         "number": step.number,
-        "title": Words(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        "title": worded(CARDS[step.number].title) if step.number in CARDS else step.slug,
         "workload": step.workload,
-        "status": Words(_NAMES.get(step.status, step.status)) if step.status in _ORDER else step.status,
-        "key": Words(step.status) if step.status in _ORDER else Words("unknown"),
+        "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
+        "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
         "notes": notes[:3],
-        "more": Words(f"{len(notes) - 3} more") if len(notes) > 3 else None,
+        "more": say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
         "reason": step.reason,
     }
 

@@ -8,6 +8,7 @@ from typing import Optional
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import metric_name
+from perfgate.judging.report.locale.language import say
 from perfgate.judging.report.summary import Summary, is_operator, place
 from perfgate.judging.report.words import Words
 
@@ -39,7 +40,7 @@ def recorded_row(comparison: Comparison) -> dict[str, object]:
     base, head = formats.sides(comparison)
     return {
         "name": metric_name(comparison.metric),
-        "time_of": Words("self time of ") if is_operator(comparison) else Words(""),
+        "time_of": say("self time of ") if is_operator(comparison) else Words(""),
         "place": place(comparison.workload, comparison.shape),
         "base": base,
         "head": head,
