@@ -76,7 +76,9 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _is_composite(func):
             # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
             # a view made without it claims to need no gradient, and matmul then takes another way than without us.
-            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, not _inferring()):
+            # An operator with a kernel of its own there (chunk, narrow) is made a view by that, and not twice.
+            made_outside = not _inferring() or _makes_its_view(func)
+            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
         result = func(*args, **keywords)
         name = func._schema.name
@@ -273,6 +275,12 @@ def _is_composite(func: Any) -> bool:
     """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
+
+
+@lru_cache(maxsize=4096)
+def _makes_its_view(func: Any) -> bool:
+    """Return whether a composite operator tells autograd itself that its result is a view."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 
 def _copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

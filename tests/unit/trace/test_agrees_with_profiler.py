@@ -35,9 +35,12 @@ MODULES = {
     "embedding": (nn.EmbeddingBag(50, 64), torch.arange(12).reshape(3, 4).t()),
     "matmul, turned": (lambda x: x @ WEIGHT, TURNED),
     "einsum, turned": (lambda x: torch.einsum("bsd,de->bse", x, WEIGHT), TURNED),
+    "part of a weight, turned": (lambda x: x @ WIDE.chunk(3, dim=1)[1], TURNED),
+    "narrowed weight, turned": (lambda x: x @ WIDE.narrow(1, 0, 64), TURNED),
     "attention": (attention, torch.randn(2, 4, 16, 16)),
 }
 WEIGHT = nn.Parameter(torch.randn(64, 64))
+WIDE = nn.Parameter(torch.randn(64, 192))
 # Next to a mode that might hold wrappers, ATen takes the form of an operator that does not write in place
 # (areAnyTensorSubclassLike in linear, gru_cell and others); it is one operator either way.
 IN_PLACE = {"aten::add": "aten::add_"}
@@ -87,5 +90,5 @@ def test_counting__every_operator_ran_as_often_as_the_profiler_says(name, gradie
     # An operator may call another inside, which only the profiler sees; these call none of their kind.
     for op in (*MATRIX_PRODUCTS, "aten::_softmax", "aten::native_layer_norm"):
         assert ours[op] == truth[op], op
-    if name.startswith(("linear", "two linears", "matmul", "einsum")):
+    if name.startswith(("linear", "two linears", "matmul", "einsum", "part", "narrowed")):
         assert ours["aten::clone"] == truth["aten::clone"]
