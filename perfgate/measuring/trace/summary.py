@@ -42,6 +42,21 @@ class DeviceTimes(NamedTuple):
     idle_ns: int
 
 
+class OwnedEvents(NamedTuple):
+    """Events, and the number of the span that each belongs to, OUTSIDE for none."""
+
+    events: EventTable
+    owners: IntColumn
+
+    def inside(self) -> EventTable:
+        """Return the events that belong to a span."""
+        return self.events.select(self.owners != OUTSIDE)
+
+    def when(self, span: int, *kinds: EventKind) -> Intervals:
+        """Return when events of these kinds ran for a span."""
+        return self.events.select(self.owners == span).of_kind(*kinds).intervals
+
+
 @dataclass(frozen=True)
 class DeviceSummary:
     """One device of one rank, under the name it has in documents.
@@ -50,6 +65,7 @@ class DeviceSummary:
     host; ``exposed_copies`` is the time of copies while nothing was computed. ``totals`` are the kernels, or where
     ``on_host`` is set the framework operators, and ``counted`` is how many events they come from. The counters in
     ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of collective, over all spans.
+    ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels has none.
     """
 
     shape: str
@@ -65,6 +81,12 @@ class DeviceSummary:
     times: Optional[tuple[DeviceTimes, ...]]
     exposed_copies: Optional[tuple[int, ...]]
     collectives: Counter[str]
+    work: tuple[OwnedEvents, ...]
+
+    def kernels(self) -> list[Kernel]:
+        """Return the rows of the table of kernels that belong to a span; none where there is no such table."""
+        rows = self.timeline.kernels or ()
+        return [row for row, owner in zip(rows, self.work[0].owners.tolist()) if owner != OUTSIDE] if rows else []
 
 
 class _Spans(NamedTuple):
@@ -74,21 +96,6 @@ class _Spans(NamedTuple):
     size: int
     numbers: tuple[int, ...] = ()
     windows: Optional[Intervals] = None
-
-
-class _Owned(NamedTuple):
-    """Events, and the number of the span that each belongs to."""
-
-    events: EventTable
-    owners: IntColumn
-
-    def inside(self) -> EventTable:
-        """Return the events that belong to a span."""
-        return self.events.select(self.owners != OUTSIDE)
-
-    def when(self, span: int, *kinds: EventKind) -> Intervals:
-        """Return when events of these kinds ran for a span."""
-        return self.events.select(self.owners == span).of_kind(*kinds).intervals
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
@@ -138,10 +145,11 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         times=_times(timeline, spans, device),
         exposed_copies=_exposed_copies(spans, device) if _has_copies(timeline, spans) else None,
         collectives=_collective_times(timeline, device),
+        work=tuple(shown),
     )
 
 
-def _present(parts: Iterable[_Owned]) -> list[_Owned]:
+def _present(parts: Iterable[OwnedEvents]) -> list[OwnedEvents]:
     return [part for part in parts if len(part.events)]
 
 
@@ -160,13 +168,13 @@ def _all_but_last(windows: Optional[Intervals]) -> Optional[Intervals]:
     return None if windows is None else Intervals(windows.start[:-1], windows.end[:-1])
 
 
-def _totals(parts: Sequence[_Owned], spans: _Spans) -> tuple[OperatorTotal, ...]:
+def _totals(parts: Sequence[OwnedEvents], spans: _Spans) -> tuple[OperatorTotal, ...]:
     inside = [part.inside() for part in parts]
     rows = [row for events in inside if len(events) for row in operator_totals(events, calls=spans.size)]
     return tuple(sorted(rows, key=lambda row: (-row.typical_ns, row.name)))
 
 
-def _works(parts: Sequence[_Owned], spans: _Spans) -> list[Work]:
+def _works(parts: Sequence[OwnedEvents], spans: _Spans) -> list[Work]:
     works = [Work() for _ in range(spans.size)]
     for part in parts:
         for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
@@ -213,7 +221,7 @@ def _column(pairs: Iterable[tuple[int, int]]) -> Intervals:
     return Intervals(table[:, 0], table[:, 1])
 
 
-def _device_work(timeline: Timeline, spans: _Spans) -> list[_Owned]:
+def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
     """Return what the device ran: the table of kernels where there is one, and the copies, which are never in it."""
     if timeline.kernels is None:
         return [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
@@ -221,21 +229,21 @@ def _device_work(timeline: Timeline, spans: _Spans) -> list[_Owned]:
     return [_by_step(timeline.kernels, spans, timeline), copies]
 
 
-def _host_ops(timeline: Timeline, spans: _Spans) -> _Owned:
+def _host_ops(timeline: Timeline, spans: _Spans) -> OwnedEvents:
     ops = timeline.events.of_kind("host_op")
     marks = [code for code, name in enumerate(ops.names) if STEP_NAME.fullmatch(name)]
     return _by_time(ops.select(~np.isin(ops.name, marks)), timeline, spans)
 
 
-def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> _Owned:
+def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
     """Give events to spans by when they were launched; where nothing says when a span was, only a single one owns all."""
     if spans.windows is not None:
-        return _Owned(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
+        return OwnedEvents(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
     owner = 0 if spans.size == 1 else OUTSIDE
-    return _Owned(events, np.full(len(events), owner, dtype=np.int64))
+    return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
 
 
-def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> _Owned:
+def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> OwnedEvents:
     """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
     builder = EventTableBuilder()
     for number, kernel in enumerate(kernels):
@@ -245,7 +253,7 @@ def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> _O
         return _by_time(events, timeline, spans)
     at = {step: index for index, step in enumerate(spans.numbers)}
     owners = [OUTSIDE if kernel.step is None else at.get(kernel.step, OUTSIDE) for kernel in kernels]
-    return _Owned(events, np.array(owners, dtype=np.int64))
+    return OwnedEvents(events, np.array(owners, dtype=np.int64))
 
 
 def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
@@ -263,7 +271,7 @@ def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None
     )
 
 
-def _absent(timeline: Timeline, spans: _Spans, device: Sequence[_Owned], *, on_host: bool) -> frozenset[str]:
+def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
     """Return the counters that the recording cannot give."""
     if on_host:
         return frozenset(KERNEL_METRICS)
@@ -289,7 +297,7 @@ def _lengths(spans: _Spans) -> Optional[tuple[int, ...]]:
     return tuple((spans.windows.end - spans.windows.start).tolist())
 
 
-def _times(timeline: Timeline, spans: _Spans, device: Sequence[_Owned]) -> Optional[tuple[DeviceTimes, ...]]:
+def _times(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents]) -> Optional[tuple[DeviceTimes, ...]]:
     """Return the device's times from the table of steps, else from its kernels in spans whose begin and end are known."""
     table = {step.number: step for step in timeline.steps or ()}
     tabled = [_tabled_times(table.get(number)) for number in spans.numbers]
@@ -308,19 +316,19 @@ def _tabled_times(step: Optional[ProfilerStep]) -> Optional[DeviceTimes]:
     return DeviceTimes(length, step.computing_ns, step.free_ns) if length > 0 else None
 
 
-def _kernel_times(device: Sequence[_Owned], span: int, length: int) -> DeviceTimes:
+def _kernel_times(device: Sequence[OwnedEvents], span: int, length: int) -> DeviceTimes:
     busy = union_length(_when(device, span, "compute", "comm"))
     # What a step launched may end a hair after it.
     return DeviceTimes(length, min(union_length(_when(device, span, "compute")), length), max(length - busy, 0))
 
 
-def _exposed_copies(spans: _Spans, device: Sequence[_Owned]) -> tuple[int, ...]:
+def _exposed_copies(spans: _Spans, device: Sequence[OwnedEvents]) -> tuple[int, ...]:
     return tuple(
         exposed_length(_when(device, span, "copy"), _when(device, span, "compute")) for span in range(spans.size)
     )
 
 
-def _when(parts: Sequence[_Owned], span: int, *kinds: EventKind) -> Intervals:
+def _when(parts: Sequence[OwnedEvents], span: int, *kinds: EventKind) -> Intervals:
     found = [part.when(span, *kinds) for part in parts]
     return Intervals(
         np.concatenate([one.start for one in found]),
@@ -340,7 +348,7 @@ def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     return works
 
 
-def _collective_times(timeline: Timeline, device: Sequence[_Owned]) -> Counter[str]:
+def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
     """Return the nanoseconds of each kind of collective: as their own table has them, else as kernels."""
     times: Counter[str] = Counter()
     if timeline.collectives is not None:
