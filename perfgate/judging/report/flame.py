@@ -1,0 +1,223 @@
+"""flame.html: one self-contained page with an interactive flame graph, and the same tree for other tools."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.text import environment
+from perfgate.judging.report.words import Words
+from perfgate.version import __version__
+
+_LISTED = 50
+_LONGEST_TEXT = 400
+_KIND_WORDS = {
+    "thread": "thread", "stream": "stream", "python": "Python function", "host_op": "operator", "annotation": "annotation",
+    "runtime": "runtime call", "compute": "kernel", "copy": "copy", "comm": "collective", "other": "other",
+}  # fmt: skip
+_STREAM = FLAME_KINDS.index("stream")
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
+_UNIT_WORDS = {"call": "one call", "profiler step": "one profiler step", "whole recording": "the whole recording"}
+
+
+def render_flame(trees: Sequence[FlameTree]) -> str:
+    """Return the page. Its policy header lets the browser load nothing and run nothing but the page's own script.
+
+    What the recording says stands in it as compressed data, and in tables as escaped text.
+    """
+    made = environment("html")
+    assert made.loader is not None
+    style, script = (made.loader.get_source(made, f"flame/{name}")[0] for name in ("style.css", "script.js"))
+    values = {
+        "style": Words(style),
+        "style_hash": Words(_sha256(style)),
+        "script": Words(script),
+        "script_hash": Words(_sha256(script)),
+        "data": Words(_packed(trees)),
+        "title": Words("Flame graph of base and head" if _compares(trees) else "Flame graph"),
+        "what": Words(" · ".join(clean(tree.label) for tree in trees)) if len(trees) == 1 else Words(
+            formats.counted(len(trees), "recording")),
+        "folded": sum(tree.folded for tree in trees),
+        "tables": [_table(tree) for tree in trees],
+        "version": __version__,
+    }  # fmt: skip
+    return made.get_template("flame/page.html.j2").render(values)
+
+
+def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
+    """Yield a line for each stack with time of its own: frames joined by ``;``, then nanoseconds in one unit.
+
+    That is what flamegraph.pl reads, and with two sides, base first, what its difffolded.pl writes. A ``;`` in a name
+    becomes a ``:``.
+    """
+    names = [_plain(tree.texts[name]).replace(";", ":") for name in tree.name]
+    sides = [node_totals(tree, side) for side in tree.sides]
+    paths: list[str] = []
+    for node, parent in enumerate(tree.parent):
+        paths.append(names[node] if parent == NONE else f"{paths[parent]};{names[node]}")
+        spent = [round(totals[node].own * 1e9) for totals in sides]
+        if any(spent):
+            yield f"{paths[node]} {' '.join(map(str, spent))}"
+
+
+def speedscope(trees: Sequence[FlameTree]) -> bytes:
+    """Return the trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
+
+    Source: the schema that the file names.
+    """
+    frames: dict[tuple[str, str], int] = {}
+    profiles = [profile for tree in trees for profile in _profiles(tree, frames)]
+    return msgspec.json.encode(
+        {
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "exporter": f"perfgate {__version__}",
+            "shared": {"frames": [_speedscope_frame(name, place) for name, place in frames]},
+            "profiles": profiles,
+        }
+    )
+
+
+def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[dict[str, object]]:
+    stacks, roots = _stacks(tree, frames)
+    for side, costs in (("base", tree.base), ("head", tree.head)):
+        if costs is None:
+            continue
+        totals = node_totals(tree, costs)
+        for root in sorted(set(roots)):
+            spent = [node for node in range(len(roots)) if roots[node] == root and totals[node].own > 0]
+            weights = [round(totals[node].own * 1e9) for node in spent]
+            words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
+            yield {
+                "type": "sampled",
+                "name": " · ".join(_plain(word) for word in words if word),
+                "unit": "nanoseconds",
+                "startValue": 0,
+                "endValue": sum(weights),
+                "samples": [stacks[node] for node in spent],
+                "weights": weights,
+            }
+
+
+def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
+    """Return the frames above and of each node, without its root, and its root."""
+    stacks: list[list[int]] = []
+    roots: list[int] = []
+    for node, parent in enumerate(tree.parent):
+        if parent == NONE:
+            stacks.append([])
+            roots.append(node)
+            continue
+        key = tree.texts[tree.name[node]], tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
+        stacks.append([*stacks[parent], frames.setdefault(key, len(frames))])
+        roots.append(roots[parent])
+    return stacks, roots
+
+
+def _speedscope_frame(name: str, place: str) -> dict[str, object]:
+    file, _, line = place.rpartition(":")
+    found: dict[str, object] = {"name": _plain(name)}
+    return {**found, "file": _plain(file), "line": int(line)} if file and line.isdecimal() else found
+
+
+@dataclass
+class _Listed:
+    """All frames of one name and kind. ``total`` counts none inside another of them; ``longest`` is where ``place`` is from."""
+
+    place: str
+    longest: float
+    own: list[float]
+    total: list[float]
+    runs: list[float]
+
+
+def _table(tree: FlameTree) -> dict[str, object]:
+    sides = [node_totals(tree, side) for side in tree.sides]
+    listed = _listed(tree, sides)
+    order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
+    return {
+        "label": tree.label,
+        "compares": len(sides) > 1,
+        "unit": Words(_UNIT_WORDS[tree.unit]),
+        "rows": [
+            {
+                "name": tree.texts[name],
+                "kind": Words(_KIND_WORDS[FLAME_KINDS[kind]]),
+                "place": listed[name, kind].place,
+                "cells": _cells(listed[name, kind]),
+            }
+            for name, kind in order[:_LISTED]
+        ],
+        "more": max(0, len(order) - _LISTED),
+    }
+
+
+def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
+    """Return what is listed, by name and kind. What a call launched is no part of its own time on the host."""
+    listed: dict[tuple[int, int], _Listed] = {}
+    around: list[frozenset[tuple[int, int]]] = []
+    on_stream: list[bool] = []
+    for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
+        on_stream.append(on_stream[parent] if parent != NONE else kind == _STREAM)
+        if parent == NONE:
+            around.append(frozenset())
+            continue
+        key, above = (name, kind), around[parent]
+        around.append(above if key in above else above | {key})
+        zeros = [0.0] * len(sides)
+        row = listed.setdefault(key, _Listed("", -1.0, zeros.copy(), zeros.copy(), zeros.copy()))
+        for at, totals in enumerate(sides):
+            row.own[at] += totals[node].own
+            row.runs[at] += totals[node].count
+            row.total[at] += 0.0 if key in above or on_stream[node] != (kind in _ON_DEVICE) else totals[node].total
+        longest = max(totals[node].own for totals in sides)
+        if longest > row.longest:
+            row.longest, row.place = longest, tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
+    return listed
+
+
+def _cells(row: _Listed) -> list[Words]:
+    runs = [formats.whole(round(count, 1)) for count in row.runs]
+    if len(row.own) == 1:
+        return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
+    base, head = row.own
+    change = formats.quantity(abs(head - base), "s")
+    return [
+        *formats.quantities([base, head], "s"),
+        Words(f"{'+' if head > base else '−' if head < base else ''}{change}"),
+        *runs,
+    ]
+
+
+def _packed(trees: Sequence[FlameTree]) -> str:
+    """Return the trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
+    content = {"kinds": FLAME_KINDS, "trees": [_visible(tree) for tree in trees]}
+    return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
+
+
+def _visible(tree: FlameTree) -> FlameTree:
+    return msgspec.structs.replace(
+        tree,
+        label=_plain(tree.label),
+        texts=[_plain(text) for text in tree.texts],
+        requests=[_plain(request) for request in tree.requests],
+    )
+
+
+def _plain(text: str) -> str:
+    return clean(text, limit=_LONGEST_TEXT)
+
+
+def _compares(trees: Sequence[FlameTree]) -> bool:
+    return any(tree.base is not None and tree.head is not None for tree in trees)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

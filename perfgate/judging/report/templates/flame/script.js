@@ -1,0 +1,277 @@
+"use strict";
+(async () => {
+const $ = (id) => document.getElementById(id);
+if (!("DecompressionStream" in window)) return;
+const packed = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
+const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+const { kinds, trees } = JSON.parse(await new Response(stream).text());
+const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, other: 220 };
+const canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
+// One frame is a number: a node of the tree, or the size of the tree for the chosen tracks together.
+let tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
+
+function element(name, text, parent) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  if (parent) parent.append(made);
+  return made;
+}
+function options(select, names) {
+  select.replaceChildren();
+  names.forEach(([value, text]) => { element("option", text, select).value = value; });
+}
+function seconds(value) {
+  const size = Math.abs(value);
+  const [scale, unit] = size >= 1 || size === 0 ? [1, "s"] : size >= 1e-3 ? [1e3, "ms"] : size >= 1e-6 ? [1e6, "µs"] : [1e9, "ns"];
+  return `${Number((value * scale).toPrecision(4))} ${unit}`;
+}
+const signed = (value) => (value > 0 ? "+" : "") + seconds(value);
+const share = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1)} %` : "");
+const compares = () => tree.base && tree.head;
+const text = (at) => (at < 0 ? "" : tree.texts[at]);
+const nameOf = (node) => (node === size ? "all" : text(tree.name[node]));
+const above = (node) => (node === size ? ALL : roots.includes(node) ? size : tree.parent[node]);
+const isStream = (node) => kinds[tree.kind[node]] === "stream";
+
+// What each frame took in one call, for the chosen request: its own seconds, with all in it, and how often it ran.
+function costs(side) {
+  const own = new Float64Array(size + 1), total = new Float64Array(size + 1), runs = new Float64Array(size + 1);
+  if (side) {
+    const wanted = $("requests").value, only = wanted === "all" ? null : Number(wanted);
+    for (let at = 0; at < side.node.length; at++) {
+      if (only !== null && side.request[at] !== only) continue;
+      own[side.node[at]] += side.own[at] / side.units / 1e9;
+      runs[side.node[at]] += side.count[at] / side.units;
+    }
+  }
+  for (let node = size - 1; node >= 0; node--) {
+    total[node] += own[node];
+    if (tree.parent[node] >= 0) total[tree.parent[node]] += total[node];
+  }
+  roots.forEach((node) => { total[size] += total[node]; });
+  return { own, total, runs };
+}
+function chooseTree() {
+  tree = trees[$("trees").value];
+  size = tree.parent.length;
+  const count = new Int32Array(size + 1);
+  tree.parent.forEach((node) => { if (node >= 0) count[node + 1]++; });
+  first = count;
+  for (let at = 1; at <= size; at++) first[at] += first[at - 1];
+  const next = first.slice();
+  children = new Int32Array(first[size]);
+  tree.parent.forEach((node, at) => { if (node >= 0) children[next[node]++] = at; });
+  const tracks = tree.parent.flatMap((node, at) => (node < 0 ? [at] : []));
+  const groups = [["threads", "all host threads", (at) => !isStream(at)], ["streams", "all device streams", isStream]];
+  options($("tracks"), groups.filter((group) => tracks.some(group[2])).map(([value, name]) => [value, name])
+    .concat(tracks.map((at) => [at, nameOf(at)])));
+  options($("requests"), [["all", "all"], ...tree.requests.map((name, at) => [at, name]), [ALL, "none"]]);
+  $("of-requests").hidden = !tree.requests.length;
+  $("of-widths").hidden = $("of-colours").hidden = !compares();
+  chooseTrack();
+}
+function chooseTrack() {
+  const wanted = $("tracks").value, tracks = tree.parent.flatMap((node, at) => (node < 0 ? [at] : []));
+  roots = /^\d+$/.test(wanted) ? [Number(wanted)] : tracks.filter((at) => isStream(at) === (wanted === "streams"));
+  zoomed = focused = size;
+  weigh();
+}
+function weigh() {
+  base = costs(tree.base);
+  head = costs(tree.head);
+  const by = compares() ? $("widths").value : tree.head ? "head" : "base";
+  weight = by === "head" ? head.total : by === "base" ? base.total : head.total.map((value, at) => (value + base.total[at]) / 2);
+  const most = (node) => base.total[node] + head.total[node];
+  for (let node = 0; node < size; node++) children.subarray(first[node], first[node + 1]).sort((a, b) => most(b) - most(a) || a - b);
+  roots.sort((a, b) => most(b) - most(a) || a - b);
+  find();
+}
+// Text or pattern in names, places and shapes; the time is that of all frames found, none counted inside another.
+function find() {
+  const wanted = $("search").value, matched = $("matched");
+  matches = null;
+  matched.textContent = "";
+  if (wanted) {
+    let pattern;
+    try { pattern = new RegExp($("pattern").checked ? wanted : wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"); }
+    catch { matched.textContent = "This is no regular expression."; draw(); return; }
+    const found = tree.texts.map((one) => pattern.test(one));
+    matches = new Uint8Array(size + 1);
+    const inside = new Uint8Array(size + 1), shown = new Set(roots);
+    let count = 0, time = [0, 0];
+    for (let node = 0; node < size; node++) {
+      const parent = tree.parent[node];
+      if (parent < 0 ? !shown.has(node) : inside[parent] === 2) { inside[node] = 2; continue; }
+      if (found[tree.name[node]] || found[tree.place[node]] || found[tree.shape[node]]) { matches[node] = 1; count++; }
+      inside[node] = parent >= 0 && inside[parent] === 1 ? 1 : matches[node];
+      if (matches[node] && !(parent >= 0 && inside[parent] === 1)) { time[0] += base.total[node]; time[1] += head.total[node]; }
+    }
+    const side = (name, at, costs) => `${name}${seconds(time[at])}, ${share(time[at], costs.total[size])} of the time`;
+    matched.textContent = `${count.toLocaleString("en")} frames match: ` + (compares()
+      ? `${side("base ", 0, base)}; ${side("head ", 1, head)}; ${signed(time[1] - time[0])}` : side("", tree.head ? 1 : 0, tree.head ? head : base));
+  }
+  draw();
+}
+function colour(node) {
+  const light = dark.matches ? 34 : 78;
+  if (matches && !matches[node]) return `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
+  if (node === size) return `hsl(220 12% ${light}%)`;
+  if (compares() && $("differs").checked) {
+    const change = head.total[node] - base.total[node], larger = Math.max(head.total[node], base.total[node]);
+    const strength = larger > 0 && Math.abs(change) > 0.0005 * weight[size] ? Math.min(1, Math.abs(change) / larger * 2) : 0;
+    return `hsl(${change > 0 ? 8 : 212} ${Math.round(10 + 75 * strength)}% ${dark.matches ? 28 + 14 * strength : 90 - 24 * strength}%)`;
+  }
+  return `hsl(${HUES[kinds[tree.kind[node]]]} ${dark.matches ? 38 : 62}% ${light + (tree.name[node] % 5) * 2}%)`;
+}
+function draw() {
+  const width = canvas.clientWidth, scale = devicePixelRatio || 1, bars = [], path = [];
+  drawn = [];
+  levels = 0;
+  for (let node = zoomed; node !== ALL; node = above(node)) path.unshift(node);
+  path.slice(0, -1).forEach((node, level) => drawn.push({ node, x: 0, level, width }));
+  const waiting = [[zoomed, 0, path.length - 1, width]];
+  while (waiting.length) {
+    const [node, x, level, wide] = waiting.pop();
+    drawn.push({ node, x, level, width: wide });
+    levels = Math.max(levels, level + 1);
+    const inner = node === size ? roots : children.subarray(first[node], first[node + 1]), per = weight[node] > 0 ? wide / weight[node] : 0;
+    let left = x;
+    for (const child of inner) {
+      const own = weight[child] * per;
+      if (own >= THINNEST) waiting.push([child, left, level + 1, own]);
+      left += own;
+    }
+  }
+  canvas.style.height = `${levels * ROW}px`;
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(levels * ROW * scale);
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  const letter = pen.measureText("m").width, ink = dark.matches ? "#f2f4f8" : "#16202e";
+  for (const bar of drawn) {
+    pen.globalAlpha = bar.level < path.length - 1 ? 0.55 : 1;
+    pen.fillStyle = colour(bar.node);
+    pen.fillRect(bar.x, bar.level * ROW, Math.max(bar.width - 0.5, THINNEST), ROW - 1);
+    const room = Math.floor((bar.width - 8) / letter);
+    if (room >= 3) {
+      const change = head.total[bar.node] - base.total[bar.node];
+      const label = nameOf(bar.node) + (compares() && room > 16 ? `  ${signed(change)}` : "");
+      pen.fillStyle = ink;
+      pen.fillText(label.length > room ? `${label.slice(0, room - 1)}…` : label, bar.x + 4, bar.level * ROW + ROW / 2);
+    }
+    if (bar.node === focused) {
+      pen.strokeStyle = ink;
+      pen.lineWidth = 1.5;
+      pen.strokeRect(bar.x + 1, bar.level * ROW + 1, Math.max(bar.width - 2.5, 1), ROW - 3);
+    }
+  }
+  pen.globalAlpha = 1;
+  crumbs(path);
+}
+function crumbs(path) {
+  $("crumbs").replaceChildren();
+  path.forEach((node) => { element("button", nameOf(node), $("crumbs")).onclick = () => zoom(node); });
+}
+function zoom(node) {
+  zoomed = focused = node;
+  draw();
+  say();
+}
+function facts(node) {
+  const sides = [["base", base, tree.base], ["head", head, tree.head]].filter((side) => side[2]);
+  const measures = [["total", (side) => side.total[node], seconds], ["self", (side) => side.own[node], seconds],
+    ["runs", (side) => side.runs[node], (value) => String(Number(value.toPrecision(6)))]];
+  return measures.map(([name, value, worded]) => {
+    const cells = sides.map((side) => worded(value(side[1])));
+    if (sides.length === 2) cells.push(name === "runs" ? worded(value(head) - value(base)) : signed(value(head) - value(base)));
+    if (name === "total") sides.forEach((side, at) => { cells[at] += ` (${share(value(side[1]), side[1].total[size])})`; });
+    return [name, ...cells];
+  });
+}
+function showTip(node, x, y) {
+  tip.replaceChildren();
+  element("b", nameOf(node), tip);
+  if (node !== size) {
+    const shape = text(tree.shape[node]), more = tree.more_shapes[node];
+    [kinds[tree.kind[node]].replace("_", " "), text(tree.place[node]), shape && shape + (more ? ` and ${more} other shapes` : "")]
+      .filter(Boolean).forEach((line) => element("div", line, tip));
+  }
+  const table = element("table", "", tip);
+  if (compares()) { const row = element("tr", "", table); ["", "base", "head", "difference"].forEach((name) => element("th", name, row)); }
+  facts(node).forEach(([name, ...cells]) => {
+    const row = element("tr", "", table);
+    element("th", name, row);
+    cells.forEach((cell) => element("td", cell, row));
+  });
+  tip.hidden = false;
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? Math.max(4, y - tip.offsetHeight - 12) : y + 18}px`;
+}
+function say() {
+  const place = focused === size ? "" : text(tree.place[focused]);
+  const sides = compares() ? ["base", "head", "difference"] : ["", "", ""];
+  const numbers = facts(focused).map(([name, ...cells]) => `${name} ${cells.map((cell, at) => `${sides[at]} ${cell}`.trim()).join(", ")}`);
+  $("said").textContent = [nameOf(focused), place, ...numbers].filter(Boolean).join("; ");
+}
+function at(event) {
+  const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, level = Math.floor((event.clientY - box.top) / ROW);
+  const bar = drawn.find((one) => one.level === level && x >= one.x && x < one.x + one.width);
+  return bar ? bar.node : ALL;
+}
+function move(key) {
+  const parent = above(focused), peers = parent === ALL ? [focused] : parent === size ? roots : [...children.subarray(first[parent], first[parent + 1])];
+  const inner = focused === size ? roots : [...children.subarray(first[focused], first[focused + 1])];
+  const next = { ArrowUp: parent, ArrowDown: inner.find((node) => weight[node] > 0), ArrowLeft: peers[peers.indexOf(focused) - 1],
+    ArrowRight: peers[peers.indexOf(focused) + 1] }[key];
+  if (next === undefined || next === ALL || !(weight[next] > 0)) return;
+  focused = next;
+  if (!drawn.some((bar) => bar.node === next)) zoomed = above(next);
+  draw();
+  say();
+  const bar = drawn.find((one) => one.node === focused), box = canvas.getBoundingClientRect();
+  if (bar) {
+    $("pane").scrollTop = Math.max(0, (bar.level - 4) * ROW);
+    showTip(focused, box.left + Math.max(0, bar.x), canvas.getBoundingClientRect().top + bar.level * ROW);
+  }
+}
+canvas.addEventListener("mousemove", (event) => {
+  pointed = at(event);
+  if (pointed === ALL) tip.hidden = true;
+  else showTip(pointed, event.clientX, event.clientY);
+});
+canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
+for (const kind of ["click", "dblclick"]) canvas.addEventListener(kind, (event) => { const node = at(event); if (node !== ALL && node !== zoomed) zoom(node); });
+canvas.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key.startsWith("Arrow")) move(event.key);
+  else if (event.key === "Enter" || event.key === " ") zoom(focused);
+  else if (event.key === "Backspace" && above(zoomed) !== ALL) zoom(above(zoomed));
+  else if (event.key === "Escape" || event.key === "Home") { tip.hidden = true; zoom(size); }
+  else if (event.key === "/") $("search").focus();
+  else return;
+  event.preventDefault();
+});
+$("reset").onclick = () => zoom(size);
+$("trees").onchange = chooseTree;
+$("tracks").onchange = chooseTrack;
+$("requests").onchange = $("widths").onchange = weigh;
+$("differs").onchange = () => { legend(); draw(); };
+$("search").oninput = $("pattern").onchange = find;
+dark.addEventListener("change", draw);
+function legend() {
+  const differs = compares() && $("differs").checked;
+  $("legend").textContent = differs ? "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in one "
+    + `${tree.unit}.` : `Time in one ${tree.unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.`;
+}
+options($("trees"), trees.map((one, at) => [at, one.label]));
+$("of-trees").hidden = trees.length < 2;
+$("graph").hidden = false;
+$("no-graph").hidden = true;
+chooseTree();
+legend();
+$("trees").addEventListener("change", legend);
+new ResizeObserver(draw).observe($("graph"));
+})();
