@@ -15,6 +15,7 @@ from typing import Any, Optional, Union
 
 import msgspec
 
+from perfgate.catalogue.card import LANGUAGES, Language
 from perfgate.catalogue.lookup import LIMITS, METRICS
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
@@ -97,6 +98,12 @@ class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     kernels: list[str] = []
 
 
+class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How comments and reports read; documents are in no language."""
+
+    language: Language = "en"
+
+
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """perfgate.toml as it is written.
 
@@ -114,6 +121,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
     expect: ExpectSettings = ExpectSettings()
+    report: ReportSettings = ReportSettings()
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,7 @@ class Config:
     limits: Mapping[str, float] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
     expect: ExpectSettings = field(default_factory=ExpectSettings)
+    report: ReportSettings = field(default_factory=ReportSettings)
 
     def policy(self) -> Policy:
         """Return what the gate tolerates, as it goes into the decision document."""
@@ -191,6 +200,22 @@ def load_config(root: Path, *, device: Optional[str] = None, environ: Mapping[st
     return parse_config(text, path, device=device or environ.get("PERFGATE_DEVICE") or None)
 
 
+def report_language(given: Optional[str], root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
+    """Return the language that comments and reports are written in.
+
+    ``given`` on the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
+    ``root/perfgate.toml`` where there is one, then English. LANG and LC_ALL do not count: what a job posts must not depend
+    on the machine that it runs on. Raises ConfigError for a language that there is not.
+    """
+    chosen = given or environ.get("PERFGATE_LANG")
+    if not chosen:
+        return load_config(root, environ=environ).report.language if (root / CONFIG_NAME).is_file() else "en"
+    for language in LANGUAGES:
+        if chosen == language:
+            return language
+    raise ConfigError(f"PERFGATE_LANG is {chosen!r}; the languages are {', '.join(LANGUAGES)}")
+
+
 def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
@@ -216,11 +241,13 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         limits=_limits(parsed.limits, path),
         budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
         expect=parsed.expect,
+        report=parsed.report,
     )
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings, "expect": ExpectSettings,
+    "report": ReportSettings,
 }  # fmt: skip
 
 

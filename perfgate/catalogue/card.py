@@ -10,6 +10,7 @@ Better = Literal["lower", "higher", "neutral"]
 Kind = Literal["noisy", "exact"]
 DeviceKind = Literal["npu", "cuda", "cpu"]
 Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 class Text(str):

@@ -1,8 +1,11 @@
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
-from perfgate.config import Config, WorkloadReference, load_config, parse_config
+from perfgate.config import Config, WorkloadReference, load_config, parse_config, report_language
 from perfgate.errors import ConfigError
 
 PATH = Path("/project/perfgate.toml")
@@ -89,7 +92,7 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
         ),
         (
             ONE + '[budget]\n"latency.p98" = "2 ms"',
-            "[budget] unknown metric 'latency.p98'; did you mean 'latency.p90'?",
+            "[budget] unknown metric 'latency.p98'; did you mean 'latency.p99'?",
         ),
         (ONE + '[budget]\n"latency.p99" = "2 MiB"', "[budget] latency.p99: '2 MiB' is in B"),
         (ONE + "[limits]\nbatch = 'x'", "Expected `float`, got `str` - at `$.limits[...]`"),
@@ -223,3 +226,28 @@ def test_load_config__limit_by_pattern__every_name_it_fits_and_the_full_name_win
 def test_policy__budget__in_base_units() -> None:
     (budget,) = parse(ONE + '[budget]\n"latency.p99@encoder" = "< 20 ms at 50 QPS"').policy().budgets
     assert (budget.metric, budget.bound, budget.workload, budget.rate) == ("latency.p99", 0.02, "encoder", 50.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "written", "language"),
+    [
+        ("en", "zh", "zh", "en"),
+        (None, "zh", "en", "zh"),
+        (None, "", "zh", "zh"),
+        (None, None, "zh", "zh"),
+        (None, None, None, "en"),
+    ],
+)
+def test_report_language__first_of_option_environment_file(
+    tmp_path: Path, given: Optional[str], environment: Optional[str], written: Optional[str], language: str
+) -> None:
+    if written is not None:
+        text = f'workload = "perf/workload.py:encoder"\n[report]\nlanguage = "{written}"\n'
+        (tmp_path / "perfgate.toml").write_text(text, encoding="utf-8")
+    environ = {"LANG": "zh_CN.UTF-8"} | ({} if environment is None else {"PERFGATE_LANG": environment})
+    assert report_language(given, tmp_path, environ=environ) == language
+
+
+def test_report_language__unknown__error_that_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="PERFGATE_LANG is 'fr'; the languages are en, zh"):
+        report_language(None, tmp_path, environ={"PERFGATE_LANG": "fr"})
