@@ -1,0 +1,225 @@
+"""Step 6: operators that could be one kernel and are several, what they cost, and what fusing the call gains."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from perfgate.catalogue.lookup import card
+from perfgate.document.run import Evidence, Finding, Value
+from perfgate.measuring.checklist.limits import above, limit, noticed
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.steps._compilation import NotCompiledError, compiled
+from perfgate.measuring.checklist.steps._dataflow import Node, record_dataflow
+from perfgate.measuring.checklist.steps._fused_kernels import is_fused, kernel_fusion
+from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, can_hold_patterns, find_patterns
+from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
+from perfgate.measuring.checklist.steps._node_times import NodeTimes, node_times
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.trace.collect import CallTrace, record_calls
+from perfgate.measuring.trace.compiled import has_compiled
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.summary import DeviceSummary, summarize
+
+_TRACED_CALLS = 5
+_COMPILE_SECONDS = 120.0
+_COMPARE_SECONDS = 5.0
+_SHOWN_OPS = 6
+
+_NOTHING = "a call dispatches no product, softmax or elementwise operators, of which a pattern could be made"
+_DIFFERS = "two calls of the shape do not dispatch the same operators"
+_NO_JOIN = "the trace does not say which operator the time belongs to"
+_NO_KERNELS = "the profiler shows no kernels of this device"
+_LEFT_TO_9 = "compiling takes longer than this step may with --quick; graph.speedup of step 9 holds what fusing gains"
+_HIDDEN = "the workload is compiled: watched operator by operator, a compiled region shows what it was made of"
+_COMPILED = "the workload is compiled already; step 9 compares it with itself run without the compiler"
+
+
+@dataclass
+class _Found:
+    """Values and findings, of all shapes together."""
+
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, metric: str, value: Optional[float], labels: dict[str, str], missing: str = "") -> None:
+        """Add a value, or why it is missing."""
+        if value is None:
+            self.values.append(Value(metric=metric, value=None, reason=missing, labels=labels))
+        else:
+            self.values.append(Value(metric=metric, value=value, labels=labels))
+
+
+class FusionStep:
+    """Look for patterns in the flow of data, trace what they cost, and time the call against one that was fused."""
+
+    card = card(6)
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Measure every shape; not applicable where a call has no operator that a pattern could be made of."""
+        found, fusible = _Found(), False
+        with quiet():
+            for shape in context.workload.shapes:
+                context.progress(f"looking for unfused operators with inputs of shape {shape}")
+                fusible |= _measure_shape(context, shape, found)
+            if not fusible:
+                return StepOutcome(status="not_applicable", reason=_NOTHING)
+            _measure_gain(context, context.workload.shapes[0], found)
+        _judge_graph_fusions(found, (Path.cwd(),), {})
+        return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Judge the kernels of every device; not applicable to a recording of a CPU, whose operators tell no data flow."""
+        found = _Found()
+        for summary in context.summaries:
+            _judge_kernels(found, summary, context.limits)
+        if not found.values:
+            return StepOutcome(status="unavailable", reason="the recording holds no kernels of a device")
+        folder = context.recording.path if context.recording.path.is_dir() else context.recording.path.parent
+        _judge_graph_fusions(found, (folder, folder.parent), {"under": "profiler"})
+        return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
+
+
+STEP = FusionStep()
+
+
+def _measure_shape(context: StepContext, shape: str, found: _Found) -> bool:
+    """Return whether the calls of the shape hold operators that patterns are made of."""
+    labels = {"shape": shape}
+    call = context.workload.caller(shape)
+    find_steady_state(call, context.device, cap_seconds=0.2 if context.quick else 2.0)
+    nodes, again = (record_dataflow(call, root=context.root) for _ in range(2))
+    if not can_hold_patterns(nodes):
+        return False
+    patterns = find_patterns(nodes)
+    hidden = _HIDDEN if has_compiled() else None if len(patterns) == len(find_patterns(again)) else _DIFFERS
+    found.add("fusion.patterns", None if hidden else float(len(patterns)), labels, hidden or "")
+    with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".fusion-") as folder:
+        trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
+        times = None if hidden else node_times(nodes, trace, on_device=_shows_kernels(context))
+        found.add("fusion.share", times and _merged_share(patterns, times), labels, hidden or _NO_JOIN)
+        if times is not None:
+            found.findings += _costly(patterns, nodes, times, shape, context.limits)
+        _judge_trace(context, trace, found, labels, operators=len(nodes), judged=times is not None)
+    return True
+
+
+def _shows_kernels(context: StepContext) -> bool:
+    return "kernel_timeline" in context.device.capabilities
+
+
+def _judge_trace(
+    context: StepContext, trace: CallTrace, found: _Found, labels: dict[str, str], *, operators: int, judged: bool
+) -> None:
+    """Add what the names in a trace tell; its sequences of kernels are judged where the patterns could not be."""
+    if _shows_kernels(context):
+        found.add("fusion.kernels_per_op", len(trace.events.of_kind("compute")) / trace.calls / operators, labels)
+        (summary,) = summarize(read_recording(trace.path).timelines)
+        _judge_kernels(found, summary, context.limits, labels, judge=not judged)
+        return
+    ops = trace.host_ops()
+    fused = sum(is_fused(ops.names[name]) for name in ops.name.tolist())
+    found.add("fusion.kernels_per_op", None, labels, _NO_KERNELS)
+    found.add("fusion.fused_kernels", fused / trace.calls, labels)
+
+
+def _merged_share(patterns: Sequence[Pattern], times: NodeTimes) -> float:
+    merged = sum(times.nodes[at] for pattern in patterns for at in pattern.merged)
+    return min(merged / times.total, 1.0) if times.total else 0.0
+
+
+def _costly(
+    patterns: Sequence[Pattern], nodes: Sequence[Node], times: NodeTimes, shape: str, limits: Mapping[str, float]
+) -> list[Finding]:
+    """Return a finding for each place whose patterns cost more than the limit together: a layer repeats its pattern."""
+    bound = limit("fusion.share.warning", limits)
+    places: dict[tuple[str, Optional[str]], list[Pattern]] = {}
+    for pattern in patterns:
+        places.setdefault((pattern.kind, _line(pattern, nodes)), []).append(pattern)
+    findings = []
+    for (kind, line), here in places.items():
+        share = _merged_share(here, times)
+        if share > bound:
+            heaviest = max(here[0].merged, key=times.nodes.__getitem__)
+            evidence: dict[str, Evidence] = {
+                "fusion.share": share,
+                "limit": bound,
+                "shape": shape,
+                "patterns": len(here),
+                "ops": _named([nodes[at].plain for at in here[0].merged]),
+                "op": nodes[heaviest].name,
+                **({} if line is None else {"line": line}),
+            }
+            findings.append(noticed(f"fusion.{kind}", "warning", evidence))
+    return sorted(findings, key=lambda finding: -float(finding.evidence["fusion.share"]))
+
+
+def _line(pattern: Pattern, nodes: Sequence[Node]) -> Optional[str]:
+    """Return the line that most operators of a pattern come from; of equally many the first."""
+    lines = Counter(line for at in pattern.merged if (line := nodes[at].line) is not None)
+    return lines.most_common(1)[0][0] if lines else None
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_OPS])
+    return shown if len(names) <= _SHOWN_OPS else f"{shown} and {len(names) - _SHOWN_OPS} more"
+
+
+def _judge_kernels(
+    found: _Found,
+    summary: DeviceSummary,
+    limits: Mapping[str, float],
+    labels: Optional[dict[str, str]] = None,
+    *,
+    judge: bool = True,
+) -> None:
+    """Add what the kernels of a device tell by name and order."""
+    kernels = kernel_fusion(summary)
+    if kernels is None:
+        return
+    labels = labels or {"shape": summary.shape, "under": "profiler"}
+    share = kernels.sequences_ns / kernels.total_ns if kernels.total_ns else 0.0
+    found.add("fusion.fused_kernels", kernels.fused / summary.spans, labels)
+    found.add("fusion.sequences", kernels.sequences / summary.spans, labels)
+    found.add("fusion.sequence_share", share, labels)
+    if judge:
+        evidence: dict[str, Evidence] = {"shape": labels["shape"], "kernels": _named(kernels.heaviest)}
+        found.findings += above("fusion.sequence_share", share, given=limits, evidence=evidence)
+
+
+def _measure_gain(context: StepContext, shape: str, found: _Found) -> None:
+    """Time the call in turns with one that torch.compile has fused; a faster one that answers differently is no gain."""
+    labels = {"shape": shape}
+    if context.quick or has_compiled():
+        found.add("fusion.speedup", None, labels, _COMPILED if has_compiled() else _LEFT_TO_9)
+        return
+    context.progress(f"compiling a fused call of shape {shape}")
+    try:
+        with compiled(context, shape, seconds=_COMPILE_SECONDS) as fused:
+            if not fused.agrees:
+                found.add("fusion.speedup", None, labels, fused.disagreement)
+                return
+            versus = fused.against(context.workload, context, shape, seconds=_COMPARE_SECONDS)
+    except NotCompiledError as error:
+        found.add("fusion.speedup", None, labels, str(error))
+        return
+    found.values.append(versus.value("fusion.speedup", labels))
+    if versus.faster:
+        evidence: dict[str, Evidence] = {"fusion.speedup": versus.speedup, "at least": versus.low, "shape": shape}
+        found.findings.append(noticed("fusion.gain", "info", evidence))
+
+
+def _judge_graph_fusions(found: _Found, folders: Sequence[Path], labels: dict[str, str]) -> None:
+    """Add what the graph engine wrote about its passes, where it left anything."""
+    counts = read_fusion_result(*folders)
+    if counts is None:
+        return
+    found.add("fusion.graph_fusions", float(sum(counts.took_effect.values())), labels)
+    for name, matched in sorted(counts.matched.items()):
+        if matched and not counts.took_effect[name]:
+            found.findings.append(noticed("fusion.pass_without_effect", "info", {"name": name, "matched": matched}))
