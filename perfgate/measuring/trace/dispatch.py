@@ -32,7 +32,7 @@ from perfgate.measuring.trace.tally import (
 )
 
 # Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
-# _copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
+# copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
 _COPY_TO_RESULT = frozenset({"aten::clone", "aten::_to_copy", "aten::copy"})
 _COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
 # The second half of a reshape that copies: the clone is counted, this hides from autograd that it is a view of it.
@@ -43,7 +43,7 @@ _WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_ou
 # Indexing carries such a tag for the sake of masks; with positions it waits for nothing.
 _INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _MASKS = frozenset({torch.bool, torch.uint8})
-_LOW_PRECISION = frozenset(
+LOW_PRECISION = frozenset(
     dtype
     for name in (
         *("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
@@ -80,11 +80,15 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made_outside = not _inferring() or _makes_its_view(func)
             with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
-        result = func(*args, **keywords)
+        result = self.run(func, args, keywords)
         name = func._schema.name
         if not name.startswith("profiler::"):
             self.saw(func, name, args, keywords, result)
         return result
+
+    def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run one operator and return its result; a subclass may time it."""
+        return func(*args, **keywords)
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
         """Take note of an operator that ran; its caller is two frames up (``sys._getframe(2)``)."""
@@ -131,16 +135,16 @@ class CountingMode(WatchingMode):
             op.add(LOW_PRECISION_OPS, line, self._is_low_precision(name, result))
             self._remember(name, line, result)
         waits = _reads_data(func, name, args, keywords)
-        for target, source in _copied(name, args, result):
+        for target, source in copied(name, args, result):
             op.add(COPIES, line)
             op.add(COPY_BYTES, line, target.numel() * target.element_size())
-            op.add(NONCONTIGUOUS_COPIES, line, _layout_differs(target, source))
+            op.add(NONCONTIGUOUS_COPIES, line, layout_differs(target, source))
             waits = waits or (target.device.type == "cpu" != source.device.type)
         op.add(SYNCS, line, waits and not self._waiting)
 
     def _is_low_precision(self, name: str, result: Any) -> bool:
         dtypes = {tensor.dtype for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)}
-        if not dtypes.isdisjoint(_LOW_PRECISION) or name.startswith("quantized::"):
+        if not dtypes.isdisjoint(LOW_PRECISION) or name.startswith("quantized::"):
             return True
         return self._rounds_products and name in _MATRIX_PRODUCTS and torch.float32 in dtypes
 
@@ -283,7 +287,7 @@ def _makes_its_view(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 
-def _copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield (result, source) of every tensor an operator copies."""
     if name in _COPY_TO_RESULT and isinstance(result, torch.Tensor):
         yield result, args[1] if name == "aten::copy" else args[0]
@@ -295,7 +299,7 @@ def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def _layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
+def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
     """Return whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
     if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
         return target.layout != source.layout

@@ -25,7 +25,7 @@ def describe(
         op=func._schema.name,
         line=line,
         inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
-        flops=_flops(func, args, keywords, result),
+        flops=flops_of(func, args, keywords, result),
         moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *_tensors(result))),
     )
 
@@ -43,7 +43,8 @@ def form_of(tensor: torch.Tensor) -> str:
     return f"{text} strided"
 
 
-def _flops(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> Optional[int]:
+def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> Optional[int]:
+    """Return the arithmetic of an operator by torch's own formulas, None where there is none for it."""
     formula = _formulas().get(getattr(func, "overloadpacket", None))
     return None if formula is None else int(formula(*args, **keywords, out_val=result))
 

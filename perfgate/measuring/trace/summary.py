@@ -14,7 +14,14 @@ import numpy as np
 
 from perfgate.measuring.devices.device import CALL
 from perfgate.measuring.trace.analysis import IntColumn, Intervals, exposed_length, union_length
-from perfgate.measuring.trace.events import DEVICE_KINDS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.measuring.trace.events import (
+    DEVICE_KINDS,
+    KINDS,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+)
 from perfgate.measuring.trace.kernels import (
     COLLECTIVES,
     DEVICE_COPIES,
@@ -101,6 +108,29 @@ class _Spans(NamedTuple):
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
     """Return a summary of every timeline, in order."""
     return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
+
+
+def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
+    """Return the kernels that ran for the profiler steps or calls of a recording, those of collectives included.
+
+    Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
+    """
+    spans = _spans(timeline)
+    if timeline.kernels is not None:
+        owners = _by_step(timeline.kernels, spans, timeline).owners.tolist()
+        return tuple(kernel for kernel, owner in zip(timeline.kernels, owners) if owner != OUTSIDE)
+    events = _by_time(timeline.events.of_kind("compute", "comm"), timeline, spans).inside()
+    columns = (column.tolist() for column in (events.name, events.group, events.kind, events.start, events.duration))
+    return tuple(
+        Kernel(
+            name=events.names[name],
+            type=events.names[group],
+            core="COMMUNICATION" if KINDS[kind] == "comm" else None,
+            start_ns=start,
+            duration_ns=duration,
+        )
+        for name, group, kind, start, duration in zip(*columns)
+    )
 
 
 def shape_names(timelines: Sequence[Timeline]) -> list[str]:

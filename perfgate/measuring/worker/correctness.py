@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
-from typing import Any, Optional
+from typing import Optional
 
 from perfgate.document.run import CorrectnessResult
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.worker.outputs import signature, stale_output
 from perfgate.measuring.worker.timed import differs_when_timed, last_of_block
 from perfgate.measuring.workload.bound import BoundWorkload
-
-MAX_MESSAGE = 500
+from perfgate.measuring.workload.refusal import MAX_MESSAGE, refusal, words_of
 
 
 def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessResult]:
@@ -31,14 +29,14 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
         device.synchronize()
         found = signature(output)
         wrong = (
-            _refusal(workload, output, inputs)
+            refusal(workload, output, inputs)
             or stale_output(workload, device, shape)
             or _wrong_when_timed(workload, device, shape)
         )
     except Exception as error:  # noqa: BLE001 - a shape that cannot be called says nothing about the others
         if unchecked:  # nothing was asked of the output, and the steps report a call that fails
             return CorrectnessResult(workload=workload.name, shape=shape, status="not_checked")
-        return CorrectnessResult(workload=workload.name, shape=shape, status="error", message=_words(error))
+        return CorrectnessResult(workload=workload.name, shape=shape, status="error", message=words_of(error))
     return CorrectnessResult(
         workload=workload.name,
         shape=shape,
@@ -52,23 +50,5 @@ def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Op
     timed = last_of_block(workload, device, shape)
     if timed is None:
         return None
-    refused = _refusal(workload, timed.output, device.to_host(timed.inputs))
+    refused = refusal(workload, timed.output, device.to_host(timed.inputs))
     return f"in a timed block: {refused}"[:MAX_MESSAGE] if refused else differs_when_timed(workload, device, timed)
-
-
-def _refusal(workload: BoundWorkload, output: Any, inputs: Any) -> Optional[str]:
-    """Return why the workload's check refuses the output, None where it does not or there is none."""
-    check = workload.workload.check
-    if check is None:
-        return None
-    try:
-        accepted = check(output, inputs)
-        # Not `is False`: a tensor or numpy bool that says no is a no as well.
-        refused = accepted is not None and not accepted
-    except Exception as error:  # noqa: BLE001 - whatever the check raises is its way of saying no
-        return _words(error)
-    return f"check returned {accepted!r}"[:MAX_MESSAGE] if refused else None
-
-
-def _words(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]

@@ -78,7 +78,7 @@ class BoundWorkload:
         """
         host = self.host_inputs(shape, index=self._new_index)
         self._new_index += 1
-        inputs = self.device.to_device(_copied(host))
+        inputs = self.device.to_device(copied(host))
         self.device.synchronize()
         return inputs
 
@@ -102,6 +102,12 @@ class BoundWorkload:
             return self.model(*inputs)
         return self.model(inputs)
 
+    def around(self, model: Any) -> BoundWorkload:
+        """Return the same workload, with its inputs, around another model: a copy in another precision or layout."""
+        other = copy.copy(self)
+        other.model = model
+        return other
+
     def caller(self, shape: str, *, batch: Optional[int] = None) -> Callable[[], Any]:
         """Return a function that makes one call on the next input of the pool, without waiting for the device."""
         pool = self.pool(shape, batch=batch)
@@ -114,7 +120,7 @@ class BoundWorkload:
         return call
 
 
-def _copied(batch: Any) -> Any:
+def copied(batch: Any) -> Any:
     """Return a copy, because what the workload's ``inputs`` returns may be the same object each time."""
     try:
         return copy.deepcopy(batch)
