@@ -1,10 +1,12 @@
-"""What `perfgate trace` says of a recording: top, gaps and steps, per rank and device. Times are seconds."""
+"""What `perfgate trace` says of a recording: top, gaps, steps and differences, per rank and device. Times are seconds."""
 
 from __future__ import annotations
 
 from typing import Literal, Optional
 
 import msgspec
+
+from perfgate.document.alignment import Change
 
 TopKey = Literal["type", "name", "shape"]
 TopKind = Literal["compute", "copy", "comm", "host"]
@@ -140,3 +142,66 @@ class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     slowest_rank: Optional[SlowestRank]
     timelines: list[StepTimeline]
+
+
+class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one side in one unit: on the device by sort, in which nothing ran there, and on the host.
+
+    ``host`` is self time of operators, or of functions where none were recorded. ``gap`` lies between the device's first and
+    last event. What was not recorded is None.
+    """
+
+    kernel: Optional[float]
+    copy: Optional[float]
+    communication: Optional[float]
+    gap: Optional[float]
+    host: Optional[float]
+
+
+class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one operator took on one side in one unit, in seconds, how often it ran, and on what and from where."""
+
+    time: float
+    count: float
+    shapes: Optional[str] = None
+    line: Optional[str] = None
+
+
+class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator or kernel of both sides; ``delta`` is head minus base, and its two parts add up to it."""
+
+    name: str
+    kind: TopKind
+    change: Change
+    base: Optional[DiffCost]
+    head: Optional[DiffCost]
+    delta: float
+    by_count: float
+    by_speed: float
+
+
+class DiffTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """One timeline of both recordings; ``units`` calls, profiler steps or whole recordings were averaged on each side.
+
+    ``rows`` are those that changed, most change of time first; ``rows_in_all`` counts those cut off too, ``same`` those that
+    did not change.
+    """
+
+    label: str
+    unit: Literal["call", "profiler step", "whole recording"]
+    units: tuple[int, int]
+    base: DiffTotals
+    head: DiffTotals
+    rows_in_all: int
+    same: int
+    rows: list[DiffRow]
+
+
+class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace diff --json`. ``unmatched`` names the timelines that only one of the recordings has."""
+
+    base: str
+    head: str
+    tolerance: float
+    timelines: list[DiffTimeline]
+    unmatched: list[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -44,7 +44,7 @@ class Choice:
     limit: Optional[int] = None
 
 
-class _Chosen(NamedTuple):
+class ChosenTimeline(NamedTuple):
     """A timeline, and the recording it is from."""
 
     recording: Recording
@@ -53,28 +53,31 @@ class _Chosen(NamedTuple):
 
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
     """Return the rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
-    chosen = _choose(path, choice)
-    return TopDocument(format=_format(chosen), by=by, timelines=[_top(one, choice, by, host) for one in chosen])
+    chosen = choose(path, choice)
+    return TopDocument(format=format_of(chosen), by=by, timelines=[_top(one, choice, by, host) for one in chosen])
 
 
 def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
     """Return the gaps of every chosen timeline that last ``shortest`` seconds or longer."""
-    chosen = _choose(path, choice)
+    chosen = choose(path, choice)
     timelines = [_gaps(one, choice, exposed, round(shortest * _NS)) for one in chosen]
-    return GapDocument(format=_format(chosen), timelines=timelines)
+    return GapDocument(format=format_of(chosen), timelines=timelines)
 
 
 def trace_steps(path: Path, choice: Choice) -> StepDocument:
     """Return the profiler steps of every chosen timeline, and the rank the others wait for."""
-    chosen = _choose(path, choice)
+    chosen = choose(path, choice)
     timelines = [_steps(one, choice) for one in chosen]
     return StepDocument(
-        format=_format(chosen), slowest_rank=_slowest(one.timeline for one in chosen), timelines=timelines
+        format=format_of(chosen), slowest_rank=_slowest(one.timeline for one in chosen), timelines=timelines
     )
 
 
-def _choose(path: Path, choice: Choice) -> list[_Chosen]:
-    found = [_Chosen(recording, timeline) for recording in _recordings(path) for timeline in recording.timelines]
+def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
+    """Return the timelines that are asked for. Raises UsageError where a recording holds none of them."""
+    found = [
+        ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
+    ]
     chosen = [
         one
         for one in found
@@ -86,7 +89,7 @@ def _choose(path: Path, choice: Choice) -> list[_Chosen]:
     return chosen
 
 
-def _recordings(path: Path) -> list[Recording]:
+def recordings_of(path: Path) -> list[Recording]:
     """Read a recording, or the traces that a run of perfgate kept."""
     if path.is_dir() and (path / "head" / "run.json").is_file():
         raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
@@ -96,10 +99,10 @@ def _recordings(path: Path) -> list[Recording]:
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
         raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
-    return [read_recording(_beside(document, name)) for name in traces]
+    return [read_recording(beside(document, name)) for name in traces]
 
 
-def _beside(document: Path, name: str) -> Path:
+def beside(document: Path, name: str) -> Path:
     """Return the path of a run's artifact; a document from elsewhere does not choose what is read."""
     folder = document.parent.resolve()
     path = document.parent / name
@@ -108,11 +111,12 @@ def _beside(document: Path, name: str) -> Path:
     return path
 
 
-def _format(chosen: list[_Chosen]) -> str:
+def format_of(chosen: Sequence[ChosenTimeline]) -> str:
+    """Return what wrote the recordings of some timelines."""
     return ", ".join(sorted({one.recording.format for one in chosen}))
 
 
-def _top(one: _Chosen, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
+def _top(one: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
     found = top(one.timeline, by=by, host=host)
     rows = [
         TopRow(
@@ -137,7 +141,7 @@ def _top(one: _Chosen, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
     )
 
 
-def _gaps(one: _Chosen, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
     found = device_gaps(one.timeline.events, exposed=exposed)
     if found is None:
         return GapTimeline(
@@ -181,7 +185,7 @@ def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:
     return sorted(totals, key=lambda one: -one.total)
 
 
-def _steps(one: _Chosen, choice: Choice) -> StepTimeline:
+def _steps(one: ChosenTimeline, choice: Choice) -> StepTimeline:
     steps = one.timeline.steps or ()
     starts = [step.start_ns for step in steps if step.start_ns is not None]
     origin = int(one.timeline.events.start.min()) if len(one.timeline.events) else min(starts, default=None)

@@ -114,6 +114,68 @@ def steps(path: Path, rank: Optional[int], device: Optional[int], limit: Optiona
     return None
 
 
+@COMMAND.command("diff")
+@click.argument("base", type=click.Path(path_type=Path))
+@_common
+@click.option("--tolerance", type=click.FloatRange(min=0), metavar="SHARE",
+              help="Times that differ by no more than this share are the same; default 0.05.")  # fmt: skip
+def diff(
+    base: Path,
+    path: Path,
+    rank: Optional[int],
+    device: Optional[int],
+    limit: Optional[int],
+    as_json: bool,
+    tolerance: Optional[float],
+) -> None:
+    """What PATH does differently than BASE: operators and kernels added, removed, run more often, slower.
+
+    Rows are matched by name, shapes and calling function, and by less where one of them changed. Times are of one call or
+    profiler step, on the host without what was called. They are recorded, not measured against each other: two
+    recordings of one program differ too. perfgate check measures.
+    """
+    from perfgate.flows.trace_diff import TOLERANCE, trace_diff
+
+    choice = _choice(rank, device, limit, as_json)
+    document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
+    if as_json:
+        return _print_json(document)
+    from perfgate.judging.report.trace import render_diff
+
+    render_diff(document, _console())
+    return None
+
+
+@COMMAND.command("flame")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--head", type=click.Path(path_type=Path), metavar="PATH",
+              help="A second recording; PATH is then the base, and the graph shows what differs.")  # fmt: skip
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+@click.option("--format", "wanted", type=click.Choice(["html", "speedscope", "collapsed"]), default="html",
+              show_default=True, help="A page; speedscope's JSON; lines for flamegraph.pl.")  # fmt: skip
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where it goes; default flame.html, the other formats to the standard output.")  # fmt: skip
+def flame(
+    path: Path, head: Optional[Path], rank: Optional[int], device: Optional[int], wanted: Any, out: Optional[Path]
+) -> None:
+    """Draw what ran under what: Python functions, operators, and what a device ran under the calls that launched it.
+
+    The page is one file without network: zoom, search by text or pattern, threads and streams, requests (spans named
+    request#ID), base against head. Of the folder of a check it shows both sides.
+    """
+    from perfgate.document.files import write_text_atomically
+    from perfgate.flows.flame import FLAME_PAGE, flame_text, trace_flame
+    from perfgate.flows.trace import Choice
+
+    text = flame_text(trace_flame(path, head, Choice(rank=rank, device=device)), wanted)
+    target = Path(FLAME_PAGE) if out is None and wanted == "html" else out
+    if target is None:
+        return click.echo(text, nl=False)
+    write_text_atomically(target, text)
+    return click.echo(str(target))
+
+
 def _choice(rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool) -> Choice:
     from perfgate.flows.trace import Choice
 

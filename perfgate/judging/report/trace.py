@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from perfgate.document.trace import (
+    DiffDocument,
+    DiffTimeline,
     GapDocument,
     GapTimeline,
     StepDocument,
@@ -19,7 +21,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )  # fmt: skip
 from perfgate.judging.report.escape import clean
-from perfgate.judging.report.format import counted, percent, quantity
+from perfgate.judging.report.format import counted, percent, quantity, whole
 
 _CAUSES = {
     "host": "the host launched what came next only after the gap had begun",
@@ -29,6 +31,7 @@ _CAUSES = {
     "communication": "only collectives ran",
     "unknown": "no launch is recorded for what came next",
 }
+_WIDE = 110  # columns of a terminal
 _SIDES = {"device": "share of busy", "host": "share of self time"}
 
 
@@ -126,3 +129,50 @@ def _table(*titles: str) -> Table:
         number = title.endswith(">")
         table.add_column(title.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
     return table
+
+
+def render_diff(document: DiffDocument, console: Console) -> None:
+    """Print for every timeline where the time went, and the operators that changed."""
+    for timeline in document.timelines:
+        units = " and ".join(counted(count, timeline.unit) for count in timeline.units)
+        name = clean(timeline.label) if len(document.timelines) > 1 else ""
+        _print_title(name, f"head against base, in one {timeline.unit} ({units} recorded)", console)
+        console.print(_totals_table(timeline))
+        if timeline.rows:
+            console.print(_changes_table(timeline, console.width))
+        _print_rest(timeline.rows_in_all - len(timeline.rows), "more changed row", console)
+        same = f"{counted(timeline.same, 'row')} as before, times to within {percent(document.tolerance)}"
+        console.print(Text(same, "dim"))
+    for label in document.unmatched:
+        console.print(Text(f"only in one of the recordings: {clean(label)}", "dim"))
+
+
+def _totals_table(timeline: DiffTimeline) -> Table:
+    table = _table("", "base>", "head>", "difference>")
+    for field in timeline.base.__struct_fields__:
+        base, head = getattr(timeline.base, field), getattr(timeline.head, field)
+        if base is not None or head is not None:
+            change = "" if base is None or head is None else _signed(head - base)
+            table.add_row(*map(Text, [field, _time(base), _time(head), change]))
+    return table
+
+
+def _changes_table(timeline: DiffTimeline, width: int) -> Table:
+    """Return the rows that changed; a narrow terminal has no room for kinds and shapes, and --json has all of them."""
+    wide = width >= _WIDE
+    table = _table("change", "", *(["kind"] if wide else []), "base>", "head>", "difference>", "runs>", "line")
+    table.columns[1].no_wrap, table.columns[1].overflow = True, "ellipsis"
+    if wide:
+        table.add_column("shapes", no_wrap=True, overflow="ellipsis")
+    for row in timeline.rows:
+        times = [_time(cost.time if cost else None) for cost in (row.base, row.head)]
+        runs = " → ".join(whole(cost.count) if cost else "0" for cost in (row.base, row.head))
+        cost = row.head or row.base
+        line, shapes = (clean(cost.line or ""), clean(cost.shapes or "")) if cost else ("", "")
+        cells = [row.change, clean(row.name), *([row.kind] if wide else []), *times, _signed(row.delta), runs, line]
+        table.add_row(*map(Text, [*cells, shapes] if wide else cells))
+    return table
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{quantity(abs(seconds), 's')}"

@@ -1,0 +1,126 @@
+"""Flame graphs: of any recording, of two of them side by side, and the page that a run or check keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Optional
+
+import msgspec
+
+from perfgate.document.files import write_text_atomically
+from perfgate.document.flame import FlameTree, side_by_side
+from perfgate.document.run import Artifact, RunDocument
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.trace import Choice, ChosenTimeline, beside, choose
+from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.measuring.trace.flame import flame_tree
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Timeline
+from perfgate.measuring.trace.stacks import stacks_of
+
+FlameFormat = Literal["html", "speedscope", "collapsed"]
+FLAME_PAGE = "flame.html"
+_EVERYTHING = Choice()
+
+
+def trace_flame(path: Path, head: Optional[Path], choice: Choice) -> list[FlameTree]:
+    """Return a tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
+
+    The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
+    """
+    if head is None and path.is_dir() and (path / "head" / "run.json").is_file():
+        path, head = path / "base", path / "head"
+    found = _labelled(choose(path, choice))
+    if head is not None:
+        found = _paired(found, _labelled(choose(head, choice)))
+    trees = [tree for tree in found if tree.parent]
+    if not trees:
+        raise UsageError(f"{path}: no timeline with events was recorded; tables of kernels alone have no stacks")
+    return trees
+
+
+def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat) -> str:
+    """Return the trees as a page, or in the format of another tool."""
+    if wanted == "html":
+        return render_flame(trees)
+    if wanted == "speedscope":
+        return speedscope(trees).decode()
+    return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
+
+
+class KeptSide(NamedTuple):
+    """One side's run document and the folder that its artifacts lie in."""
+
+    run: RunDocument
+    folder: Path
+
+
+def with_flame_graph(head: KeptSide, base: Optional[KeptSide], *, say: Callable[[str], None]) -> RunDocument:
+    """Write the flame graph of the traces that were kept, base beside head, and return head's document that names it.
+
+    It is a by-product: a trace that cannot be read costs the page, not the run.
+    """
+    run = head.run
+    kept = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
+    if not any(artifact.kind == "trace" for artifact in kept):
+        return run
+    say("drawing the flame graph")
+    try:
+        trees = _trees_of_run(head)
+        if base is not None:
+            trees = _paired(_trees_of_run(base), trees)
+    except DocumentError as error:
+        return msgspec.structs.replace(run, warnings=[*run.warnings, f"no flame graph: {error}"])
+    page = render_flame([tree for tree in trees if tree.parent])
+    write_text_atomically(head.folder / FLAME_PAGE, page)
+    data = page.encode()
+    artifact = Artifact(
+        name=FLAME_PAGE,
+        kind="flamegraph",
+        path=FLAME_PAGE,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+    return msgspec.structs.replace(run, artifacts=[*kept, artifact])
+
+
+def _trees_of_run(side: KeptSide) -> list[FlameTree]:
+    """Return the tree of each trace: a workload and shape, or a rank of it."""
+    trees = []
+    for artifact in side.run.artifacts:
+        if artifact.kind == "trace":
+            recording = read_recording(beside(side.folder / "run.json", artifact.path))
+            several = len(recording.timelines) > 1
+            trees += [_tree(timeline, _name(artifact.path, timeline, several)) for timeline in recording.timelines]
+    return trees
+
+
+def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
+    """Return the trees under labels that tell them apart: rank and device, and the file where there are several."""
+    several = len({one.recording.path for one in chosen}) > 1
+    return [
+        _tree(one.timeline, _name(one.recording.path.name, one.timeline, True) if several else one.timeline.label)
+        for one in chosen
+    ]
+
+
+def _tree(timeline: Timeline, label: str) -> FlameTree:
+    return flame_tree(stacks_of(timeline.events), label)
+
+
+def _name(path: str, timeline: Timeline, several: bool) -> str:
+    """Return e.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device where they tell more."""
+    name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
+    return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
+
+
+def _paired(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
+    """Return the trees of both sides together, by label; a single one of each side is the same whatever it is called."""
+    if len(base) == len(head) == 1:
+        return [side_by_side(base[0], head[0])]
+    before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
+    pairs = [side_by_side(before[tree.label], tree) if tree.label in before else tree for tree in head]
+    gone = [tree for tree in base if tree.label not in after]
+    return pairs + [msgspec.structs.replace(tree, base=tree.head, head=None) for tree in gone]
