@@ -136,6 +136,13 @@ class Repository:
         except RepositoryError:
             return None
 
+    def user(self) -> str:
+        """Return the name git signs commits with. Raises RepositoryError where none is set."""
+        try:
+            return self._run("config", "user.name").strip()
+        except RepositoryError as error:
+            raise RepositoryError("git knows no user.name; say who accepts it with --by NAME") from error
+
     def prefix(self, folder: Path) -> str:
         """Return where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
         relative = folder.resolve().relative_to(self.root.resolve())

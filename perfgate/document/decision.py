@@ -81,6 +81,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is how many process pairs it rests on,
     ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
     these pairs would have shown with 95 % power. ``p_adjusted`` is corrected for all looks, reruns and other metrics.
+    ``accepted`` is who accepted a regression and why: it then does not gate.
     With method ``budget`` the head is held against an absolute bound, and that is what ``base`` is.
     """
 
@@ -105,6 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     detectable: Optional[float] = None
     reason: Optional[str] = None
     parts: list[Part] = []
+    accepted: Optional[str] = None
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):

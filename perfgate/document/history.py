@@ -1,4 +1,4 @@
-"""The stored values of main that a check screened against, kept beside its documents so that it can be judged again."""
+"""What the store knew at a check: values of main, and what was accepted. Kept beside the documents, to judge again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,26 @@ class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
     values: list[float]
 
 
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """The word of somebody that a regression of one commit is meant.
+
+    ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` where it is meant for one place; ``accepted_at`` is ISO 8601.
+    """
+
+    commit: str
+    metric: str
+    reason: str
+    accepted_by: str
+    accepted_at: str
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All series a check screened against."""
+    """All series a check screened against, and the acceptances of its head."""
 
     schema: Literal["perfgate/history"] = "perfgate/history"
     schema_version: Literal[1] = 1
     series: list[HistorySeries] = []
+    accepted: list[Acceptance] = []
 
 
 def read_history(path: Path) -> History:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
 from perfgate.document.files import read_run
+from perfgate.document.budget import parse_place
+from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
+from perfgate.flows.session import now
 from perfgate.judging.report.escape import clean
 from perfgate.judging.store.store import StoredRun, open_store, store_location
 
@@ -66,6 +72,33 @@ def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> Ru
 def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
     return open_store(config, environ).prune(config.project, keep=keep)
+
+
+def accept_regression(
+    config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: Optional[str]
+) -> Acceptance:
+    """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
+    known = parse_place(metric).metric
+    if not known.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, known):
+        close = difflib.get_close_matches(known, METRICS, n=1)
+        raise UsageError(f"no metric {metric!a}{f'; did you mean {close[0]!a}?' if close else ''}")
+    if not reason.strip():
+        raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
+    repository = Repository(config.root)
+    acceptance = Acceptance(
+        commit=repository.resolve(revision),
+        metric=metric,
+        reason=reason.strip(),
+        accepted_by=accepted_by or repository.user(),
+        accepted_at=now(),
+    )
+    open_store(config, environ).accept(config.project, acceptance)
+    return acceptance
+
+
+def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
+    """Return every regression of the project that was accepted, newest first."""
+    return open_store(config, environ).accepted(config.project)
 
 
 def _refuse_changes(config: Config) -> None:

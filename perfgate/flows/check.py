@@ -146,7 +146,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     history = stored_history(config, head, os.environ, warn=progress.note)
-    if history.series:
+    if history.series or history.accepted:
         write_history(out / "history.json", history)
     decision = decide(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
     write_decision_folder(out, decision, base, head)

@@ -11,8 +11,9 @@ from typing import Callable, Optional
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.files import read_run
+from perfgate.document.history import Acceptance
 from perfgate.document.run import FROM_PROFILE, RunDocument
-from perfgate.errors import DocumentError, ForgeError, UsageError
+from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.judging.forge.comment import TEXT_BUDGET, marker, post, state_of
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
 from perfgate.judging.forge.forge import (
@@ -27,6 +28,7 @@ from perfgate.judging.forge.forge import (
 from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.judging.gate.decide import exit_code, judge_folder
 from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.store.store import open_store
 from perfgate.version import __version__
 
 DEFAULT_KEY = "default"
@@ -93,10 +95,23 @@ def _judge(
             raise DocumentError("there is none with a head/run.json; see the log of the measuring job")
         if event is not None:
             _refuse_stranger(read_run(head_path), event, change)
-        return judge_folder(request.folder, policy=policy)
+        # The artifact's own word that a regression is meant counts for nothing.
+        return judge_folder(request.folder, policy=policy, accepted=_accepted(request, doors))
     except DocumentError as error:
         # Where the folder lies on the runner is nobody's business.
         return _nothing_to_judge(str(error).replace(f"{request.folder}/", ""), policy, event)
+
+
+def _accepted(request: PublishRequest, doors: Doors) -> list[Acceptance]:
+    """Return what the project's own store knows to be accepted; without a project or a store nothing is."""
+    if not (request.root / CONFIG_NAME).exists():
+        return []
+    config = load_config(request.root, environ=doors.environ)
+    try:
+        return open_store(config, doors.environ).accepted(config.project)
+    except StoreError as error:
+        doors.say(f"what was accepted is not known: {error}")
+        return []
 
 
 def _refuse_stranger(head: RunDocument, event: CiEvent, change: Optional[ChangeRequest]) -> None:

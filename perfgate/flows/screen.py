@@ -1,4 +1,4 @@
-"""Fetch what the store knows of main's earlier sessions on this testbed."""
+"""Fetch what the store knows: main's earlier sessions on this testbed, and what somebody accepted of this change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfgate.judging.store.store import open_store
 def stored_history(
     config: Config, head: RunDocument, environ: Mapping[str, str], *, warn: Callable[[str], None]
 ) -> History:
-    """Return the series that screen this run; a store that cannot be read is said and screens nothing."""
+    """Return the series that screen this run and what was accepted of it; a store that cannot be read is said and screens nothing."""
     try:
         store = open_store(config, environ)
         series = [
@@ -33,7 +33,9 @@ def stored_history(
             for shape in workload.shapes
             for name in SCREENED
         ]
+        commit = head.source.commit
+        accepted = store.accepted(config.project, commit=commit) if commit else []
     except StoreError as error:
         warn(f"stored runs of main are left out: {error}")
         return History()
-    return History(series=[one for one in series if one.values])
+    return History(series=[one for one in series if one.values], accepted=accepted)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from perfgate.discovery import load_members
+from perfgate.document.history import Acceptance
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
@@ -181,3 +182,27 @@ def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(st
 def test_prune__negative__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="0 or more, found -1"):
         store.prune("shop", keep=-1)
+
+
+def acceptance(commit: str = "a1", *, day: int = 1, reason: str = "meant") -> Acceptance:
+    return Acceptance(
+        commit=commit, metric="latency.low", reason=reason, accepted_by="Li", accepted_at=f"2026-03-{day:02}"
+    )
+
+
+def test_accept__of_several_commits__newest_first_and_by_commit(store: Store) -> None:
+    store.accept("shop", acceptance("a1", day=1))
+    store.accept("shop", acceptance("b2", day=2))
+    store.accept("other", acceptance("a1", day=3))
+    assert [one.commit for one in store.accepted("shop")] == ["b2", "a1"]
+    assert store.accepted("shop", commit="a1") == [acceptance("a1", day=1)]
+
+
+def test_accept__the_same_again__replaces_it(store: Store) -> None:
+    store.accept("shop", acceptance())
+    store.accept("shop", acceptance(reason="still meant"))
+    assert [one.reason for one in store.accepted("shop")] == ["still meant"]
+
+
+def test_accepted__no_store_yet__empty(store: Store) -> None:
+    assert store.accepted("shop") == []

@@ -111,6 +111,52 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     _print_table(["workload", "metric", "of", "value (base unit)"], rows)
 
 
+@COMMAND.command("accept")
+@click.argument("metric", metavar="METRIC")
+@click.option("--reason", required=True, metavar="TEXT", help="Why the regression is meant.")
+@click.option(
+    "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit it is meant for."
+)
+@click.option("--by", "accepted_by", metavar="NAME", help="Who accepts it; else git's user.name.")
+@_json
+@_directory
+def accept(metric: str, reason: str, revision: str, accepted_by: Optional[str], as_json: bool, directory: Path) -> None:
+    """Accept a regression of one commit: the gate then shows it and lets it pass, with a warning.
+
+    METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it in one place only. A
+    wrong output cannot be accepted.
+    """
+    from perfgate.flows.baseline import accept_regression
+
+    accepted = accept_regression(
+        _config(directory), os.environ, metric=metric, reason=reason, revision=revision, accepted_by=accepted_by
+    )
+    if as_json:
+        _print_json(accepted)
+    else:
+        click.echo(_clean(f"accepted {accepted.metric} of {accepted.commit[:12]} by {accepted.accepted_by}"))
+
+
+@COMMAND.command("accepted")
+@_json
+@_directory
+def list_accepted(as_json: bool, directory: Path) -> None:
+    """List the regressions that were accepted, newest first."""
+    from perfgate.flows import baseline
+
+    found = baseline.list_accepted(_config(directory), os.environ)
+    if as_json:
+        _print_json(found)
+        return
+    if not found:
+        click.echo("nothing was accepted yet; `perfgate baseline accept` does")
+        return
+    _print_table(
+        ["metric", "commit", "by", "when", "reason"],
+        [[one.metric, one.commit[:12], one.accepted_by, one.accepted_at[:16], one.reason] for one in found],
+    )
+
+
 @COMMAND.command("prune")
 @click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="How many to keep per testbed.")
 @_json

@@ -29,7 +29,7 @@ from perfgate.document.decision import (
     Verdict,
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
-from perfgate.document.history import History, read_history
+from perfgate.document.history import Acceptance, History, read_history
 from perfgate.document.run import ErrorDetail, RunDocument, Side
 from perfgate.errors import (
     EXIT_FAIL,
@@ -38,6 +38,7 @@ from perfgate.errors import (
     EXIT_PASS,
     DocumentError,
 )
+from perfgate.judging.gate.accepted import with_accepted
 from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.counters import compare_counters
@@ -58,19 +59,23 @@ PROCEDURE_VERSION = 2
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
 
-def judge_folder(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
+def judge_folder(
+    folder: Path, *, policy: Optional[Policy] = None, accepted: Optional[list[Acceptance]] = None
+) -> DecisionDocument:
     """Judge the documents of a check folder again.
 
-    Without a policy the one recorded in its decision.json is used. Raises DocumentError when a document is missing or
+    Without a policy the one recorded in its decision.json is used, and without ``accepted`` what is kept in the folder;
+    whoever does not trust the folder gives both. Raises DocumentError when a document is missing or
     damaged.
     """
     recorded = read_decision(folder / "decision.json")
     history_path = folder / "history.json"
+    history = read_history(history_path) if history_path.exists() else History()
     return decide(
         read_run(folder / "base" / "run.json"),
         read_run(folder / "head" / "run.json"),
         policy=policy or recorded.policy,
-        history=read_history(history_path) if history_path.exists() else History(),
+        history=history if accepted is None else msgspec.structs.replace(history, accepted=accepted),
         chosen_because=recorded.base.chosen_because,
     )
 
@@ -95,6 +100,7 @@ def decide(
     if differences and comparing == "code":
         comparisons = [_not_comparable(comparison) for comparison in comparisons]
     comparisons += not_compared(head, changes) + screen(head, history)
+    comparisons = with_accepted(comparisons, head.source, history.accepted)
     recorded = are_recordings(base, head)
     if recorded and not differences:
         comparisons += recorded_times(base, head)
@@ -247,11 +253,16 @@ def _verdict(
     ]
     rules: list[_Rule] = [
         *([slower, *unmeasured] if comparing == "code" else [*unmeasured, slower]),
-        ("INCONCLUSIVE", "nothing compared", [] if gating else ["no comparison could be made"]),
+        (
+            "INCONCLUSIVE",
+            "nothing compared",
+            [] if gating or any(c.accepted for c in comparisons) else ["no comparison could be made"],
+        ),
         ("INCONCLUSIVE", "undecided", undecided),
         ("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
         ("WARN", "suspected", suspected + promised),
         ("WARN", "unsteady", unsteady),
+        ("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
     ]
     for verdict, reason, names in rules:
         if names:

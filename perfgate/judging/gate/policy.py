@@ -38,7 +38,7 @@ def tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float:
 
     Of several entries that fit, the one that says most counts: the exact metric before a pattern, then the longest.
     """
-    fitting = [key for key in policy.tolerances if _fits(key, metric, workload, shape)]
+    fitting = [key for key in policy.tolerances if fits(key, metric, workload, shape)]
     best = max(fitting, key=lambda key: (parse_place(key).metric == metric, _said(key), key), default=None)
     return DEFAULT_TOLERANCES.get(metric, 0.0) if best is None else policy.tolerances[best]
 
@@ -48,7 +48,8 @@ def margin_for_unchanged(policy: Policy, metric: str, workload: str, shape: str)
     return max(policy.ok_margin * _OF_OK_MARGIN.get(metric, 1.0), tolerance(policy, metric, workload, shape))
 
 
-def _fits(key: str, metric: str, workload: str, shape: str) -> bool:
+def fits(key: str, metric: str, workload: str, shape: str) -> bool:
+    """Return whether ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means a metric here."""
     place = parse_place(key)
     if key == metric:  # that of an operator may hold what would else be read as a pattern or a place
         return True

@@ -10,6 +10,7 @@ import msgspec
 
 from perfgate.config import Config
 from perfgate.discovery import load_members
+from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
@@ -70,6 +71,12 @@ class Store(Protocol):
         labels: Optional[Mapping[str, str]] = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+
+    def accept(self, project: str, acceptance: Acceptance) -> None:
+        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+
+    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+        """Return the acceptances of a project, or of one commit of it, newest first."""
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""

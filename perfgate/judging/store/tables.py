@@ -45,11 +45,31 @@ VALUES = sa.Table(
     sa.Index("run_values_by_metric", "metric", "workload", "shape", "labels"),
 )
 
+ACCEPTANCES = sa.Table(
+    "acceptances",
+    METADATA,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("commit", sa.Text, primary_key=True),
+    sa.Column("metric", sa.Text, primary_key=True),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("accepted_by", sa.Text, nullable=False),
+    sa.Column("accepted_at", sa.Text, nullable=False),
+)
+
 Migration = Callable[[sa.Connection], None]
 
-# MIGRATIONS[n] makes a store of version n one of version n + 1. Version 0 is the empty database. A later change of the
-# tables above adds a step here; a step never changes, so the first one will then get a frozen copy of what it creates.
-MIGRATIONS: tuple[Migration, ...] = (METADATA.create_all,)
+
+def _first_tables(connection: sa.Connection) -> None:
+    METADATA.create_all(connection, tables=[VERSION, RUNS, VALUES])
+
+
+def _add_acceptances(connection: sa.Connection) -> None:
+    METADATA.create_all(connection, tables=[ACCEPTANCES])
+
+
+# MIGRATIONS[n] makes a store of version n one of version n + 1. Version 0 is the empty database. A new table adds a step
+# here; a step never changes, so the first change of a table's columns gives the steps a frozen copy of what they create.
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances)
 
 
 def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:

@@ -126,3 +126,39 @@ def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path)
     )
     assert done.returncode == 2
     assert done.stderr.startswith("perfgate: run.json: at the end: the text ends in the middle; the file is truncated")
+
+
+def commit(project: Path) -> str:
+    for command in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=Li", "-c", "user.email=l@x", "commit", "-qm", "one"],
+    ):
+        subprocess.run(["git", "-C", str(project), *command], check=True)
+    return subprocess.run(
+        ["git", "-C", str(project), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_baseline_accept__metric_of_head__kept_with_who_and_why(project: Path) -> None:
+    sha = commit(project)
+    result = baseline(project, "accept", "latency.*", "--reason", "the new layer", "--by", "Li Wei")
+    assert result.exit_code == 0, result.exception
+    assert result.output == f"accepted latency.* of {sha[:12]} by Li Wei\n"
+    (kept,) = SqlStore(project.parent / "store.db").accepted("shop", commit=sha)
+    assert (kept.metric, kept.reason, kept.accepted_by) == ("latency.*", "the new layer", "Li Wei")
+    assert "the new layer" in baseline(project, "accepted").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["latency.lo", "--reason", "x"], "did you mean 'latency.low'?"),
+        (["latency.low", "--reason", " "], "say why the regression is meant"),
+    ],
+)
+def test_baseline_accept__nonsense__refused(project: Path, arguments: list[str], message: str) -> None:
+    commit(project)
+    result = baseline(project, "accept", *arguments, "--by", "Li")
+    assert isinstance(result.exception, UsageError)
+    assert message in str(result.exception)

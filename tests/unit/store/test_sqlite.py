@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from perfgate.document.history import Acceptance
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.tables import MIGRATIONS
@@ -82,7 +83,10 @@ def test_store__database_of_something_else__refused_and_untouched(tmp_path: Path
 def test_store__newer_version__refused(tmp_path: Path) -> None:
     SqlStore(tmp_path / "store.db").record(minimal_run())
     execute(tmp_path / "store.db", "UPDATE perfgate_store SET version = 9")
-    assert_refused(tmp_path / "store.db", r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate")
+    assert_refused(
+        tmp_path / "store.db",
+        rf"newer perfgate \(store version 9, this one knows {len(MIGRATIONS)}\); upgrade perfgate",
+    )
 
 
 def add_note(connection: sa.Connection) -> None:
@@ -97,8 +101,16 @@ def test_store__older_version__migrated_by_reading_and_by_writing(tmp_path: Path
     SqlStore(tmp_path / "write", migrations=newer).record(minimal_run(session="s2"))
     for name in ("read", "write"):
         with closing(sqlite3.connect(tmp_path / name)) as connection:
-            assert connection.execute("SELECT version FROM perfgate_store").fetchall() == [(2,)]
+            assert connection.execute("SELECT version FROM perfgate_store").fetchall() == [(len(newer),)]
             assert set(connection.execute("SELECT note FROM runs").fetchall()) == {("none",)}
+
+
+def test_store__written_before_acceptances__gets_them(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "store.db", migrations=MIGRATIONS[:1]).record(minimal_run())
+    said = Acceptance(commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01")
+    SqlStore(tmp_path / "store.db").accept("shop", said)
+    assert SqlStore(tmp_path / "store.db").accepted("shop") == [said]
+    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
 
 
 def fail(connection: sa.Connection) -> None:

@@ -11,16 +11,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
 from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
 from perfgate.judging.store.store import HistoryValue, StoredRun, refuse_unfit
-from perfgate.judging.store.tables import MIGRATIONS, RUNS, VALUES, Migration, migrate, store_version
+from perfgate.judging.store.tables import ACCEPTANCES, MIGRATIONS, RUNS, VALUES, Migration, migrate, store_version
 
 _PREFIX = "sqlite:///"
 
@@ -120,6 +122,22 @@ class SqlStore:
             )
             for row in self._read(query)
         ]
+
+    def accept(self, project: str, acceptance: Acceptance) -> None:
+        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+        table = ACCEPTANCES.c
+        same = (table.project == project, table.commit == acceptance.commit, table.metric == acceptance.metric)
+        with self._writing() as connection:
+            connection.execute(ACCEPTANCES.delete().where(*same))
+            connection.execute(ACCEPTANCES.insert().values(project=project, **msgspec.structs.asdict(acceptance)))
+
+    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+        """Return the acceptances of a project, or of one commit of it, newest first."""
+        table = ACCEPTANCES.c
+        query = sa.select(ACCEPTANCES).where(table.project == project)
+        query = query if commit is None else query.where(table.commit == commit)
+        found = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
+        return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in found]
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
