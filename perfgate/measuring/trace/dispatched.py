@@ -27,6 +27,7 @@ def describe(
         inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
         flops=flops_of(func, args, keywords, result),
         moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *_tensors(result))),
+        view=view,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -20,8 +20,8 @@ from perfgate.measuring.trace.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.measuring.trace.stacks import Stacks
 from perfgate.measuring.trace.tally import Dispatched
 
-# The share of a call's dispatched operators that must be found again in every traced call. Where a graph was compiled, or a
-# call does one thing now and another then, the order says nothing, and no line is better than a wrong one.
+# The share of a call's dispatched operators, views aside, that must be found again in every traced call. Where a graph was
+# compiled, or a call does one thing now and another then, their order says nothing, and no line is better than a wrong one.
 FOUND_AGAIN = 0.9
 _OP, _PYTHON = KIND_CODES["host_op"], KIND_CODES["python"]
 _ROW_KINDS: dict[int, RowKind] = {
@@ -91,8 +91,8 @@ class CallLines:
         ops = ops[np.argsort(self._events.start[ops], kind="stable")]
         began = self._events.start[ops]
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-            found = dict(_found_again(self._events, ops[(began >= start) & (began < end)], order))
-            if len(found) < FOUND_AGAIN * len(order):
+            found = _TracedCall(self._events, ops[(began >= start) & (began < end)]).find(order)
+            if sum(not did.view for did in found.values()) < FOUND_AGAIN * sum(not did.view for did in order):
                 self.missing = "the traced calls ran other operators, or in another order, than the counted one"
                 self._did.clear()
                 return
@@ -118,9 +118,12 @@ class CallLines:
         return None
 
     def _inputs(self, at: int) -> Optional[str]:
-        """Return the form of the inputs: as dispatched, else their shapes as the profiler words them."""
-        if at in self._did:
-            return self._did[at].inputs
+        """Return the form of the inputs: of the operator as dispatched or of the one that ran it, else as the profiler says."""
+        above = at
+        while above != NOTHING_AROUND and self._kind[above] != _PYTHON:
+            if above in self._did:
+                return self._did[above].inputs
+            above = self._around[above]
         shape = int(self._events.shape[at])
         return None if shape == NO_TEXT else self._events.names[shape]
 
@@ -156,24 +159,60 @@ class _Functions:
         return None if line is None else _Function(match["name"], line)
 
 
-def _found_again(
-    events: EventTable, positions: IntColumn, order: Sequence[Dispatched]
-) -> Iterator[tuple[int, Dispatched]]:
-    """Yield the position of each dispatched operator in a traced call.
+class _TracedCall:
+    """The operators of one traced call in time order, among which the dispatched ones are found again."""
 
-    Each is the next of its name that none found before has run itself. One that is not there is left out: a mode sees what
-    the profiler does not (an operator without a kernel of its own).
-    """
-    names = [events.names[code] for code in events.name[positions].tolist()]
-    starts, ends = events.start[positions].tolist(), events.end[positions].tolist()
-    tracks = events.track[positions].tolist()
-    busy_until: dict[int, int] = {}
-    first = 0
-    for did in order:
-        for number in range(first, len(names)):
-            free = starts[number] >= busy_until.get(tracks[number], starts[number])
-            if names[number] == did.op and free:
-                busy_until[tracks[number]] = ends[number]
-                yield int(positions[number]), did
-                first = number + 1
-                break
+    def __init__(self, events: EventTable, positions: IntColumn) -> None:
+        self._positions: list[int] = positions.tolist()
+        self._names = [events.names[code] for code in events.name[positions].tolist()]
+        self._starts: list[int] = events.start[positions].tolist()
+        self._ends: list[int] = events.end[positions].tolist()
+        self._tracks: list[int] = events.track[positions].tolist()
+
+    def find(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
+        """Return what was dispatched at each position.
+
+        Each operator is the next of its name that none found before has run itself. Views are looked for between their
+        neighbours only: with gradients off the framework makes some of them under another name.
+        """
+        found: dict[int, Dispatched] = {}
+        busy_until: dict[int, int] = {}
+        first = 0
+        views: list[Dispatched] = []
+        for did in order:
+            if did.view:
+                views.append(did)
+                continue
+            at = self._next(did.op, first, len(self._names), busy_until)
+            if at is not None:
+                self._find_views(views, first, at, dict(busy_until), found)
+                self._take(at, did, busy_until, found)
+                first, views = at + 1, []
+        self._find_views(views, first, len(self._names), busy_until, found)
+        return found
+
+    def _find_views(
+        self,
+        views: Sequence[Dispatched],
+        first: int,
+        last: int,
+        busy_until: dict[int, int],
+        found: dict[int, Dispatched],
+    ) -> None:
+        for view in views:
+            at = self._next(view.op, first, last, busy_until)
+            if at is not None:
+                self._take(at, view, busy_until, found)
+                first = at + 1
+
+    def _next(self, op: str, first: int, last: int, busy_until: dict[int, int]) -> Optional[int]:
+        for number in range(first, last):
+            if self._names[number] == op and self._starts[number] >= busy_until.get(
+                self._tracks[number], self._starts[number]
+            ):
+                return number
+        return None
+
+    def _take(self, at: int, did: Dispatched, busy_until: dict[int, int], found: dict[int, Dispatched]) -> None:
+        busy_until[self._tracks[at]] = self._ends[at]
+        found[self._positions[at]] = did

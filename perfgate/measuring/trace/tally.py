@@ -66,7 +66,7 @@ class Dispatched(NamedTuple):
 
     ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` are those of torch's own formulas, which know
     matrix products, convolutions and attention; None for all others. ``moved_bytes`` are the bytes of its tensors, read or
-    written once each: no kernel can move less. A view moves none.
+    written once each: no kernel can move less. A ``view`` only describes memory anew and moves none.
     """
 
     op: str
@@ -74,6 +74,7 @@ class Dispatched(NamedTuple):
     inputs: str
     flops: Optional[int]
     moved_bytes: int
+    view: bool
 
 
 @dataclass
