@@ -22,11 +22,20 @@ from perfgate.document.history import write_history
 from perfgate.document.run import Harness, RunDocument, Session, Source, Testbed
 from perfgate.errors import ConfigError, RepositoryError, UsageError
 from perfgate.flows.environments import NONE_GIVEN, Environments, GivenInterpreters, SideCode, choose_environments
+from perfgate.flows.flame import KeptSide, with_flame_graph
 from perfgate.flows.judge import write_decision_folder
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, find_earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.screen import stored_history
-from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
+from perfgate.flows.session import (
+    ci_context,
+    forget_results,
+    forget_traces,
+    now,
+    prepare_out,
+    put_together,
+    start_session,
+)
 from perfgate.judging.gate.decide import decide, more_pairs_would_help, rerun_would_help
 
 BASE_STEPS = (4,)
@@ -143,6 +152,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
         finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
     base, head = _documents(finished, measured)
+    if not earlier:
+        kept = KeptSide(base, out / "base")
+        head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     history = stored_history(config, head, os.environ, warn=progress.note)
@@ -179,6 +191,8 @@ def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions
     folders = {side: job.out / side for side in ("base", "head")}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
+        if not job.earlier:
+            forget_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
     logs = job.out / "head" / "logs"
     with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
         testbeds = _testbeds(bench, base, head)

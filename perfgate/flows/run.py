@@ -18,8 +18,17 @@ from perfgate.config import Config
 from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
+from perfgate.flows.flame import KeptSide, with_flame_graph
 from perfgate.flows.progress import Progress
-from perfgate.flows.session import ci_context, forget_results, now, prepare_out, put_together, start_session
+from perfgate.flows.session import (
+    ci_context,
+    forget_results,
+    forget_traces,
+    now,
+    prepare_out,
+    put_together,
+    start_session,
+)
 from perfgate.measuring.checklist.members import step_numbers
 
 AVAILABLE_STEPS = step_numbers()
@@ -45,6 +54,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     session = start_session("run", config.measure.seed, ci_context(os.environ))
     with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
         forget_results(out, ("run.json",))
+        forget_traces(out, [reference.name for reference in references])
         progress.status("starting")
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
             testbed = bench.testbed()
@@ -61,6 +71,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         findings=findings,
         folder=out,
     )
+    run = with_flame_graph(KeptSide(run, out), None, say=progress.status)
     write_run(out / "run.json", run)
     return run
 

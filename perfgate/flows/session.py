@@ -23,6 +23,7 @@ from perfgate.document.run import (
     Testbed,
 )
 from perfgate.errors import UsageError
+from perfgate.flows.flame import FLAME_PAGE
 from perfgate.version import __version__
 
 
@@ -58,6 +59,13 @@ def forget_results(out: Path, names: Iterable[str]) -> None:
     """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
     for name in names:
         (out / name).unlink(missing_ok=True)
+
+
+def forget_traces(folder: Path, workloads: Iterable[str]) -> None:
+    """Remove the traces and the flame graph of an earlier run: a step takes a trace that lies there for one of its own run."""
+    traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
+    for file in (*traces, folder / FLAME_PAGE):
+        file.unlink(missing_ok=True)
 
 
 def put_together(

@@ -161,7 +161,8 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
     """Return the rows that changed; a narrow terminal has no room for kinds and shapes, and --json has all of them."""
     wide = width >= _WIDE
     table = _table("change", "", *(["kind"] if wide else []), "base>", "head>", "difference>", "runs>", "line")
-    table.columns[1].no_wrap, table.columns[1].overflow = True, "ellipsis"
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
     if wide:
         table.add_column("shapes", no_wrap=True, overflow="ellipsis")
     for row in timeline.rows:
