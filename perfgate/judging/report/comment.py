@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from perfgate.document.decision import DecisionDocument
+from perfgate.judging.report.locale.language import speaking
 from perfgate.judging.report.section import KEEP, Section, all_sections
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import render
@@ -35,10 +36,11 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
     """
     if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
-    for detail in _DETAILS:
-        text = _fitted(_parts(Summary(decision, context, detail)), context, budget)
-        if text is not None:
-            return text
+    with speaking(context.language):
+        for detail in _DETAILS:
+            text = _fitted(_parts(Summary(decision, context, detail)), context, budget)
+            if text is not None:
+                return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
 
 

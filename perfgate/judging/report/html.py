@@ -8,6 +8,7 @@ from typing import Optional
 
 from jinja2 import Environment
 
+from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.run import RunDocument
@@ -16,7 +17,7 @@ from perfgate.judging.report import svg
 from perfgate.judging.report.causes import Cause, across_places, causes
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import headline
-from perfgate.judging.report.locale.language import worded
+from perfgate.judging.report.locale.language import speaking, worded
 from perfgate.judging.report.operators import operator_rows
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
 from perfgate.judging.report.rows import row, worded_cause
@@ -32,8 +33,15 @@ _MAX_ROWS = 2000
 _MAX_PLOTS = 40
 
 
-def render_html(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
+def render_html(
+    decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument, language: Language = "en"
+) -> str:
     """Return the page. Its policy header lets the browser load nothing and run nothing, whatever a name contains."""
+    with speaking(language):
+        return _render(decision, base, head)
+
+
+def _render(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
     made = environment("html")
     style = _source(made, "page/style.css")
     summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
+from perfgate.catalogue.card import Language
 from perfgate.document.decision import (
     Comparison,
     DecisionDocument,
@@ -28,13 +29,15 @@ class CommentContext:
     """What the comment takes from the CI job and not from documents.
 
     ``marker`` is the HTML comment of the first line by which we find our own comment; ``artifact_url`` and ``job_url``
-    are built from the job's environment and are the only links; ``reproduce`` is the command that repeats it locally.
+    are built from the job's environment and are the only links; ``reproduce`` is the command that repeats it locally;
+    ``language`` is the one it is written in.
     """
 
     marker: str
     artifact_url: Optional[str] = None
     job_url: Optional[str] = None
     reproduce: Optional[str] = None
+    language: Language = "en"
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import first_line, headline
-from perfgate.judging.report.locale.language import phrase, say
+from perfgate.judging.report.locale.language import phrase, say, speaking
 from perfgate.judging.report.locale.messages import told
 from perfgate.judging.report.rows import grouped, row, worded_cause
 from perfgate.judging.report.run_rows import recorded_lines, run_title, step_rows
@@ -35,8 +36,19 @@ _SHOWN_RECORDED = 8
 _TRACEBACK_LINES = 8
 
 
-def render_terminal(decision: DecisionDocument, console: Console) -> None:
+def render_terminal(decision: DecisionDocument, console: Console, language: Language = "en") -> None:
     """Print a decision: verdict, facts, moved metrics, why, what to do."""
+    with speaking(language):
+        _print_decision(decision, console)
+
+
+def render_run(run: RunDocument, console: Console, language: Language = "en") -> None:
+    """Print a run: each step with its status, key values and findings."""
+    with speaking(language):
+        _print_run(run, console)
+
+
+def _print_decision(decision: DecisionDocument, console: Console) -> None:
     summary = Summary(decision, CommentContext(marker=""), _SHOWN)
     verdict, _, rest = headline(summary, "plain").partition(" ")
     console.print(Text(verdict, _VERDICT_STYLES.get(decision.verdict, "bold")) + Text(f" {rest}", "bold"))
@@ -56,8 +68,7 @@ def render_terminal(decision: DecisionDocument, console: Console) -> None:
     _print_lines("", remedy_lines(summary, "plain"), console)
 
 
-def render_run(run: RunDocument, console: Console) -> None:
-    """Print a run: each step with its status, key values and findings."""
+def _print_run(run: RunDocument, console: Console) -> None:
     console.print(Text(run_title(run), "bold"))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("#", justify="right", no_wrap=True)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import Union, cast
 
-from jinja2 import Environment, nodes
+from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
@@ -15,7 +15,7 @@ Translate = Callable[[str], str]
 
 
 class Sentences(Extension):
-    """Looks a sentence up in ``environment.translate`` when the template is compiled.
+    """Looks a sentence up in ``environment.translate``, which the environment is extended with, when a template is compiled.
 
     What is looked up has a ``{name}`` for every value: ``{{ row.place|prose }}`` is ``{place}``, a constant its own text, an
     included template its file's name. The translation is compiled from the same values, so that escaping is what it is in
@@ -23,11 +23,6 @@ class Sentences(Extension):
     """
 
     tags = {"say"}  # noqa: RUF012 - declared so in jinja2
-
-    def __init__(self, environment: Environment) -> None:
-        """Start with a language that is its own translation."""
-        super().__init__(environment)
-        environment.extend(translate=str)
 
     def parse(self, parser: Parser) -> Union[nodes.Node, list[nodes.Node]]:
         """Read the sentence up to its end tag."""

@@ -1,0 +1,100 @@
+"""The parts of the comment."""
+
+from __future__ import annotations
+
+WORDS = {
+    # table of what moved
+    "calls of {metric}": "{metric} 的调用次数",
+    "{rows} moved": "{rows}有变化",
+    "{more} of this table: see `decision.json`.": "本表{more}见 `decision.json`。",
+    "{more}: see `decision.json`.": "{more}见 `decision.json`。",
+    "{more} {op}": "{op} {more}",
+    "{op} takes {time} longer": "{op} 多用 {time}",
+    "operators changed, see Why": "算子有变化，见“原因”",
+    # why, and what to try
+    "Why": "原因",
+    " (a call of {place} takes {measured} longer; under the profiler these operators take {profiled} more self time)": (
+        "（{place} 的一次调用慢了 {measured}；在 profiler 下，这些算子的自身耗时共增加 {profiled}）"
+    ),
+    "{op} in {places}": "{op}，位于 {places}",
+    "{op} in {place}": "{op}，位于 {place}",
+    ": {more} call ({base} → {head})": "：调用{more} 次（{base} → {head}）",
+    ": {more} calls ({base} → {head})": "：调用{more} 次（{base} → {head}）",
+    " at {line}": "，代码行 {line}",
+    ", {time} more self time": "，自身耗时多 {time}",
+    " and {places}": "，{places}",
+    " and {more}": "，{more}",
+    "and {more}, see `report.html`": "{more}，见 `report.html`",
+    "and {more}, see `decision.json`.": "{more}，见 `decision.json`。",
+    "Try": "建议尝试",
+    "**{total} slower** (of {tested} tested over {pairs}; this informs and fails nothing)": (
+        "**{total}变慢**（共检验 {tested} 个，{pairs}；仅供参考，不影响判定）"
+    ),
+    ": {change}, {share} of the call": "：{change}，占一次调用的 {share}",
+    "; end to end {call}": "；端到端{call}",
+    # trace, if intended
+    "Trace": "轨迹",
+    " in {artifact_url}": "，位于{artifact_url}",
+    "Reproduce": "复现",
+    "If intended": "若属预期",
+    " a wrong output cannot be accepted: correct the model, or the workload's `check` in a change of its own.": (
+        "：输出错误不能被接受，请修正模型，或在单独的改动中修正 workload 的 `check`。"
+    ),
+    " allow it on the base branch first, in `perfgate.toml` under `[gate.tolerance]` (a change cannot loosen the gate it has "
+    "to pass):": "：请先在 base 分支 `perfgate.toml` 的 `[gate.tolerance]` 中放宽（改动不能放宽自己要过的门禁）：",
+    " A count that was 0 has no relative limit: merging it makes it part of the next base.": (
+        " 原为 0 的计数没有相对限值：合入后即成为下一次的 base。"
+    ),
+    # errors, notes, workload file
+    "**Error** in the {side}, {what} of {workload} ({kind}": "{side} 出现**错误**：{workload} 的 {what}（{kind}",
+    "Note:": "提示：",
+    "How it was compared: base, testbed, noise floor": "比较方式：base、测试环境、噪声底",
+    "**The workload file changed**, and the head's measured both sides:": "**workload 文件有改动**，两侧均以 head 的文件测量：",
+    # folds
+    "Checklist of the head: ": "head 的检查清单：",
+    "; ": "；",
+    "about {pairs_needed}": "约需 {pairs_needed}",
+    "{undecided} undecided": "{undecided} 个未判定",
+    "{not_compared} not comparable": "{not_compared} 个不可比",
+    "Unchanged time means: a slowdown above {margin} is excluded.": "时间无变化是指：可排除超过 {margin} 的变慢。",
+    "{total} recorded, not compared": "{total}为录制值，未作比较",
+    "Recorded under a profiler, at different times: nothing follows from a difference. `perfgate check` measures base and "
+    "head side by side.": (
+        "在 profiler 下于不同时间录制：差异不说明任何问题。`perfgate check` 会把 base 与 head 放在一起测量。"
+    ),
+    "self time of ": "自身耗时 ",
+    "{time_of}{name} of {place}:": "{place} 的{time_of}{name}：",
+    # procedure
+    "Procedure, noise and discarded samples": "过程、噪声与丢弃的样本",
+    "Procedure, noise and discarded samples: {failed_count} failed": "过程、噪声与丢弃的样本：{failed_count}失败",
+    "perfgate {version}, procedure {name} version {procedure_version}, seed {seed}": (
+        "perfgate {version}，过程 {name} 第 {procedure_version} 版，随机种子 {seed}"
+    ),
+    "exact counts of two recordings were compared; chance has no part in it": (
+        "比较的是两份录制数据的精确计数，与随机性无关"
+    ),
+    "chance of a false alarm of the whole gate at most {alpha}; unchanged means that a slowdown above {margin} is excluded": (
+        "整个门禁的误报概率至多 {alpha}；无变化是指可排除超过 {margin} 的变慢"
+    ),
+    "both errors are spent over looks at {looks} pairs": "两类错误概率分摊到 {looks} 对时的各次查看",
+    "; the pairs of {rounds} are put together": "；合并了 {rounds}的对",
+    "the workers waited {waited} of the measured time for a CPU that other processes had": (
+        "worker 有 {waited} 的测量时间在等待被其他进程占用的 CPU"
+    ),
+    "device {device}": "设备 {device}",
+    "run document of the {side}: sha256 {digest}": "{side} 的运行文档：sha256 {digest}",
+    "testbed: ": "测试环境：",
+    "package: ": "软件包：",
+    "and {more_packages}, see `decision.json`": "{more_packages}，见 `decision.json`",
+    "noise floor of {metric} of {place}: {floor} (base against base)": "{place} 的{metric}噪声底：{floor}（base 对 base）",
+    "failed: {what} of {workload}": "失败：{workload} 的 {what}",
+    # the end
+    "Left out for size: ": "因篇幅略去：",
+    ". ": "。",
+    "Everything else is in report.html and decision.json of this check": "其余内容见本次检查的 report.html 与 decision.json",
+    "Everything else is in report.html and decision.json, in {artifact_url}": (
+        "其余内容见 report.html 与 decision.json，位于{artifact_url}"
+    ),
+    "the artifact": "构建产物",
+    "the job": "作业",
+}
