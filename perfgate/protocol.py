@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import struct
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import msgspec
 
@@ -31,6 +31,9 @@ _CHUNK = 1 << 20
 # On this signal a worker writes its Python stack. A real-time one: those have no other meaning to user code.
 STACK_SIGNAL = signal.SIGRTMAX - 3
 _HEADER = struct.Struct("<I")
+
+# What a timed block is made of: calls of the model on inputs that are ready, or preprocessing alone.
+Lane = Literal["call", "preprocess"]
 
 
 class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
@@ -192,20 +195,25 @@ class WarmUpRequest(msgspec.Struct, frozen=True, tag="warm_up"):
 
 
 class WarmedUp(msgspec.Struct, frozen=True, tag="warmed"):
-    """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks."""
+    """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
+
+    ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none.
+    """
 
     calls: int
     steady: bool
     block_calls: dict[str, int]
+    preprocess_calls: dict[str, int] = {}
 
 
 class BlockRequest(msgspec.Struct, frozen=True, tag="block"):
-    """Run one timed block; the worker keeps the samples until it is asked for them."""
+    """Run one timed block of a lane; the worker keeps the samples until it is asked for them."""
 
     shape: str
     calls: int
     quad: int
     sequence: int
+    lane: Lane = "call"
 
 
 class BlockDone(msgspec.Struct, frozen=True, tag="block_done"):
@@ -220,6 +228,7 @@ class Collected(msgspec.Struct, frozen=True, tag="collected"):
     """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them."""
 
     shapes: dict[str, BlockColumns]
+    preprocess: dict[str, BlockColumns] = {}
     settings: dict[str, str] = {}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Callable, NamedTuple, Optional
@@ -24,7 +24,7 @@ from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import Arm, BlockColumns, FailedPair, Replicate
-from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, WarmedUp, WarmUpRequest
+from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, Lane, WarmedUp, WarmUpRequest
 
 WARM_UP_CAP_SECONDS = 8.0
 FAILURES_TO_STOP = 3
@@ -80,7 +80,7 @@ class _Member:
     warm: WarmedUp
     start_up: float
     analysed_late: bool
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    seen: dict[tuple[Lane, str], _Seen] = field(default_factory=dict)
     used_until_now: Optional[int] = None
     last_turn_ended: Optional[int] = None
 
@@ -258,23 +258,22 @@ class _Measuring:
         return _Member(worker, warm, loaded.seconds, analysed_late="late_analysis" in loaded.capabilities)
 
     def _run_quads(self, plan: _Plan, members: dict[int, _Member]) -> None:
-        """Run the quads of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""
-        shapes = members[0].warm.block_calls
-        other = members[1].warm.block_calls
-        calls = {shape: _common_calls(count, other.get(shape, count)) for shape, count in shapes.items()}
+        """Run the quads of every lane of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""
+        counts, others = (_block_calls(members[index].warm) for index in (0, 1))
+        calls = {key: _common_calls(count, others.get(key, count)) for key, count in counts.items()}
         sequence = 0
         for quad, second_leads in enumerate(plan.second_leads_quad):
             order = (1, 0, 0, 1) if second_leads else (0, 1, 1, 0)
-            for shape, count in calls.items():
+            for (lane, shape), count in calls.items():
                 for index in order:
-                    request = BlockRequest(shape=shape, calls=count, quad=quad, sequence=sequence)
+                    request = BlockRequest(shape=shape, calls=count, quad=quad, sequence=sequence, lane=lane)
                     self._run_block(members[index], request)
                     sequence += 1
 
     def _run_block(self, member: _Member, request: BlockRequest) -> None:
         """Run a block and keep what it looks like from outside, where user code has no hand."""
         pid = member.worker.pid
-        seen = member.seen.setdefault(request.shape, _Seen())
+        seen = member.seen.setdefault((request.lane, request.shape), _Seen())
         seen.asked.append(request)
         used, waited = cpu_ns(pid), run_delay_ns(pid)
         started = time.perf_counter_ns()
@@ -295,7 +294,6 @@ class _Measuring:
         settings = thread_settings(member.worker.pid)
         doing = f"collecting {self._reference.name}"
         collected = member.worker.ask(CollectRequest(), Collected, timeout=self._timeout, doing=doing)
-        refuse_other_blocks(collected.shapes, {shape: seen.asked for shape, seen in member.seen.items()})
         return Replicate(
             pair=plan.pair,
             arm=plan.arm,
@@ -306,7 +304,8 @@ class _Measuring:
             start_up=member.start_up,
             warm_up_calls=member.warm.calls,
             steady=member.warm.steady,
-            shapes={shape: _with_seen(columns, member.seen[shape]) for shape, columns in collected.shapes.items()},
+            shapes=_seen_blocks(collected.shapes, "call", member),
+            preprocess=_seen_blocks(collected.preprocess, "preprocess", member),
             round=plan.pair // PAIRS_PER_ROUND,
             settings={**collected.settings, **settings},
         )
@@ -316,9 +315,26 @@ class _Measuring:
         return self._bench.config.measure.step_timeout
 
 
+def _block_calls(warm: WarmedUp) -> dict[tuple[Lane, str], int]:
+    """Return the calls of a block of every lane and shape; both lanes of a shape follow each other."""
+    calls: dict[tuple[Lane, str], int] = {}
+    for shape, count in warm.block_calls.items():
+        calls["call", shape] = count
+        if shape in warm.preprocess_calls:
+            calls["preprocess", shape] = warm.preprocess_calls[shape]
+    return calls
+
+
 def _common_calls(first: int, second: int) -> int:
     """Return how many calls the blocks of both sides have: those that fill a block on the faster side, within reason."""
     return min(max(first, second), MOST_LONGER * min(first, second))
+
+
+def _seen_blocks(collected: Mapping[str, BlockColumns], lane: Lane, member: _Member) -> dict[str, BlockColumns]:
+    """Return the blocks of one lane with what the conductor saw of them. Raises WorkerError where they are others."""
+    seen = {shape: kept for (of, shape), kept in member.seen.items() if of == lane}
+    refuse_other_blocks(collected, {shape: kept.asked for shape, kept in seen.items()})
+    return {shape: _with_seen(columns, seen[shape]) for shape, columns in collected.items()}
 
 
 def _with_seen(columns: BlockColumns, seen: _Seen) -> BlockColumns:

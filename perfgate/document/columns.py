@@ -24,6 +24,8 @@ def misfit(columns: BlockColumns) -> Optional[str]:
         return "a block without a call"
     if columns.wall.count != sum(columns.calls) or columns.cpu.count != sum(columns.calls):
         return "not one sample a call"
+    if any(stage.wall.count != sum(columns.calls) for stage in columns.stages):
+        return "not one sample a call of every stage"
     if any(end <= start for start, end in zip(columns.start_ns, columns.end_ns)):
         return "a block that ends before it starts"
     if any(value < 0 for column in seen for value in column):

@@ -49,9 +49,10 @@ def parse_run(data: bytes, *, name: str) -> RunDocument:
     """Return the run document in ``data``; ``name`` is what errors call it."""
     run = _parse(data, RunDocument, name)
     for number, replicate in enumerate(run.replicates):
-        for shape, columns in replicate.shapes.items():
-            if what := misfit(columns):
-                refuse(name, f"$.replicates[{number}].shapes.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
+        for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
+            for shape, columns in blocks.items():
+                if what := misfit(columns):
+                    refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
     return run
 
 

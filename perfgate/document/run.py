@@ -202,6 +202,9 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares say more than its seconds.
     ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` says why rows have no line.
+
+    ``least`` is the roofline's least time: each operator takes at least its operations, or at least its bytes, at the
+    machine's ``roof``; it is the sum over those that the one and the other holds up, empty where no roof was measured.
     """
 
     workload: str
@@ -214,6 +217,15 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     more_time: float = 0.0
     no_lines: Optional[str] = None
     roof: Optional[Roof] = None
+    least: dict[Literal["compute", "memory"], float] = {}
+
+
+class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stage of the preprocessing took in every call, in call order; ``line`` is where its function starts."""
+
+    name: str
+    wall: Packed
+    line: Optional[str] = None
 
 
 class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +239,8 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
     theirs for ``waited_ns``. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and
     ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
+
+    Where a call is one of the preprocessing it has ``stages``, whose times add up to its ``wall``.
     """
 
     quad: list[int]
@@ -247,6 +261,7 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     throttled: list[Optional[bool]] = []
     clock_share: list[Optional[float]] = []
     foreign_processes: list[Optional[int]] = []
+    stages: list[StageTimes] = []
 
 
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,6 +271,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
     OUTSIDE_OPERATORS to the rest of the call. ``settings`` are those that the worker had after its last block and that must
     be equal on both sides: the kernel's word on its threads, the worker's on torch and the garbage collector.
+    ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     """
 
     pair: int
@@ -268,9 +284,15 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     warm_up_calls: int
     steady: bool
     shapes: dict[str, BlockColumns]
+    preprocess: dict[str, BlockColumns] = {}
     round: int = 0
     operators: dict[str, dict[str, float]] = {}
     settings: dict[str, str] = {}
+
+    @property
+    def lanes(self) -> list[tuple[str, BlockColumns]]:
+        """Return the blocks of calls and those of the preprocessing, each with their shape."""
+        return [*self.shapes.items(), *self.preprocess.items()]
 
 
 class FailedPair(msgspec.Struct, frozen=True, kw_only=True):

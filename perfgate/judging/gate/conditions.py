@@ -92,7 +92,7 @@ def waited_share(replicates: Iterable[Replicate]) -> Optional[float]:
     """Return the share of the measured time in which workers waited for a CPU that another process had."""
     waited = seen = 0
     for replicate in replicates:
-        for columns in replicate.shapes.values():
+        for _, columns in replicate.lanes:
             if columns.run_delay_ns:
                 waited += sum(columns.run_delay_ns)
                 seen += sum(columns.seen_ns)

@@ -59,7 +59,7 @@ def _pairs_by_workload(base: RunDocument, head: RunDocument) -> Iterable[list[_P
 
 def _false_clocks(run: RunDocument, side: str) -> Iterator[Invalid]:
     for replicate in run.replicates:
-        for shape, columns in replicate.shapes.items():
+        for shape, columns in replicate.lanes:
             if wrong := _wrong_clock(columns):
                 yield Invalid(
                     workload=replicate.workload,
@@ -93,7 +93,7 @@ def _wrong_clock(columns: BlockColumns) -> Optional[str]:
 def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
     for replicate in run.replicates:
         seen = _seen_ns(replicate)
-        used = sum(sum(columns.used_ns) for columns in replicate.shapes.values())
+        used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
         if used > CPU_SHARE * len(replicate.cpus) * seen:
             message = (
                 f"{side}, pair {replicate.pair}: the worker used {used / seen:.1f} CPUs where {len(replicate.cpus)} "
@@ -125,8 +125,8 @@ def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
 
 
 def _idle_share(replicate: Replicate) -> float:
-    used = sum(sum(columns.out_of_turn_ns) for columns in replicate.shapes.values())
-    waited = sum(sum(columns.waited_ns) for columns in replicate.shapes.values())
+    used = sum(sum(columns.out_of_turn_ns) for _, columns in replicate.lanes)
+    waited = sum(sum(columns.waited_ns) for _, columns in replicate.lanes)
     # Documents of before waited_ns: turns of both sides were taken to be equally long.
     return used / max(1, waited or _seen_ns(replicate))
 
@@ -143,7 +143,7 @@ def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
 
 
 def _seen_ns(replicate: Replicate) -> int:
-    return sum(sum(columns.seen_ns) for columns in replicate.shapes.values())
+    return sum(sum(columns.seen_ns) for _, columns in replicate.lanes)
 
 
 def _every_shape(replicate: Replicate, kind: InvalidKind, message: str) -> Iterator[Invalid]:

@@ -5,18 +5,19 @@ The process, not the call, is the unit of evidence: calls of one process share i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.run import Arm, BlockColumns, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.samples import Packed, unpack
 from perfgate.judging.gate.conditions import clean_pair
-from perfgate.judging.gate.location import FastPath, compare_fast_paths, fast_path
+from perfgate.judging.gate.location import QUANTILE, FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.rule import Differences
 
+PREPROCESS = "preprocess.low"
 TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
 GAP_QUANTILE = 0.1
 # Fewer calls have no P99 at all; pairs are taken together, in the order of measuring, until both sides have so many. What a
@@ -91,7 +92,7 @@ def paired_effects(
     pairs = [
         pair
         for number in sorted(firsts.keys() & seconds.keys())
-        if (pair := _summarised(firsts[number], seconds[number], shape))
+        if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape]))
     ]
     if not pairs:
         return {}
@@ -105,6 +106,13 @@ def paired_effects(
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
         effects["throughput.turnaround"] = _log_ratio(seen, pairs=len(pairs))
+    preprocessed = [
+        pair
+        for first, second in _lanes_of_preprocessing(firsts, seconds, shape)
+        if (pair := _summarised(first, second))
+    ]
+    if preprocessed:
+        effects[PREPROCESS] = _fast_path(preprocessed)
     return effects
 
 
@@ -119,17 +127,57 @@ def _by_pair(replicates: Iterable[Replicate], workload: str, shape: str, arm: Ar
     }
 
 
-def _summarised(first: Replicate, second: Replicate, shape: str) -> Optional[tuple[Statistics, Statistics]]:
-    blocks = first.shapes[shape], second.shapes[shape]
-    quads = clean_pair(*blocks).quads
+def _lanes_of_preprocessing(
+    firsts: Mapping[int, Replicate], seconds: Mapping[int, Replicate], shape: str
+) -> Iterator[tuple[BlockColumns, BlockColumns]]:
+    """Yield the blocks of preprocessing of every pair that has them on both sides."""
+    for number in sorted(firsts.keys() & seconds.keys()):
+        first, second = firsts[number].preprocess.get(shape), seconds[number].preprocess.get(shape)
+        if first is not None and second is not None:
+            yield first, second
+
+
+def _summarised(first: BlockColumns, second: BlockColumns) -> Optional[tuple[Statistics, Statistics]]:
+    quads = clean_pair(first, second).quads
     if quads is None:
         return None
-    return statistics(blocks[0], quads), statistics(blocks[1], quads)
+    return statistics(first, quads), statistics(second, quads)
 
 
 def _tails(pairs: Sequence[tuple[Statistics, Statistics]]) -> list[tuple[float, float]]:
     groups = taken_together([(a.cpu, b.cpu) for a, b in pairs])
     return [(_p99(first), _p99(second)) for first, second in groups]
+
+
+class StageTime(NamedTuple):
+    """Seconds of one stage of the preprocessing on both sides, and where its function starts."""
+
+    name: str
+    first: float
+    second: float
+    line: Optional[str]
+
+
+def stage_times(
+    first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str
+) -> list[StageTime]:
+    """Return the stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
+    firsts = _by_pair(first, workload, shape, "ab", "first")
+    seconds = _by_pair(second, workload, shape, "ab", "second")
+    levels: dict[str, list[tuple[float, float]]] = {}
+    lines: dict[str, Optional[str]] = {}
+    for lanes in _lanes_of_preprocessing(firsts, seconds, shape):
+        before = {stage.name: stage for stage in lanes[0].stages}
+        for stage in lanes[1].stages:
+            if stage.name in before:
+                levels.setdefault(stage.name, []).append((_low(before[stage.name].wall), _low(stage.wall)))
+                lines[stage.name] = stage.line
+    medians = {name: np.median(np.array(pairs), axis=0) for name, pairs in levels.items()}
+    return [StageTime(name, float(both[0]), float(both[1]), lines[name]) for name, both in medians.items()]
+
+
+def _low(wall: Packed) -> float:
+    return float(np.quantile(unpack(wall), QUANTILE)) / 1e9
 
 
 def taken_together(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:

@@ -55,5 +55,5 @@ def _timed(replicates: list[Replicate], workload: str) -> float:
         (sum(blocks.end_ns) - sum(blocks.start_ns)) / 1e9
         for replicate in replicates
         if replicate.workload == workload and replicate.arm == "ab"
-        for blocks in replicate.shapes.values()
+        for _, blocks in replicate.lanes
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Policy
+from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.pairs import Effects, paired_effects
+from perfgate.judging.gate.pairs import PREPROCESS, Effects, paired_effects, stage_times
 from perfgate.judging.gate.policy import FAMILIES, Family, margin_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.rule import (
@@ -35,18 +36,26 @@ class _Cell(NamedTuple):
     shape: str
     metric: str
     effects: Effects
+    parts: Sequence[Part] = ()
 
 
 def compare_time(base: RunDocument, head: RunDocument, policy: Policy, floors: list[NoiseFloor]) -> list[Comparison]:
     """Compare every time metric that the pairs give; ``floors`` are what base against base showed."""
     cells = [
-        _Cell(workload, shape, name, effects)
+        _Cell(workload, shape, name, effects, _stages(base, head, workload, shape) if name == PREPROCESS else ())
         for workload, shape in _shapes(head)
         for name, effects in paired_effects(
             base.replicates, head.replicates, workload=workload, shape=shape, arm="ab"
         ).items()
     ]
     return [comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors)]
+
+
+def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[Part]:
+    return [
+        Part(name=stage.name, base=rounded(stage.first), head=rounded(stage.second), line=stage.line)
+        for stage in stage_times(base.replicates, head.replicates, workload=workload, shape=shape)
+    ]
 
 
 def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[NoiseFloor]:
@@ -131,6 +140,7 @@ def _compare_cell(
         pairs_needed=said.pairs_needed,
         detectable=rounded(detectable(differences, math.log1p(allowed))),
         reason=said.reason,
+        parts=list(cell.parts),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange, OperatorTest
+from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange, OperatorTest, Part
 from perfgate.judging.report.summary import Summary, is_operator, place
 
 # The share of a call's loss from which an operator that runs as often as before is called its cause.
@@ -15,7 +15,7 @@ EXPLAINS = 0.25
 
 @dataclass(frozen=True)
 class Cause:
-    """One operator that came, went or changed, in one or several places.
+    """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in one or several places.
 
     Counts are per call, ``more_time`` self seconds per call (None where the trace does not say); ``mentions`` is how many
     regressed counters name the operator.
@@ -28,6 +28,7 @@ class Cause:
     more_time: Optional[float] = None
     line: Optional[str] = None
     mentions: int = 1
+    stage: bool = False
 
     @property
     def more_count(self) -> float:
@@ -64,7 +65,7 @@ def cause_of(comparison: Comparison, known: Iterable[Cause]) -> Optional[Cause]:
     if parts:
         largest = max(parts, key=lambda name: parts[name])
         return next((cause for cause in here if cause.op == largest), None)
-    slower = (cause for cause in here if (cause.more_time or 0) > 0)
+    slower = (cause for cause in here if (cause.more_time or 0) > 0 and not cause.stage)
     return next(slower, None) if comparison.unit == "s" else None
 
 
@@ -92,8 +93,26 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
         if is_operator(comparison) and comparison.base is not None and comparison.head is not None:
             name = comparison.metric.partition(":")[2]
             yield Cause(places=where, op=name, base_count=comparison.base, head_count=comparison.head)
-        for part in comparison.parts:
-            yield Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line)
+        if comparison.unit == "s":
+            yield from (_of_stage(where, part) for part in slower_stages(comparison))
+        else:
+            yield from (_of_count(where, part) for part in comparison.parts)
+
+
+def slower_stages(comparison: Comparison) -> list[Part]:
+    """Return the stages of the preprocessing that explain a good part of what it lost, the slowest first."""
+    lost = (comparison.head or 0.0) - (comparison.base or 0.0)
+    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * lost, 1e-9)]
+    return sorted(slower, key=lambda part: part.base - part.head)
+
+
+def _of_count(where: tuple[str, ...], part: Part) -> Cause:
+    return Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line)
+
+
+def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
+    more = part.head - part.base
+    return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=more, line=part.line, stage=True)
 
 
 def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import gc
 import math
 import resource
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Optional
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.run import BlockColumns
+from perfgate.document.run import BlockColumns, StageTimes
 from perfgate.document.samples import pack
 from perfgate.measuring.devices.device import Condition, Device
+from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.stages import Stage, line_of
 
 # The fastest calls of blocks that lie this close together count as equal, and the time after which noise alone may keep them
 # apart. The fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians
@@ -27,11 +30,15 @@ IN_A_ROW = 3
 FEWEST_CALLS = 3
 
 Ints = npt.NDArray[np.int64]
+CpuSource = Literal["thread_cpu", "device"]
 
 
 @dataclass(frozen=True)
 class BlockTimes:
-    """One block: nanoseconds of each call by the host clock, and of CPU or device; when it ran; what disturbed it."""
+    """One block: nanoseconds of each call by the host clock, and of CPU or device; when it ran; what disturbed it.
+
+    ``stages`` has a row a call and a column a stage where the calls were preprocessing.
+    """
 
     wall: Ints
     cpu: Ints
@@ -40,25 +47,27 @@ class BlockTimes:
     involuntary_switches: int
     minor_faults: int
     condition: Condition
+    stages: Optional[Ints] = None
 
 
 @dataclass(frozen=True)
 class BlockWarmUp:
-    """What warming up took, whether the block medians settled, and the calls of one block per shape."""
+    """What warming up took, whether the block medians settled, and the calls of one block per shape in both lanes."""
 
     calls: int
     steady: bool
     block_calls: dict[str, int]
+    preprocess_calls: dict[str, int]
 
 
-def run_block(call: Callable[[], Any], device: Device, *, calls: int) -> BlockTimes:
+def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: bool = False) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
     That first call finds caches and branch predictors as the other side left them. On a device with a queue the second
     column is device time between two events, which holds the launch of the first kernel, as the queue is empty before
-    each call; else it is thread CPU time. Collection of garbage waits until the end.
+    each call; else, and for what runs ``on_host`` anyway, it is thread CPU time. Collection of garbage waits until the end.
     """
-    timed = _run_on_queue if "queue" in device.capabilities else _run_on_host
+    timed = _run_on_queue if "queue" in device.capabilities and not on_host else _run_on_host
     with collector_off():
         call()
         device.synchronize()
@@ -123,49 +132,95 @@ class _Columns:
     sequence: list[int] = field(default_factory=list)
     blocks: list[BlockTimes] = field(default_factory=list)
 
+    def add(self, block: BlockTimes, *, quad: int, sequence: int) -> None:
+        """Keep a block under its quad and its place in the sequence."""
+        self.quad.append(quad)
+        self.sequence.append(sequence)
+        self.blocks.append(block)
+
 
 class BlockRecorder:
-    """Runs blocks of a workload and keeps them until they are asked for."""
+    """Runs blocks of a workload and keeps them until they are asked for.
+
+    ``preprocessing`` maps each shape to its preprocessing; it is empty where the workload has none.
+    """
 
     def __init__(self, workload: BoundWorkload, device: Device) -> None:
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._columns = {shape: _Columns() for shape in workload.shapes}
+        measured = workload.shapes if workload.stages else []
+        self.preprocessing = {shape: Preprocessing(workload, device, shape) for shape in measured}
+        self._preprocess_columns = {shape: _Columns() for shape in measured}
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
         block = run_block(self._callers[shape], self._device, calls=calls)
-        columns = self._columns[shape]
-        columns.quad.append(quad)
-        columns.sequence.append(sequence)
-        columns.blocks.append(block)
+        self._columns[shape].add(block, quad=quad, sequence=sequence)
+        return block
+
+    def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
+        """Run one block of preprocessing alone. Raises KeyError for an unknown shape, and where there is none."""
+        preprocessing = self.preprocessing[shape]
+        block = run_block(preprocessing, self._device, calls=calls, on_host=True)
+        stages = preprocessing.taken(calls)
+        block = replace(block, wall=stages.sum(axis=1), stages=stages)
+        self._preprocess_columns[shape].add(block, quad=quad, sequence=sequence)
         return block
 
     def columns(self) -> dict[str, BlockColumns]:
         """Return the blocks of every shape in the order they ran; shapes without a block are left out."""
-        return {shape: self._as_columns(kept) for shape, kept in self._columns.items() if kept.blocks}
+        source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
+        return {shape: _as_columns(kept, source, []) for shape, kept in self._columns.items() if kept.blocks}
 
-    def _as_columns(self, kept: _Columns) -> BlockColumns:
-        blocks = kept.blocks
-        return BlockColumns(
-            quad=list(kept.quad),
-            sequence=list(kept.sequence),
-            calls=[int(block.wall.size) for block in blocks],
-            start_ns=[block.start_ns for block in blocks],
-            end_ns=[block.end_ns for block in blocks],
-            involuntary_switches=[block.involuntary_switches for block in blocks],
-            minor_faults=[block.minor_faults for block in blocks],
-            wall=pack(np.concatenate([block.wall for block in blocks])),
-            cpu=pack(np.concatenate([block.cpu for block in blocks])),
-            cpu_source="device" if "queue" in self._device.capabilities else "thread_cpu",
-            throttled=[block.condition.throttled for block in blocks],
-            clock_share=[block.condition.clock_share for block in blocks],
-            foreign_processes=[block.condition.foreign_processes for block in blocks],
-        )
+    def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
+        """Return the blocks of preprocessing of every shape; lines of stages are those below ``root``."""
+        return {
+            shape: _as_columns(kept, "thread_cpu", _stage_times(self.preprocessing[shape].stages, kept.blocks, root))
+            for shape, kept in self._preprocess_columns.items()
+            if kept.blocks
+        }
 
 
-def warm_up(workload: BoundWorkload, device: Device, *, block_seconds: float, cap_seconds: float) -> BlockWarmUp:
+def _stage_times(stages: Sequence[Stage], blocks: Sequence[BlockTimes], root: Path) -> list[StageTimes]:
+    taken = np.concatenate([block.stages for block in blocks if block.stages is not None])
+    return [
+        StageTimes(name=stage.name, wall=pack(times), line=line_of(stage.run, root))
+        for stage, times in zip(stages, taken.T)
+    ]
+
+
+def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
+    blocks = kept.blocks
+    return BlockColumns(
+        quad=list(kept.quad),
+        sequence=list(kept.sequence),
+        calls=[int(block.wall.size) for block in blocks],
+        start_ns=[block.start_ns for block in blocks],
+        end_ns=[block.end_ns for block in blocks],
+        involuntary_switches=[block.involuntary_switches for block in blocks],
+        minor_faults=[block.minor_faults for block in blocks],
+        wall=pack(np.concatenate([block.wall for block in blocks])),
+        cpu=pack(np.concatenate([block.cpu for block in blocks])),
+        cpu_source=source,
+        throttled=[block.condition.throttled for block in blocks],
+        clock_share=[block.condition.clock_share for block in blocks],
+        foreign_processes=[block.condition.foreign_processes for block in blocks],
+        stages=stages,
+    )
+
+
+def warm_up(
+    workload: BoundWorkload,
+    device: Device,
+    *,
+    block_seconds: float,
+    cap_seconds: float,
+    preprocessing: Optional[Mapping[str, Preprocessing]] = None,
+) -> BlockWarmUp:
     """Warm up every shape and say how many calls make a block of about ``block_seconds``: at least 3.
+
+    A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
 
     A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a fifth of a second has passed and
     they do not keep falling (then noise, not warming, holds them apart). All shapes share that fifth, for it is the
@@ -174,16 +229,24 @@ def warm_up(workload: BoundWorkload, device: Device, *, block_seconds: float, ca
     """
     _freeze()
     block_ns = int(block_seconds * 1e9)
-    settling_ns, cap_ns = (int(seconds * 1e9 / len(workload.shapes)) for seconds in (SETTLING_SECONDS, cap_seconds))
-    calls, steady, block_calls = 0, True, {}
-    for shape in workload.shapes:
-        call = workload.caller(shape)
-        settled = _settle(call, device, block_ns=block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
-        calls += settled.calls
-        steady = steady and settled.steady
-        block_calls[shape] = max(FEWEST_CALLS, math.ceil(block_seconds * 1e9 / settled.call_ns))
+    callers = {shape: workload.caller(shape) for shape in workload.shapes}
+    preprocessing = preprocessing or {}
+    lanes = len(callers) + len(preprocessing)
+    settling_ns, cap_ns = (int(seconds * 1e9 / lanes) for seconds in (SETTLING_SECONDS, cap_seconds))
+
+    def settle(call: Callable[[], Any]) -> _Settled:
+        return _settle(call, device, block_ns=block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
+
+    called = {shape: settle(call) for shape, call in callers.items()}
+    preprocessed = {shape: settle(call) for shape, call in preprocessing.items()}
     _freeze()
-    return BlockWarmUp(calls=calls, steady=steady, block_calls=block_calls)
+    settled = [*called.values(), *preprocessed.values()]
+    return BlockWarmUp(
+        calls=sum(one.calls for one in settled),
+        steady=all(one.steady for one in settled),
+        block_calls={shape: max(FEWEST_CALLS, one.filling(block_ns)) for shape, one in called.items()},
+        preprocess_calls={shape: one.filling(block_ns) for shape, one in preprocessed.items()},
+    )
 
 
 def _freeze() -> None:
@@ -196,6 +259,10 @@ class _Settled:
     calls: int
     steady: bool
     call_ns: float
+
+    def filling(self, block_ns: int) -> int:
+        """Return how many calls fill a block."""
+        return math.ceil(block_ns / self.call_ns)
 
 
 def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
