@@ -10,7 +10,7 @@ from jinja2 import Environment
 
 from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.decision import Comparison, DecisionDocument, Link
 from perfgate.document.run import RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
@@ -31,6 +31,7 @@ from perfgate.judging.report.words import Words
 
 _MAX_ROWS = 2000
 _MAX_PLOTS = 40
+_OWN_PAGES = frozenset({"base/flame.html", "head/flame.html"})
 
 
 def render_html(
@@ -126,10 +127,7 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
         ],
         "testbed": testbed_rows(base, head),
         "observed": sorted(head.testbed.observed.items())[:_MAX_ROWS],
-        "links": [
-            {"side": Words(link.side), "kind": link.kind, "path": link.path, "size": formats.quantity(link.bytes, "B")}
-            for link in decision.links[:_MAX_ROWS]
-        ],
+        "links": [_link(link) for link in decision.links[:_MAX_ROWS]],
         "procedure": decision.procedure,
         "procedure_version": decision.procedure.version,
         "gate_title": worded(CARDS[20].title),
@@ -138,6 +136,17 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
         "margin": formats.setting(decision.policy.ok_margin),
         "version": decision.perfgate_version,
         "sha256": {"base": decision.base.sha256, "head": decision.head.sha256},
+    }
+
+
+def _link(link: Link) -> dict[str, object]:
+    """Return a file's row. Only the page that we put beside this one is opened by a click: a path may say anything."""
+    return {
+        "side": Words(link.side),
+        "kind": link.kind,
+        "path": link.path,
+        "size": formats.quantity(link.bytes, "B"),
+        "opens": Words(link.path) if link.path in _OWN_PAGES else None,
     }
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Invalid, OperatorChange, Part
+from perfgate.document.decision import Invalid, Link, OperatorChange, Part
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     make_comparison,
@@ -133,6 +133,12 @@ def test_trace__links_and_command__artifact_is_linked_and_command_is_code() -> N
     assert "base `base/encoder-long.trace.json.gz` (1.20 MiB)" in text
     assert "in [the artifact](https://forge.example/a/1)" in text
     assert "**Reproduce** `perfgate local --base a1b2c3d4e`" in text
+
+
+def test_trace__flame_graph_kept__named_before_the_traces() -> None:
+    page = Link(side="head", kind="flamegraph", path="head/flame.html", bytes=40_960)
+    text = render_comment(failing(links=[*traces(), page]), CONTEXT)
+    assert "Flame graph** `head/flame.html` (40.0 KiB) · **Trace** base `base/encoder-long.trace.json.gz`" in text
 
 
 @pytest.mark.parametrize(

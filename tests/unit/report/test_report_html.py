@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 
+from perfgate.document.decision import Link
 from perfgate.judging.report.html import render_html
 from perfgate.judging.report.samples import paired_samples
 from tests.fakes.documents import (
@@ -84,3 +85,11 @@ def test_paired_samples__seven_percent_slower_head__each_pair_shows_it_and_base_
     assert all(0.05 < effect < 0.09 for effect in samples.effects)
     assert all(abs(effect) < 0.02 for effect in samples.noise)
     assert (samples.base.size, samples.head.size) == (840, 840)
+
+
+def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:
+    paths = ["head/flame.html", "javascript:alert(1)", "head/../../flame.html"]
+    links = [Link(side="head", kind="flamegraph", path=path, bytes=10) for path in paths]
+    page = render_html(make_decision(links=links), None, make_run())
+    assert re.findall(r'<a href="([^"]*)">', page) == ["head/flame.html"]
+    assert "javascript:alert(1)" in page

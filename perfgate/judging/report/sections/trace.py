@@ -1,10 +1,11 @@
-"""Where the traces lie, and the command that repeats the decision."""
+"""Where the traces and their flame graph lie, and the command that repeats the decision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.document.decision import Link
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
@@ -14,7 +15,7 @@ _SHOWN = 4
 
 
 class Trace:
-    """Kept traces of both sides and the reproduce command."""
+    """Kept traces of both sides, the page that draws them, and the reproduce command."""
 
     order = 80
     drop = KEEP
@@ -25,17 +26,20 @@ class Trace:
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return links and command; a PASS and a SKIPPED need neither."""
         traces = [link for link in summary.decision.links if link.kind == "trace"]
+        flames = [link for link in summary.decision.links if link.kind == "flamegraph"]
         command = summary.context.reproduce
         if summary.verdict in {"PASS", "SKIPPED"} or not (traces or command):
             return None
         return {
-            "traces": [
-                {"side": Words(link.side), "path": link.path, "size": formats.quantity(link.bytes, "B")}
-                for link in traces[:_SHOWN]
-            ],
+            "flame": _worded(flames[0]) if flames else None,
+            "traces": [_worded(link) for link in traces[:_SHOWN]],
             "artifact_url": summary.context.artifact_url,
             "reproduce": command,
         }
+
+
+def _worded(link: Link) -> dict[str, object]:
+    return {"side": Words(link.side), "path": link.path, "size": formats.quantity(link.bytes, "B")}
 
 
 SECTION = Trace()

@@ -34,6 +34,7 @@ WORDS = {
     "; end to end {call}": "；端到端{call}",
     # trace, if intended
     "Trace": "轨迹",
+    "Flame graph": "火焰图",
     " in {artifact_url}": "，位于{artifact_url}",
     "Reproduce": "复现",
     "If intended": "若属预期",
