@@ -133,13 +133,26 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
     """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
 
     Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
+    Operators that fell back to full precision explain a slower call; the times say whether it is slower.
     """
     before, after = base.values[_LOW_PRECISION], head.values[_LOW_PRECISION]
+    if dropped := _dropped_precision(base, head):
+        return _comparison(
+            base,
+            _LOW_PRECISION,
+            before,
+            after,
+            outcome="regressed",
+            gating=False,
+            allowed=None,
+            reason=f"{_number_of(dropped)} more operators a call compute in full precision{_at_first(dropped)}, in lower "
+            "precision before",
+            parts=dropped[:MAX_PARTS],
+        )
     more = after - before
     reason, parts = None, _parts(base, head, _LOW_PRECISION) if more > 0 else []
     if more > 0:
-        first = f" ({parts[0].name} at {parts[0].line})" if parts and parts[0].line else ""
-        computed = f"{more} more operators a call compute below 32-bit floating point{first}"
+        computed = f"{more} more operators a call compute below 32-bit floating point{_at_first(parts)}"
         reason = (
             f"{computed}; the workload's check accepts the output"
             if checked
@@ -157,6 +170,37 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
         parts=parts,
         method="check",
     )
+
+
+def _dropped_precision(base: CounterSet, head: CounterSet) -> list[Part]:
+    """Return the operators that ran in low precision on the base and run in full on the head, as after a dropped autocast.
+
+    An operator that is no longer there at all has lost nothing. The line is the one that asked for low precision.
+    """
+    low_before, low_after = _sites(base, _LOW_PRECISION), _sites(head, _LOW_PRECISION)
+    all_before, all_after = _by_op(base), _by_op(head)
+    parts = []
+    for name in sorted(low_before):
+        before, after = low_before[name], low_after.get(name, [])
+        full_before = all_before.get(name, _NOTHING).count - _total(before)
+        full_after = all_after.get(name, _NOTHING).count - _total(after)
+        dropped = min(_total(before) - _total(after), full_after - full_before)
+        if dropped > 0:
+            line = _changed_line(after, before)
+            parts.append(Part(name=f"{name} (full precision)", base=full_before, head=full_before + dropped, line=line))
+    return sorted(parts, key=lambda part: (part.base - part.head, part.name))
+
+
+def _total(sites: Iterable[CounterSite]) -> int:
+    return sum(site.count for site in sites)
+
+
+def _number_of(parts: Iterable[Part]) -> str:
+    return f"{sum(part.head - part.base for part in parts):g}"
+
+
+def _at_first(parts: list[Part]) -> str:
+    return f" ({parts[0].name} at {parts[0].line})" if parts and parts[0].line else ""
 
 
 def _compare_ops(base: CounterSet, head: CounterSet) -> Iterator[Comparison]:

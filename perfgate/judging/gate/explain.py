@@ -94,6 +94,7 @@ def _suggest(comparison: Comparison) -> list[Suggestion]:
         "counters.format_conversions": _formats,
         "counters.fallbacks": _fallbacks,
         "memory.peak": _memory,
+        "counters.low_precision_ops": _precision,
     }
     rule = rules.get(comparison.metric)
     return rule(comparison) if rule else []
@@ -152,6 +153,12 @@ def _memory(comparison: Comparison) -> list[Suggestion]:
     return [_suggestion("peak-memory", comparison, _line_of_rise(comparison),
                         "one call holds more memory at once; free or reuse intermediate tensors "
                         "(in-place ops, del)")]  # fmt: skip
+
+
+def _precision(comparison: Comparison) -> list[Suggestion]:
+    return [_suggestion("dropped-precision", comparison, _line_of_rise(comparison),
+                        "operators compute in 32-bit floating point again; put the call back under autocast, or keep model "
+                        "and inputs in one lower precision")]  # fmt: skip
 
 
 def _line_of_rise(comparison: Comparison) -> Optional[str]:

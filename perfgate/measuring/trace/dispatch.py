@@ -107,6 +107,7 @@ class CountingMode(WatchingMode):
         self._lines = SourceLines(root)
         self._waits = waits
         self._waiting = False
+        self._autocast = AutocastLines(self._lines)
         self._seen_storages: set[int] = set()
         # Looked up once: a call that changes it changes it for the next call.
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
@@ -115,8 +116,8 @@ class CountingMode(WatchingMode):
         """Make one call and count it; its output is gone when this returns."""
         with ExitStack() as stack:
             for wait in self._waits:
-                stack.enter_context(_replaced(wait, self._counting(wait)))
-            with self:
+                stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
+            with self._autocast, self:
                 call()
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
@@ -132,7 +133,8 @@ class CountingMode(WatchingMode):
         if not view:
             op.add(FRAMEWORK_OPS, line)
             op.add(COLLECTIVES, line, _is_collective(name))
-            op.add(LOW_PRECISION_OPS, line, self._is_low_precision(name, result))
+            # A region of autocast is the reason, whatever runs in it.
+            op.add(LOW_PRECISION_OPS, self._autocast.current or line, self._is_low_precision(name, result))
             self._remember(name, line, result)
         waits = _reads_data(func, name, args, keywords)
         for target, source in copied(name, args, result):
@@ -175,16 +177,16 @@ class CountingMode(WatchingMode):
 
 
 @contextmanager
-def _replaced(wait: HostWait, function: Callable[..., Any]) -> Iterator[None]:
-    own = vars(wait.owner).get(wait.name)
-    setattr(wait.owner, wait.name, function)
+def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    own = vars(owner).get(name)
+    setattr(owner, name, function)
     try:
         yield
     finally:
         if own is None:
-            delattr(wait.owner, wait.name)
+            delattr(owner, name)
         else:
-            setattr(wait.owner, wait.name, own)
+            setattr(owner, name, own)
 
 
 def _inferring() -> bool:
@@ -268,6 +270,41 @@ class SourceLines:
         if installed or _PACKAGE in map(str, path.parents) or self._root not in path.parents:
             return None
         return path.relative_to(self._root).as_posix()
+
+
+class AutocastLines:
+    """While active, know the line of the project that entered the innermost enabled region of ``torch.autocast``."""
+
+    def __init__(self, lines: SourceLines) -> None:
+        self._lines = lines
+        self._entered: list[Optional[str]] = []
+        self._stack = ExitStack()
+
+    @property
+    def current(self) -> Optional[str]:
+        """Return the line; None outside of any region that was entered since, and in a disabled one."""
+        return self._entered[-1] if self._entered else None
+
+    def __enter__(self) -> AutocastLines:
+        """Begin to watch."""
+        region_kind: Any = torch.autocast
+        enter, leave = region_kind.__enter__, region_kind.__exit__
+
+        def entering(region: Any) -> Any:
+            self._entered.append(self._lines.of(sys._getframe(1)) if region._enabled else None)
+            return enter(region)
+
+        def leaving(region: Any, *raised: Any) -> Any:
+            del self._entered[-1:]  # a region may have been entered before
+            return leave(region, *raised)
+
+        self._stack.enter_context(_replaced(torch.autocast, "__enter__", entering))
+        self._stack.enter_context(_replaced(torch.autocast, "__exit__", leaving))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave ``torch.autocast`` as it was."""
+        self._stack.close()
 
 
 @lru_cache(maxsize=4096)

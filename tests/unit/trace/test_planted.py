@@ -3,6 +3,7 @@ import random
 import pytest
 import torch
 
+from perfgate.judging.gate.explain import suggestions
 from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
 
 WORK = "counters.framework_ops"
@@ -139,6 +140,40 @@ def test_half_precision_inside__suspect_with_the_line_but_no_failure(base, tmp_p
     assert (found.base, found.head, found.outcome, found.gating) == (0, 3, "inconclusive", False)
     assert {part.line for part in found.parts} == {f"model.py:{FIRST_LINE + 2}"}
     assert "no check" in (found.reason or "")
+
+
+AUTOCAST = ("with torch.autocast('cpu', dtype=torch.bfloat16):", "    h = h @ self.weight", "    h = h @ self.weight")
+
+
+def test_autocast_added__suspect_at_the_line_that_enters_it(base, tmp_path):
+    head = count(tmp_path / "head", [*BODY, *AUTOCAST])
+
+    found = {c.metric: c for c in judged(base, head)}["counters.low_precision_ops"]
+    assert found.outcome == "inconclusive"
+    assert {part.line for part in found.parts} == {f"model.py:{FIRST_LINE + len(BODY)}"}
+
+
+def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp_path):
+    before = count(tmp_path / "base", [*BODY, *AUTOCAST])
+    after = count(tmp_path / "head", [*BODY, "with torch.no_grad():", *AUTOCAST[1:]])
+
+    comparisons = judged(before, after)
+    found = {c.metric: c for c in comparisons}["counters.low_precision_ops"]
+    assert (found.outcome, found.gating) == ("regressed", False)
+    line = f"model.py:{FIRST_LINE + len(BODY)}"
+    assert [(part.name, part.base, part.head, part.line) for part in found.parts] == [
+        ("aten::mm (full precision)", 2, 4, line)
+    ]
+    assert (found.reason or "").startswith("2 more operators a call compute in full precision (aten::mm")
+    assert [suggestion.rule for suggestion in suggestions(comparisons)] == ["dropped-precision"]
+
+
+def test_low_precision_operators_gone__nothing_dropped(tmp_path):
+    before = count(tmp_path / "base", [*BODY, *AUTOCAST])
+    after = count(tmp_path / "head", BODY)
+
+    found = {c.metric: c for c in judged(before, after)}["counters.low_precision_ops"]
+    assert (found.outcome, found.reason) == ("unchanged", None)
 
 
 def test_half_precision_allowed_for_products__counted(base, tmp_path):
