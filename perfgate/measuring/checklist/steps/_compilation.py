@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.trace.compiled import has_compiled
 from perfgate.measuring.workload.bound import BoundWorkload
 
 # What compiles for a device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
@@ -47,21 +48,26 @@ class TimeUpError(BaseException):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled twin: what its first call took in nanoseconds, and how far that call's output is from the workload's own."""
+    """A call without the compiler and the same call compiled; what the first compiled call took, and whether both agree.
 
-    twin: BoundWorkload
+    ``first_call`` makes one on the first input of the shape and returns the nanoseconds it took.
+    """
+
+    plain: Callable[[], Any]
+    fast: Callable[[], Any]
+    first_call: Callable[[], int]
     cold_ns: int
     agreement: Agreement
     tolerance: float
 
     @property
     def agrees(self) -> bool:
-        """Return whether it answers as the workload itself does."""
+        """Return whether the compiled call answers as the other does."""
         return self.agreement.within(self.tolerance)
 
     @property
     def disagreement(self) -> str:
-        """Return in words how far it answers from the workload itself."""
+        """Return in words how far it answers from the other."""
         if not self.agreement.comparable:
             return "the compiled call's output has another structure, or none that could be compared"
         far = f"{self.agreement.relative:.2g} of the largest value, {self.tolerance:.2g} may be"
@@ -69,11 +75,18 @@ class Compiled:
             f"the compiled call answers differently: {far}, {self.agreement.not_finite} values are not finite any more"
         )
 
-    def against(self, workload: BoundWorkload, context: StepContext, shape: str, *, seconds: float) -> Versus:
-        """Return how much faster the twin's call is than the workload's, both in turns."""
-        return compare(
-            workload.caller(shape), self.twin.caller(shape), context.device, seconds=seconds, seed=context.seed
-        )
+    def compare(self, context: StepContext, *, seconds: float) -> Versus:
+        """Return how much faster the compiled call is, both in turns."""
+        return compare(self.plain, self.fast, context.device, seconds=seconds, seed=context.seed)
+
+    def cached_ns(self) -> int:
+        """Return what the first call takes when only the caches on disk remember what was compiled."""
+        from torch._dynamo import reset
+        from torch._inductor import utils
+
+        reset()
+        utils.clear_inductor_caches()
+        return self.first_call()
 
 
 def missing_compiler(kind: str) -> Optional[str]:
@@ -96,14 +109,16 @@ def missing_compiler(kind: str) -> Optional[str]:
 
 @contextmanager
 def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Compiled]:
-    """Compile the workload for one shape in at most so many seconds, with empty caches; forget all of it at the end.
+    """Compile the call of one shape in at most so many seconds, with empty caches; forget all of it at the end.
 
-    Raises NotCompiledError, also where the compiler fails, with the first line of what it says.
+    A workload that compiles itself is compared with itself run without. Raises NotCompiledError, also where the compiler
+    fails, with the first line of what it says.
     """
     if reason := missing_compiler(context.device.kind):
         raise NotCompiledError(reason)
+    make = _itself if has_compiled() else _twin_of
     with apart(), fresh_caches(context.artifacts):
-        yield _compile(context, shape, seconds)
+        yield make(context, shape, seconds)
 
 
 @contextmanager
@@ -125,7 +140,8 @@ def apart() -> Iterator[None]:
 @contextmanager
 def fresh_caches(folder: Path) -> Iterator[None]:
     """Give inductor empty caches on disk, below ``folder`` and removed at the end, and in memory; no processes of its own."""
-    from torch._inductor import config, utils
+    # Imported before anything is timed.
+    from torch._inductor import compile_fx, config, utils  # noqa: F401
 
     with ExitStack() as stack:
         disk = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=".compiled-"))
@@ -148,15 +164,6 @@ def _variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def forget_in_memory() -> None:
-    """Forget what is compiled but for the caches on disk, as a new process would find it."""
-    from torch._dynamo import reset
-    from torch._inductor import utils
-
-    reset()
-    utils.clear_inductor_caches()
 
 
 def compiled_twin(workload: BoundWorkload, backend: str) -> BoundWorkload:
@@ -190,30 +197,75 @@ def copied(workload: BoundWorkload) -> BoundWorkload:
     return twin
 
 
-def _compile(context: StepContext, shape: str, seconds: float) -> Compiled:
-    workload, device = context.workload, context.device
-    inputs = workload.pool(shape)[0]
-    backend = BACKENDS[device.kind]
-    reference = _output(copied(workload), inputs, context.seed)
-    twin = compiled_twin(workload, backend)
+def _twin_of(context: StepContext, shape: str, seconds: float) -> Compiled:
+    """Compile a twin of a workload that compiles nothing."""
+    workload = context.workload
+    reference = _output(copied(workload), shape, context.seed)
+    twin = compiled_twin(workload, BACKENDS[context.device.kind])
+    return _first_compiled(context, shape, seconds, twin, reference, workload.caller(shape))
+
+
+def _itself(context: StepContext, shape: str, seconds: float) -> Compiled:
+    """Compile a workload that compiles itself anew; without the compiler it runs as torch's stance says."""
+    import torch
+
+    workload = context.workload
+    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    if stance is None:
+        raise NotCompiledError("the workload compiles itself, and this torch cannot run it without (2.6 and later can)")
+    if workload.workload.train_step is not None:
+        raise NotCompiledError("the workload compiles itself, and each of its training steps changes the next one")
+    call = workload.caller(shape)
+
+    def plain() -> Any:
+        with stance("force_eager"):
+            return call()
+
+    with stance("force_eager"):
+        reference = _output(workload, shape, context.seed)
+    return _first_compiled(context, shape, seconds, workload, reference, plain)
+
+
+def _first_compiled(
+    context: StepContext, shape: str, seconds: float, twin: BoundWorkload, reference: Any, plain: Callable[[], Any]
+) -> Compiled:
     outputs: list[Any] = []
+
+    def first_call() -> int:
+        return timed_call(lambda: outputs.append(_output(twin, shape, context.seed)), context.device)
+
+    with compiling(seconds):
+        cold_ns = first_call()
+    return Compiled(
+        plain=plain,
+        fast=twin.caller(shape),
+        first_call=first_call,
+        cold_ns=cold_ns,
+        agreement=agreement(reference, outputs[0]),
+        tolerance=_tolerance(reference, context),
+    )
+
+
+@contextmanager
+def compiling(seconds: float) -> Iterator[None]:
+    """Raise NotCompiledError where what is done in here fails, or takes longer than so many seconds."""
     try:
         with time_limit(seconds):
-            cold_ns = timed_call(lambda: outputs.append(_output(twin, inputs, context.seed)), device)
+            yield
     except TimeUpError as up:
-        raise NotCompiledError(f"{backend} was not done compiling after {seconds:g} s") from up
+        raise NotCompiledError(f"the compiler was not done after {seconds:g} s, and stopped") from up
     except (RuntimeError, ImportError, OSError) as error:
-        raise NotCompiledError(f"{backend} cannot compile it: {_said(error)}") from error
-    return Compiled(twin, cold_ns, agreement(reference, outputs[0]), _tolerance(reference, context))
+        raise NotCompiledError(f"the compiler fails: {_said(error)}") from error
 
 
-def _output(workload: BoundWorkload, inputs: Any, seed: int) -> Any:
+def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
+    """Return the output of a call on the first input of a shape."""
     import torch
 
     # Only what this call draws must be what the other one drew.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return workload.invoke(inputs)
+        return workload.invoke(workload.pool(shape)[0])
 
 
 def _tolerance(reference: Any, context: StepContext) -> float:

@@ -204,7 +204,7 @@ def _measure_gain(context: StepContext, shape: str, found: _Found) -> None:
             if not fused.agrees:
                 found.add("fusion.speedup", None, labels, fused.disagreement)
                 return
-            versus = fused.against(context.workload, context, shape, seconds=_COMPARE_SECONDS)
+            versus = fused.compare(context, seconds=_COMPARE_SECONDS)
     except NotCompiledError as error:
         found.add("fusion.speedup", None, labels, str(error))
         return
