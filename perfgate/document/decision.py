@@ -32,6 +32,11 @@ InvalidKind = Literal[
 ]
 Method = Literal["exact", "paired", "screen", "check", "budget", "recorded"]
 Comparing = Literal["code", "stack"]
+ContributionKind = Literal[
+    "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
+]
+InputsChange = Literal["shape", "dtype", "layout"]
+Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +71,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison is made of: one operator's count on both sides and the line that calls it."""
+    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds."""
 
     name: str
     base: float
@@ -154,6 +159,46 @@ class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive"]
     pairs: int
     line: Optional[str] = None
+
+
+class Contribution(msgspec.Struct, frozen=True, kw_only=True):
+    """What one operator adds to the time of a call, in seconds as the pairs tell it; below zero where it saves time.
+
+    ``kind`` is what became of it: ``other_inputs`` where it runs as often on inputs of another shape, dtype or layout
+    (``inputs_change``). ``outside`` is the time outside operators: ``launching`` where it grew with the number of operators,
+    ``waiting`` where the host waits for its device more often, in ``op``. Counts are of one call; ``function`` is the
+    project's Python function, ``line`` the project's line. Inputs are said where they differ.
+    """
+
+    op: str
+    kind: ContributionKind
+    seconds: float
+    base_count: Optional[float] = None
+    head_count: Optional[float] = None
+    line: Optional[str] = None
+    function: Optional[str] = None
+    inputs_change: Optional[InputsChange] = None
+    base_inputs: Optional[str] = None
+    head_inputs: Optional[str] = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
+
+    ``measured`` is head - base of ``metric``, None where no time moved. ``contributions`` are the differences of operators,
+    and of the time outside them, that the pairs show beyond doubt, what explains most first; ``explained`` is their sum and
+    may be more than was measured, because the profiler slows what it watches. ``base_bound`` and ``head_bound`` are what
+    holds the call up on either side, None where nothing tells.
+    """
+
+    workload: str
+    shape: str
+    metric: Optional[str] = None
+    measured: Optional[float] = None
+    explained: float = 0.0
+    contributions: list[Contribution] = []
+    base_bound: Optional[Bottleneck] = None
+    head_bound: Optional[Bottleneck] = None
 
 
 class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,6 +324,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     invalid: list[Invalid] = []
     operator_tests: list[OperatorTest] = []
     operator_changes: list[OperatorChange] = []
+    explanations: list[Explanation] = []
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []

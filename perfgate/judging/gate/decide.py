@@ -41,6 +41,7 @@ from perfgate.errors import (
 from perfgate.judging.gate.accepted import with_accepted
 from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
+from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.explain import operator_changes, suggestions
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
@@ -127,6 +128,7 @@ def decide(
         invalid=invalid,
         operator_tests=[] if differences and comparing == "code" else compare_operators(base, head, invalid=invalid),
         operator_changes=operator_changes(base, head),
+        explanations=[] if recorded else explanations(base, head, comparisons, invalid=invalid),
         suggestions=suggestions(comparisons),
         steps=[
             StepSummary(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, OperatorTest
-from perfgate.document.run import Replicate, RunDocument
+from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument
 from perfgate.judging.gate.explain import operator_lines
 from perfgate.judging.gate.rounding import rounded
 from perfgate.stats.multiple import false_discovery
@@ -86,19 +86,26 @@ def _evidence(cells: list[_Cell]) -> list[_Evidence]:
 
 
 def _cells(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[_Cell]:
-    before = _times(base.replicates, workload, shape, "first")
-    after = _times(head.replicates, workload, shape, "second")
-    pairs = [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
+    pairs = paired_times(base, head, workload, shape)
     if not pairs:
         return []
-    total = float(np.median([sum(first.values()) for first, _ in pairs]))
+    total = float(np.median([sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]))
     cells = []
-    for op in sorted({op for first, _ in pairs for op in first}):
+    for op in sorted({op for first, _ in pairs for op in first} - {OUTSIDE_OPERATORS}):
         times = np.array([(a[op], b[op]) for a, b in pairs if min(a.get(op, 0.0), b.get(op, 0.0)) > 0])
         if len(times) >= MIN_PAIRS and (typical := float(np.median(times[:, 0]))) >= MIN_SHARE * total:
             ratios = np.log(times[:, 1]) - np.log(times[:, 0])
             cells.append(_Cell(workload, shape, op, ratios.clip(-LARGEST, LARGEST), typical, typical / total))
     return cells
+
+
+def paired_times(
+    base: RunDocument, head: RunDocument, workload: str, shape: str
+) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """Return the seconds of every operator of a shape, and outside them, of both members of each pair, by pair."""
+    before = _times(base.replicates, workload, shape, "first")
+    after = _times(head.replicates, workload, shape, "second")
+    return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
 
 
 def _times(replicates: Iterable[Replicate], workload: str, shape: str, member: str) -> dict[int, dict[str, float]]:

@@ -1,0 +1,354 @@
+"""The parts of a call's measured difference: what every operator adds, by the pairs, and where in the code, by the traces.
+
+Seconds come from the pairs alone, whose members profile in turns. Traces are recorded once a side, so they say what became
+of an operator (more often, on other inputs) and on which line most of its change lies, and never how much it costs.
+
+The profiler slows a CPU with every operator it writes down. By how much each, base tells: its profiled call less its clocked
+call, shared among its operators. What more operators cost is given without that, so that the parts can add up to what was
+measured without a profiler.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Optional
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.decision import (
+    Comparison,
+    Contribution,
+    ContributionKind,
+    Explanation,
+    InputsChange,
+    Invalid,
+    Part,
+)
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
+from perfgate.judging.gate.bottleneck import bottleneck
+from perfgate.judging.gate.explain import operator_lines
+from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
+from perfgate.judging.gate.rounding import rounded
+from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
+
+# Both ends of the interval of a difference that is believed lie on one side of zero. A call has dozens of operators, so the
+# chance of one wrong end is small: 1 % for each.
+_TAIL = 0.005
+# Of what was measured; a smaller part explains nothing, and several of them stay together in what is left unexplained.
+MIN_PART = 0.01
+MAX_CONTRIBUTIONS = 30
+# The share of a call's change from which what the code does otherwise is its cause, and not what takes longer by itself.
+EXPLAINS = 0.25
+_COUNTED: frozenset[ContributionKind] = frozenset({"added", "removed", "more", "fewer"})
+_CHANGED: frozenset[ContributionKind] = frozenset({*_COUNTED, "other_inputs", "waiting"})
+_UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outside"})
+# The share of the growth outside operators from which it is put down to there being more operators.
+_LAUNCHING = 0.5
+_EXPLAINED_METRICS = ("latency.low", "latency.p50", "throughput.turnaround")
+
+Floats = npt.NDArray[np.float64]
+_Pairs = Sequence[tuple[dict[str, float], dict[str, float]]]
+
+
+def explanations(
+    base: RunDocument, head: RunDocument, comparisons: Sequence[Comparison], *, invalid: Iterable[Invalid] = ()
+) -> list[Explanation]:
+    """Return for every shape that both sides traced what its change of time is made of, and what holds it up."""
+    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    moved = {
+        (comparison.workload, comparison.shape, comparison.metric): comparison
+        for comparison in comparisons
+        if comparison.method == "paired" and comparison.outcome in ("regressed", "improved")
+    }
+    exact = [comparison for comparison in comparisons if comparison.method == "exact"]
+    before, after = _accounts(base), _accounts(head)
+    found = []
+    for workload, shape in sorted(before.keys() & after.keys()):
+        times = (moved.get((workload, shape, metric)) for metric in _EXPLAINED_METRICS)
+        cell = _Cell(
+            base,
+            head,
+            before[workload, shape],
+            after[workload, shape],
+            None if (workload, shape) in spoiled else next((time for time in times if time is not None), None),
+            exact=exact,
+        )
+        found.append(cell.explanation())
+    return found
+
+
+def _accounts(run: RunDocument) -> dict[tuple[str, str], CallAccount]:
+    return {(account.workload, account.shape): account for account in run.accounts}
+
+
+class _Cell(NamedTuple):
+    """One shape of both sides, and the comparison that is to be explained."""
+
+    base: RunDocument
+    head: RunDocument
+    before: CallAccount
+    after: CallAccount
+    moved: Optional[Comparison]
+    exact: Sequence[Comparison]
+
+    def explanation(self) -> Explanation:
+        """Return what the difference is made of."""
+        workload, shape = self.after.workload, self.after.shape
+        pairs = paired_times(self.base, self.head, workload, shape)
+        made = Explanation(
+            workload=workload,
+            shape=shape,
+            base_bound=bottleneck(self.before, [first for first, _ in pairs]),
+            head_bound=bottleneck(self.after, [second for _, second in pairs]),
+        )
+        moved = self.moved
+        if moved is None or moved.base is None or moved.head is None:
+            return made
+        measured = moved.head - moved.base
+        parts = self._contributions(pairs, moved.base, measured)
+        return Explanation(
+            workload=workload,
+            shape=shape,
+            metric=moved.metric,
+            measured=rounded(measured),
+            explained=rounded(sum(part.seconds for part in parts)),
+            contributions=parts[:MAX_CONTRIBUTIONS],
+            base_bound=made.base_bound,
+            head_bound=made.head_bound,
+        )
+
+    def _contributions(self, pairs: _Pairs, clocked: float, measured: float) -> list[Contribution]:
+        believed = _believed(pairs, abs(measured) * MIN_PART)
+        outside = believed.pop(OUTSIDE_OPERATORS, None)
+        sites = _Sites(
+            self.before,
+            self.after,
+            lines=operator_lines(self.head, self.after.workload, self.after.shape),
+            wait=self._more_waits(),
+        )
+        parts = [sites.of_operator(op, seconds) for op, seconds in believed.items()]
+        if outside is not None:
+            parts.append(sites.of_outside(outside, before=float(np.median([a[OUTSIDE_OPERATORS] for a, _ in pairs]))))
+        parts = _without_profiler(parts, self._cost_of_an_event(pairs, clocked))
+        kept = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
+        return _ranked(kept, measured)
+
+    def _cost_of_an_event(self, pairs: _Pairs, clocked: float) -> float:
+        """Return the seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
+        events = sum(row.count for row in self.before.rows if row.kind == "host")
+        if "operators" not in self.before.parts or not events or not pairs:
+            return 0.0
+        return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
+
+    def _more_waits(self) -> Optional[Part]:
+        """Return the place where the host of a device began to wait for it; a CPU waits for nobody."""
+        if "outside" in self.after.parts:
+            return None
+        here = (self.after.workload, self.after.shape)
+        waits = (c for c in self.exact if (c.workload, c.shape, c.metric) == (*here, "counters.syncs"))
+        return next((part for c in waits for part in c.parts if part.head > part.base), None)
+
+
+def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
+    """Return the seconds that each operator adds, of those whose pairs leave no doubt that it does."""
+    found = {}
+    for op in sorted({op for pair in pairs for side in pair for op in side}):
+        differences = np.array([after.get(op, 0.0) - before.get(op, 0.0) for before, after in pairs])
+        if differences.size < MIN_PAIRS:
+            continue
+        effect = estimate(differences)
+        sure = lower_bound(differences, _tail(differences)) > 0 or upper_bound(differences, _tail(differences)) < 0
+        if sure and abs(effect) >= smallest:
+            found[op] = effect
+    return found
+
+
+def _tail(differences: Floats) -> float:
+    # Six or seven pairs give no bound at 0.5 %; where all of them agree, that is what they can say.
+    return max(_TAIL, 0.5 ** int(differences.size))
+
+
+def _without_profiler(parts: Iterable[Contribution], each: float) -> list[Contribution]:
+    """Return the parts without what the profiler adds with every further operator, ``each`` seconds.
+
+    It writes some of that into the operator and the rest around it, so what is more than an operator shows is taken from the
+    time outside operators. An operator that runs more often saves no time by that.
+    """
+    kept, around = [], 0.0
+    for part in parts:
+        added = each * ((part.head_count or 0.0) - (part.base_count or 0.0)) if part.kind in _COUNTED else 0.0
+        taken = min(added, max(part.seconds, 0.0)) if added > 0 else max(added, min(part.seconds, 0.0))
+        around += added - taken
+        kept.append(msgspec.structs.replace(part, seconds=rounded(part.seconds - taken)))
+    return [
+        msgspec.structs.replace(part, seconds=rounded(max(part.seconds - max(around, 0.0), 0.0)))
+        if part.kind == "launching"
+        else part
+        for part in kept
+    ]
+
+
+def _ranked(parts: Sequence[Contribution], measured: float) -> list[Contribution]:
+    """Return the parts in the order of what their lines explain together, the likeliest cause first.
+
+    What one line of code costs mostly spreads over several operators. Where operators came, went, run more often or on other
+    inputs, those that merely take longer do so in their wake (the caches are colder), unless the former explain little; and
+    the time between operators grows with their number.
+    """
+    sign = 1 if measured > 0 else -1
+    together: dict[object, float] = defaultdict(float)
+    for number, part in enumerate(parts):
+        together[part.line or number] += sign * part.seconds
+    changed = sum(sign * part.seconds for part in parts if part.kind in _CHANGED and sign * part.seconds > 0)
+    telling = _CHANGED if changed >= EXPLAINS * abs(measured) else {*_CHANGED, *_UNCHANGED}
+
+    def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, float, str]:
+        number, part = numbered
+        place = together[part.line or number]
+        return (part.kind == "launching", part.kind not in telling, -place, -sign * part.seconds, part.op)
+
+    return [part for _, part in sorted(enumerate(parts), key=order)]
+
+
+class _Sites:
+    """What the traces of both sides say of an operator: how often it ran, on what, and where most of its change lies."""
+
+    def __init__(self, before: CallAccount, after: CallAccount, *, lines: dict[str, str], wait: Optional[Part]) -> None:
+        self._before, self._after = _by_op(before), _by_op(after)
+        self._lines, self._wait = lines, wait
+
+    def of_operator(self, op: str, seconds: float) -> Contribution:
+        """Return what an operator adds, with the line on which most of it lies."""
+        base_count, head_count = self._count(self._before, op), self._count(self._after, op)
+        aligned = align(map(_timed, self._before.get(op, ())), map(_timed, self._after.get(op, ())))
+        site = _largest(aligned, growing=seconds > 0)
+        change = _inputs_change(site) if base_count == head_count else None
+        return Contribution(
+            op=op,
+            kind=_kind(base_count, head_count, change, seconds),
+            seconds=rounded(seconds),
+            base_count=rounded(base_count),
+            head_count=rounded(head_count),
+            line=(site.row.line if site else None) or self._lines.get(op),
+            inputs_change=change,
+            base_inputs=site.base.shape if change and site and site.base else None,
+            head_inputs=site.head.shape if change and site and site.head else None,
+        )
+
+    def of_outside(self, seconds: float, *, before: float) -> Contribution:
+        """Return what is added outside operators: that of waiting, of more operators, else of the function that grew most."""
+        if self._wait is not None and seconds > 0:
+            return Contribution(
+                op=self._wait.name,
+                kind="waiting",
+                seconds=rounded(seconds),
+                base_count=self._wait.base,
+                head_count=self._wait.head,
+                line=self._wait.line,
+            )
+        base_ops, head_ops = (
+            sum(row.count for rows in side.values() for row in rows if row.kind != "python")
+            for side in (self._before, self._after)
+        )
+        for_more = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
+        if for_more / seconds >= _LAUNCHING:
+            return Contribution(
+                op=OUTSIDE_OPERATORS,
+                kind="launching",
+                seconds=rounded(seconds),
+                base_count=rounded(base_ops),
+                head_count=rounded(head_ops),
+            )
+        site = _largest(align(_functions(self._before), _functions(self._after)), growing=seconds > 0)
+        return Contribution(
+            op=OUTSIDE_OPERATORS,
+            kind="outside",
+            seconds=rounded(seconds),
+            function=site.row.op if site else None,
+            line=site.row.line if site else None,
+        )
+
+    @staticmethod
+    def _count(side: dict[str, list[CallRow]], op: str) -> float:
+        return sum(row.count for row in side.get(op, ()))
+
+
+def _by_op(account: CallAccount) -> dict[str, list[CallRow]]:
+    rows: dict[str, list[CallRow]] = {}
+    for row in account.rows:
+        rows.setdefault(row.op, []).append(row)
+    return rows
+
+
+def _functions(side: dict[str, list[CallRow]]) -> list[TimedRow]:
+    return [_timed(row) for rows in side.values() for row in rows if row.kind == "python"]
+
+
+def _timed(row: CallRow) -> TimedRow:
+    return TimedRow(
+        op=row.op,
+        time=row.self_time,
+        count=row.count,
+        shape=row.inputs,
+        line=row.line,
+        code=row.code,
+        kind=row.kind,
+    )
+
+
+def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> Optional[AlignedRow]:
+    """Return the pair of rows that changed most in one direction; one whose count or inputs changed before all others.
+
+    A trace is recorded once a side, so its times alone are noise more often than not.
+    """
+    sign = 1 if growing else -1
+
+    def weight(pair: AlignedRow) -> tuple[bool, float]:
+        more = (pair.head.count if pair.head else 0.0) - (pair.base.count if pair.base else 0.0)
+        return sign * more > 0 or _inputs_change(pair) is not None, sign * pair.delta
+
+    return max(aligned, key=weight, default=None)
+
+
+def _kind(base: float, head: float, change: Optional[InputsChange], seconds: float) -> ContributionKind:
+    if base == head:
+        if change is not None:
+            return "other_inputs"
+        return "slower" if seconds > 0 else "faster"
+    if base == 0:
+        return "added"
+    if head == 0:
+        return "removed"
+    return "more" if head > base else "fewer"
+
+
+def _inputs_change(pair: Optional[AlignedRow]) -> Optional[InputsChange]:
+    """Return what differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
+        return None
+    before, after = _forms(pair.base.shape), _forms(pair.head.shape)
+    if before is None or after is None:
+        return None
+    if before.dtypes != after.dtypes:
+        return "dtype"
+    return "shape" if before.shapes != after.shapes else "layout"
+
+
+class _Forms(NamedTuple):
+    dtypes: list[str]
+    shapes: list[str]
+
+
+def _forms(inputs: Optional[str]) -> Optional[_Forms]:
+    """Return dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
+
+    None for the profiler's own words, which know neither dtypes nor layouts, and stand where nothing better is known.
+    """
+    if not inputs or inputs.startswith("["):
+        return None
+    words = [word.partition("[") for word in inputs.split(", ")]
+    return _Forms([dtype for dtype, _, _ in words], [rest.partition("]")[0] for _, _, rest in words])
