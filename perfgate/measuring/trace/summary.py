@@ -23,7 +23,6 @@ from perfgate.measuring.trace.events import (
     EventTableBuilder,
 )
 from perfgate.measuring.trace.kernels import (
-    COLLECTIVES,
     DEVICE_COPIES,
     KERNEL_METRICS,
     OUTSIDE,
@@ -37,6 +36,7 @@ from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
 from perfgate.measuring.trace.readers._categories import COLLECTIVES as COLLECTIVE_NAMES
 from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
 from perfgate.measuring.trace.steps import STEP_NAME
+from perfgate.measuring.trace.tally import COLLECTIVES
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
