@@ -9,6 +9,7 @@ from typing import Literal
 Better = Literal["lower", "higher", "neutral"]
 Kind = Literal["noisy", "exact"]
 DeviceKind = Literal["npu", "cuda", "cpu"]
+DEVICE_KINDS: tuple[DeviceKind, ...] = ("npu", "cuda", "cpu")
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 

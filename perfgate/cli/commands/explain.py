@@ -2,20 +2,94 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from pathlib import Path
+from typing import Optional
+
 import click
+
+from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind
+from perfgate.cli.options import language_option
+
+_MOST_COLUMNS = 100
+# Labelled lines ("unit      seconds") hang under their text.
+_LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 
 @click.command("explain")
-@click.argument("name", metavar="METRIC|STEP")
-def COMMAND(name: str) -> None:  # noqa: N802
-    """Say what a number means: unit, better direction, exact or noisy, formula, limits. Takes a metric or a step."""
+@click.argument("name", metavar="STEP|METRIC|RULE|LIMIT")
+@click.option("--device", type=click.Choice(DEVICE_KINDS),
+              help="Say what this kind of device shows; default: PERFGATE_DEVICE, perfgate.toml, cpu.")  # fmt: skip
+@language_option
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder, whose perfgate.toml may set limits.")  # fmt: skip
+def COMMAND(  # noqa: N802
+    name: str, device: Optional[DeviceKind], language: Optional[str], directory: Path
+) -> None:
+    """Say what a number means and what to do about it: a step (4 or top_ops), a metric, a finding's rule or a limit."""
     import shutil
-    import textwrap
 
-    from perfgate.judging.report.explain import explain
+    from perfgate.config import report_language
+    from perfgate.judging.report.explain import Reader, explain
 
-    width = min(100, shutil.get_terminal_size().columns)
-    for line in explain(name).splitlines():
-        # Labelled lines ("unit     seconds") hang under their text.
-        indent = " " * 9 if line[:9].rstrip().isalpha() and line[6:9] == "   " else ""
-        click.echo(textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False) if line else "")
+    configured, limits = _configured(directory)
+    reader = Reader(device or configured, limits, report_language(language, directory))
+    width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
+    for line in explain(name, reader).splitlines():
+        click.echo(wrapped(line, width))
+
+
+def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
+    """Return the kind of device that would be measured here, and the limits that the project sets."""
+    import os
+
+    from perfgate.config import CONFIG_NAME, load_config
+
+    device, limits = os.environ.get("PERFGATE_DEVICE", "cpu"), {}
+    if (directory / CONFIG_NAME).is_file():
+        config = load_config(directory)
+        device, limits = config.device, dict(config.limits)
+    kind = device.partition(":")[0]
+    return next((known for known in DEVICE_KINDS if known == kind), "cpu"), limits
+
+
+def wrapped(line: str, width: int) -> str:
+    """Return a line broken to a width in columns: between words, and anywhere between Chinese characters."""
+    lines, here = [], ""
+    indent = " " * _indent(line)
+    for piece in _pieces(line):
+        if here.strip() and columns(here + piece.rstrip()) > width:
+            lines.append(here.rstrip())
+            here = indent + piece.lstrip()
+        else:
+            here += piece
+    return "\n".join([*lines, here.rstrip()])
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _indent(line: str) -> int:
+    if line.startswith("  "):
+        return 4
+    label = _LABEL.match(line)
+    return columns(label.group()) if label else 0
+
+
+def _pieces(line: str) -> list[str]:
+    """Return what may not be broken: words with the space after them, and Chinese characters with their punctuation."""
+    pieces: list[str] = []
+    for character in line:
+        wide = columns(character) == 2
+        if not pieces or character == " ":
+            pieces[-1:] = [(pieces[-1] if pieces else "") + character]
+        elif unicodedata.category(character) in {"Po", "Pe"} and wide:
+            pieces[-1] += character
+        elif wide or pieces[-1].endswith(" ") or columns(pieces[-1][-1]) == 2:
+            pieces.append(character)
+        else:
+            pieces[-1] += character
+    return pieces

@@ -1,36 +1,70 @@
-"""``perfgate explain``: what a metric or a step means, its unit, its limits and where its formula comes from."""
+"""``perfgate explain``: what a step, metric, rule or limit means, where its numbers come from and what to do when it is red."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
-from perfgate.catalogue.card import Metric, StepCard
-from perfgate.catalogue.lookup import CARDS, METRICS, metric
+from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
 from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.locale.language import phrase, say, speaking, worded
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
 
-_UNITS = {"s": "seconds", "B": "bytes", "B/s": "bytes per second", "items/s": "items per second", "1": "a count"}
-_BETTER = {"lower": "lower is better", "higher": "higher is better", "neutral": "neither direction is better"}
+_UNITS = {
+    "s": phrase("seconds"),
+    "B": phrase("bytes"),
+    "B/s": phrase("bytes per second"),
+    "items/s": phrase("items per second"),
+    "1": phrase("a count"),
+}
+_BETTER = {
+    "lower": phrase("lower is better"),
+    "higher": phrase("higher is better"),
+    "neutral": phrase("neither direction is better"),
+}
+_LONG = 2000
+_SEVERITIES = ("info", "warning", "severe")
 
 
-def explain(name: str) -> str:
-    """Return the text for a metric (``latency.p50``) or for a step by number or slug (``4``, ``s04``, ``top_ops``).
+@dataclass(frozen=True)
+class Reader:
+    """For whom it is explained: the kind of device they measure on, their ``[limits]``, their language."""
+
+    device: DeviceKind = "cpu"
+    limits: Mapping[str, float] = field(default_factory=dict)
+    language: Language = "en"
+
+
+def explain(name: str, reader: Reader) -> str:
+    """Return the text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings or a limit.
 
     Raises UsageError, with the nearest known name, for anything else.
     """
-    wanted = name.strip().lower()
-    number = _step_number(wanted)
+    with speaking(reader.language):
+        return _explain(name.strip(), reader)
+
+
+def _explain(name: str, reader: Reader) -> str:
+    number = _step_number(name.lower())
     if number is not None:
-        return _explain_step(CARDS[number])
-    found = _metric(name.strip())
+        return _explain_step(CARDS[number], reader)
+    found = _metric(name)
     if found is not None:
-        return _explain_metric(found)
+        return _explain_metric(found, reader)
+    if name in RULES:
+        return _explain_rule(name, reader)
+    if name in LIMITS:
+        return _explain_limit(name, reader)
     raise UsageError(
-        f"there is no metric or step {name!r}{_nearest(wanted)}; metrics: {', '.join(METRICS)}; steps: 1 to 20"
+        f"there is no step, metric, rule or limit {name!r}{_nearest(name.lower())}; metrics: {', '.join(METRICS)}; "
+        "steps: 1 to 20"
     )
 
 
@@ -49,46 +83,103 @@ def _step_number(wanted: str) -> Optional[int]:
 
 
 def _nearest(wanted: str) -> str:
-    known = [*METRICS, *(card.slug for card in CARDS.values())]
+    known = [*METRICS, *(card.slug for card in CARDS.values()), *RULES, *LIMITS]
     close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _explain_metric(found: Metric) -> str:
-    values = {
-        "name": found.name,
-        "title": found.title,
-        "explanation": Words(found.explanation),
-        "unit": Words("a share of the whole" if formats.is_share(found.name) else _UNITS.get(found.unit, found.unit)),
-        "better": Words(_BETTER[found.better]),
-        "exact": found.kind == "exact",
-        "source": Words(found.source),
-        "step": found.step,
-        "step_title": Words(CARDS[found.step].title),
-        "tolerance": formats.setting(DEFAULT_TOLERANCES[found.name]) if found.name in DEFAULT_TOLERANCES else None,
-        "limits": _limits(CARDS[found.step], found.name),
+def _explain_step(card: StepCard, reader: Reader) -> str:
+    others = [kind for kind in DEVICE_KINDS if kind != reader.device]
+    return _render(
+        "step",
+        {
+            "number": card.number,
+            "slug": card.slug,
+            "title": worded(card.title),
+            "question": worded(card.question),
+            "how": worded(card.how),
+            "kind": Words(reader.device),
+            "here": worded(card.devices.get(reader.device, "")),
+            "others": [
+                {"kind": Words(kind), "shows": worded(card.devices[kind])} for kind in others if kind in card.devices
+            ],
+            "metrics": [{"name": found.name, "title": worded(found.title)} for found in card.metrics],
+            "limits": [_limit(found, reader) for found in card.limits],
+            "rules": [_rule(found) for found in card.rules],
+            "cost": worded(card.cost),
+            "remedy": worded(card.remedy),
+        },
+    )
+
+
+def _explain_metric(found: Metric, reader: Reader) -> str:
+    card = CARDS[found.step]
+    share = say("a share of the whole") if formats.is_share(found.name) else None
+    tolerance = DEFAULT_TOLERANCES.get(found.name)
+    return _render(
+        "metric",
+        {
+            "name": found.name,
+            # Of an operator's metric both hold its name, which is from outside.
+            "title": Words(clean(worded(found.title))),
+            "explanation": Words(clean(worded(found.explanation), limit=_LONG)),
+            "unit": share or say(_UNITS.get(found.unit, found.unit)),
+            "better": say(_BETTER[found.better]),
+            "exact": found.kind == "exact",
+            "source": worded(found.source),
+            "step": card.number,
+            "step_title": worded(card.title),
+            "tolerance": None if tolerance is None else formats.setting(tolerance),
+            "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{found.name}.")],
+        },
+    )
+
+
+def _explain_rule(name: str, reader: Reader) -> str:
+    card = next(card for card in CARDS.values() if any(rule.name == name for rule in card.rules))
+    judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
+    return _render(
+        "rule",
+        {
+            **_rule(RULES[name]),
+            "step": card.number,
+            "step_title": worded(card.title),
+            "limits": [_limit(limit, reader) for limit in judged],
+            "remedy": worded(card.remedy),
+        },
+    )
+
+
+def _explain_limit(name: str, reader: Reader) -> str:
+    card, found = next((card, limit) for card in CARDS.values() for limit in card.limits if limit.name == name)
+    rule, _, severity = name.rpartition(".")
+    return _render(
+        "limit",
+        {
+            **_limit(found, reader),
+            "severity": Words(severity) if severity in _SEVERITIES else None,
+            "message": _rule(RULES[rule])["message"] if rule in RULES else None,
+            "step": card.number,
+            "step_title": worded(card.title),
+        },
+    )
+
+
+def _limit(found: Limit, reader: Reader) -> dict[str, object]:
+    given = reader.limits.get(found.name)
+    return {
+        "key": found.name,
+        "value": Words(f"{found.default if given is None else given:g}"),
+        "default": Words(f"{found.default:g}"),
+        "overridden": given is not None,
+        "source": worded(found.source),
     }
-    return str(render("explain/metric.txt.j2", "plain", values)).strip() + "\n"
 
 
-def _explain_step(card: StepCard) -> str:
-    values = {
-        "number": card.number,
-        "slug": card.slug,
-        "title": Words(card.title),
-        "question": Words(card.question),
-        "how": Words(card.how),
-        "remedy": Words(card.remedy),
-        "metrics": [{"name": found.name, "title": Words(found.title)} for found in card.metrics],
-        "limits": _limits(card),
-    }
-    return str(render("explain/step.txt.j2", "plain", values)).strip() + "\n"
+def _rule(found: Rule) -> dict[str, object]:
+    # The braces of its evidence stay: they say what a finding names there.
+    return {"rule": found.name, "message": worded(found.message)}
 
 
-def _limits(card: StepCard, metric: str = "") -> list[dict[str, object]]:
-    """Return the default limits of a step, or those of its rules that are about one metric."""
-    return [
-        {"key": limit.name, "value": Words(f"{limit.default:g}")}
-        for limit in card.limits
-        if limit.name.startswith(f"{metric}." if metric else "")
-    ]
+def _render(kind: str, values: Mapping[str, object]) -> str:
+    return str(render(f"explain/{kind}.txt.j2", "plain", values)).strip() + "\n"

@@ -1,0 +1,119 @@
+"""Two languages: every sentence has its Chinese, no Chinese is left over, and escaping is the same in both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from perfgate.catalogue.lookup import RULES
+from perfgate.document.run import Finding
+from perfgate.judging.report.escape import prose
+from perfgate.judging.report.format import counted, directed_percent
+from perfgate.judging.report.locale.documents import MESSAGES
+from perfgate.judging.report.locale.language import chinese, say, speaking, spoken
+from perfgate.judging.report.locale.messages import Told, told, told_finding
+from perfgate.judging.report.text import environment
+from perfgate.judging.report.words import Words
+from tests.unit.report.sentences import TEMPLATES, all_sentences, unsaid_words
+
+# What both languages call the same.
+UNTRANSLATED = {"perfgate", "base", "head"}
+HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
+
+
+def names(sentence: str) -> list[str]:
+    return sorted(name for _, name, _, _ in Formatter().parse(sentence) if name is not None)
+
+
+def test_catalogue__every_sentence_of_templates_and_code__has_its_chinese() -> None:
+    assert sorted(all_sentences() - chinese().keys()) == []
+
+
+def test_catalogue__every_entry__is_used_somewhere() -> None:
+    assert sorted(chinese().keys() - all_sentences()) == []
+
+
+@pytest.mark.parametrize("english", sorted(chinese()))
+def test_catalogue__translation__has_the_values_of_the_sentence(english: str) -> None:
+    assert names(chinese()[english]) == names(english)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=str)
+def test_messages__translation__has_the_values_of_the_sentence(message: str) -> None:
+    assert names(getattr(message, "zh", "")) == names(message)
+
+
+@pytest.mark.parametrize("template", sorted(TEMPLATES.rglob("*.j2")), ids=lambda path: path.stem)
+def test_template__words_outside_of_sentences__are_those_both_languages_share(template: Path) -> None:
+    assert set(unsaid_words(template)) <= UNTRANSLATED
+
+
+def test_speaking__block__its_language_inside_and_english_again_after() -> None:
+    with speaking("zh"):
+        assert (spoken(), counted(2, "pair"), directed_percent(0.068, "s")) == ("zh", "2 对", "慢 6.8 %")
+    assert (spoken(), counted(2, "pair"), directed_percent(0.068, "s")) == ("en", "2 pairs", "6.8 % slower")
+
+
+def test_say__sentence_without_translation__stays_english() -> None:
+    with speaking("zh"):
+        assert say("{count} unheard of", count=3) == "3 unheard of"
+        assert counted(3, "unheard") == "3 unheards"
+
+
+def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> None:
+    template = "{% say %}{{ row.metric }} of {{ row.place }}{% endsay %}"
+    row = {"metric": Words("P50"), "place": HOSTILE}
+    with speaking("zh"):
+        assert environment("markdown").from_string(template).render(row=row) == (
+            "``</details> @octocat `x` ∣ [a](https://evil.example)`` 的P50"
+        )
+        assert "&lt;/details&gt;" in environment("html").from_string(template).render(row=row)
+
+
+def test_sentence_tag__condition_inside__is_refused() -> None:
+    with pytest.raises(Exception, match="put conditions around it"):
+        environment("plain").from_string("{% say %}a {% if b %}c{% endif %}{% endsay %}")
+
+
+def test_sentence_tag__two_values_of_one_name__are_refused() -> None:
+    with pytest.raises(Exception, match="two values of a sentence have one name"):
+        environment("plain").from_string("{% say %}{{ a.place }} {{ b.place }}{% endsay %}")
+
+
+def test_told_finding__known_rule__its_chinese_words_with_the_evidence_as_outside_text() -> None:
+    finding = Finding(
+        rule="collectives.slowest_rank",
+        severity="info",
+        message="English",
+        evidence={"collective": HOSTILE, "longest": "rank 0", "shortest": "rank 1"},
+    )
+    with speaking("zh"):
+        found = told_finding(finding)
+    assert isinstance(found, Told)
+    assert [piece for piece in found.pieces if not isinstance(piece, Words)] == ["rank 0", HOSTILE, "rank 1"]
+    assert told_finding(finding) == "English"
+
+
+@pytest.mark.parametrize(("rule", "evidence"), [("no.such", {}), ("batch.loss", {"batch": 8})])
+def test_told_finding__unknown_rule_or_missing_evidence__the_message(rule: str, evidence: dict[str, float]) -> None:
+    with speaking("zh"):
+        assert (
+            told_finding(Finding(rule=rule, severity="info", message="English", evidence=dict(evidence))) == "English"
+        )
+
+
+def test_told__message_of_a_rule__its_chinese_words() -> None:
+    message = RULES["batch.refused"].message.format(batch=4)
+    with speaking("zh"):
+        assert told(message) == "workload 不接受 batch size 4"
+        assert told("nobody knows this") == "nobody knows this"
+    assert told(message) == message
+
+
+def test_prose_filter__known_sentence_in_chinese__outside_values_become_code() -> None:
+    message = RULES["latency.steady_state"].message.format(shape=HOSTILE)
+    with speaking("zh"):
+        text = environment("markdown").from_string("{{ text|prose }}").render(text=message)
+    assert text == f"shape {prose(HOSTILE)} 未达到稳态；其数值仅供参考，仍可能漂移"
