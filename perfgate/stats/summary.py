@@ -20,6 +20,9 @@ CONFIDENCE = 0.95
 # 662 samples on the second largest, no longer the largest alone, lies above the true P99 with 99 % confidence.
 P99_FLOOR = 662
 
+# Consecutive samples are put together into so many batches to see how far they depend on each other.
+_BATCHES = 20
+
 _LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 
 Samples = npt.NDArray[np.generic]
@@ -84,6 +87,33 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if holds(middle) else (good, middle)
     return good
+
+
+def dependent_quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
+    """Return a quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
+
+    The interval is that of as many independent samples as say as much: n / d, where d >= 1 is the variance of the share of
+    samples above the quantile over batches of consecutive samples, over what it would be of independent ones (the method of
+    batch means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
+    """
+    plain = quantile(samples, probability, confidence=confidence)
+    values = np.asarray(samples, dtype=np.float64)
+    alike = max(1, int(values.size / _dependence(values > plain.value)))
+    lower, upper = interval_ranks(alike, probability, confidence=confidence)
+    ordered = np.sort(values)
+    ends = [None if rank is None else ordered[_rank(values.size, rank / alike) - 1] for rank in (lower, upper)]
+    low, high = (None if end is None else float(end) for end in ends)
+    return plain._replace(low=low, high=high)
+
+
+def _dependence(above: npt.NDArray[np.bool_]) -> float:
+    """Return by how much the mean of these marks spreads more than that of independent ones; at least 1."""
+    share = float(above.mean())
+    length = above.size // _BATCHES
+    if length < 2 or not 0 < share < 1:
+        return 1.0
+    means = above[: _BATCHES * length].reshape(_BATCHES, length).mean(axis=1)
+    return max(1.0, float(means.var(ddof=1)) * length / (share * (1 - share)))
 
 
 def fewest_samples(probability: float, *, miss: float, spare: int = 0) -> int:

@@ -122,6 +122,9 @@ class Device(Protocol):
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
 
+    def idle_until(self, time_ns: int) -> None:
+        """Let the host do nothing until its clock shows a time; return at once where that is past."""
+
     def synchronize(self) -> None:
         """Wait until everything queued has run."""
 

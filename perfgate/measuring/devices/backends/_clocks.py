@@ -7,9 +7,13 @@ import resource
 from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
-from time import perf_counter_ns, process_time_ns, thread_time_ns
+from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 
 from perfgate.measuring.devices.device import HostMemory
+
+
+# A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
+_WATCHED_NS = 500_000
 
 
 class HostClocks:
@@ -26,6 +30,12 @@ class HostClocks:
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
         return process_time_ns()
+
+    def idle_until(self, time_ns: int) -> None:
+        """Sleep until shortly before a time of the host clock, and watch the clock for the rest."""
+        while (left_ns := time_ns - perf_counter_ns()) > 0:
+            if left_ns > _WATCHED_NS:
+                sleep((left_ns - _WATCHED_NS) / 1e9)
 
 
 class HostMemoryReader:

@@ -1,0 +1,88 @@
+"""Calls sent at the times they are intended for, whether or not earlier ones are done.
+
+A loop that waits for each call before it sends the next leaves out the calls that should have been sent meanwhile, so that a
+stall counts once where all that came in during it had to wait ("coordinated omission", Gil Tene; facts/measuring.md 1, wrk2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.measuring.devices.device import Device, Event
+
+# Fewer calls show no trend.
+_FEWEST_FOR_TREND = 30
+# A queue that grows without end serves less than comes in; a run that ends with a stall does too, but does not grow throughout.
+_KEEPS_UP = 0.95
+# Calls that come in too fast are not waited for longer than this many times what they were to take.
+_PATIENCE = 2.0
+_LEAD_NS = 1_000_000
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """Nanoseconds from the intended start of each call to its end, in the order of sending, and when each was intended.
+
+    ``gave_up`` is set where the rest was not sent any more, because the device was too far behind.
+    """
+
+    latencies: Ints
+    intended_ns: Ints
+    gave_up: bool
+
+    @property
+    def saturated(self) -> bool:
+        """Return whether the queue grew without end: less was served than came in, and calls waited longer and longer."""
+        if self.gave_up:
+            return True
+        if self.latencies.size < _FEWEST_FOR_TREND:
+            return False
+        came_in = float(self.intended_ns[-1] - self.intended_ns[0])
+        served = float((self.intended_ns + self.latencies).max() - self.intended_ns[0])
+        first, second, third = (float(np.median(part)) for part in np.array_split(self.latencies, 3))
+        return came_in < _KEEPS_UP * served and first < second < third
+
+
+def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> OpenLoop:
+    """Send a call at each of these times, in seconds after now and in rising order, and wait for all of them.
+
+    A device with a queue takes calls while it works on others. Elsewhere a call that takes long keeps the host from sending
+    the next, whose latency counts from its intended start all the same.
+    """
+    to_host_ns = _host_minus_device(device)
+    begun = device.clock_ns() + _LEAD_NS
+    intended = begun + np.round(arrivals * 1e9).astype(np.int64)
+    latest = begun + int(_PATIENCE * arrivals[-1] * 1e9) + int(1e9)
+    marks: list[Event] = []
+    for time_ns in intended.tolist():
+        device.idle_until(time_ns)
+        output = call()
+        mark = device.event()
+        mark.record()
+        marks.append(mark)
+        del output
+        if device.clock_ns() > latest:
+            break
+    device.synchronize()
+    ends = np.array([mark.time_ns() for mark in marks], dtype=np.int64) + to_host_ns
+    sent = intended[: len(marks)]
+    return OpenLoop(latencies=np.maximum(ends - sent, 1), intended_ns=sent, gave_up=len(marks) < intended.size)
+
+
+def _host_minus_device(device: Device) -> int:
+    """Return what to add to the time of a mark to have it by the host clock; a few microseconds too much on a device."""
+    device.synchronize()
+    mark = device.event()
+    mark.record()
+    mark.wait()
+    device.synchronize()
+    now = device.clock_ns()
+    return now - mark.time_ns()
