@@ -93,8 +93,10 @@ def test_step__result__survives_the_document(step: Step, device_kind: str, tmp_p
 
 @every_step
 def test_step__same_seed_and_device__same_result(step: Step, tmp_path: Path) -> None:
-    first, _ = run_step(step, _context("asynchronous", tmp_path))
-    second, _ = run_step(step, _context("asynchronous", tmp_path))
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (run_step(step, _context("asynchronous", folder))[0] for folder in folders)
     assert first == second
 
 

@@ -86,7 +86,7 @@ def _cut(host: EventTable, inner: npt.NDArray[np.intp], outer: IntColumn) -> int
 
 
 def attributed_share(stacks: Stacks) -> Optional[float]:
-    """Return which part of the busy time has a known stack of the host; None where nothing ran or no stack was recorded.
+    """Return which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
 
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """
@@ -94,7 +94,7 @@ def attributed_share(stacks: Stacks) -> Optional[float]:
     work = device if device.any() else _is_kind(stacks.events, "host_op")
     wanted: tuple[EventKind, ...] = ("host_op", "python") if device.any() else ("python",)
     busy = int(stacks.own[work].sum())
-    if not busy or not _is_kind(stacks.events, *wanted).any():
+    if not busy or stacks.unlaunched == device.sum() > 0 or not _is_kind(stacks.events, *wanted).any():
         return None
     known = _under(stacks.around, _is_kind(stacks.events, *wanted))
     return int(stacks.own[work & known].sum()) / busy

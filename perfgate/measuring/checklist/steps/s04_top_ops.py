@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Artifact, CallAccount, CounterSet
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
@@ -14,6 +11,7 @@ from perfgate.measuring.checklist.steps._operators import (
     judge_operators,
     judge_unstable,
 )
+from perfgate.measuring.checklist.steps._traces import trace_artifact
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.account import AccountOf, account_for
@@ -43,7 +41,7 @@ class TopOpsStep:
             context.progress(f"tracing inputs of shape {shape}")
             trace = _trace(context, shape)
             shapes.append(_operators(context, shape, trace))
-            artifacts.append(_artifact(trace.path, context.workload.name))
+            artifacts.append(trace_artifact(trace.path, context.workload.name))
             context.progress(f"counting operators with inputs of shape {shape}")
             counted = count_in_order(context.workload, context.device, shape, root=context.root)
             counters.append(_counters(context, counted.counters, trace))
@@ -102,18 +100,3 @@ def _counters(context: StepContext, counted: CounterSet, trace: CallTrace) -> Co
 
 def _events(context: StepContext, trace: CallTrace) -> EventTable:
     return trace.device_work() if "kernel_timeline" in context.device.capabilities else trace.host_ops()
-
-
-def _artifact(path: Path, workload: str) -> Artifact:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return Artifact(
-        name=path.name,
-        kind="trace",
-        path=path.name,
-        bytes=path.stat().st_size,
-        sha256=digest.hexdigest(),
-        workload=workload,
-    )
