@@ -43,4 +43,5 @@ def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
 def calls_of(traffic: Traffic, batch: int, *, count: int, seed: int) -> Floats:
     """Return when ``count`` calls of ``batch`` items come in: each with the request that completes its batch."""
     requests = arrivals(traffic, count=count * batch, seed=seed)
-    return requests[batch - 1 :: batch] - requests[batch - 1]
+    times: Floats = requests[batch - 1 :: batch] - requests[batch - 1]
+    return times

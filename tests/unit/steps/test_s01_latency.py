@@ -11,7 +11,7 @@ from perfgate.document.run import Value
 from perfgate.document.samples import unpack
 from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s01_latency import STEP
-from perfgate.measuring.workload.workload import SLA
+from perfgate.measuring.workload.workload import SLA, Traffic
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import context_on, curve
 
@@ -115,3 +115,55 @@ def test_latency__two_shapes__values_of_each() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, shapes={"short": {}, "long": {}})))
     assert _value(outcome, "latency.p50", "short").value == 0.001
     assert _value(outcome, "latency.p50", "long").value == 0.001
+
+
+def _at_rate(outcome: StepOutcome, metric: str, rate: str) -> Value:
+    (found,) = [v for v in outcome.values if v.metric == metric and v.labels.get("rate") == rate]
+    return found
+
+
+def _stall_late(number: int) -> int:
+    """Give calls of 2 ms, of which one that comes when 2,000 are done stalls for 100 ms."""
+    return 100 * MS if number == 6_000 else 2 * MS
+
+
+def test_latency__no_traffic_and_no_rate__closed_loop_only() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, sla=SLA(p99=0.01))))
+    assert all("rate" not in value.labels for value in outcome.values)
+
+
+@pytest.mark.parametrize("capabilities", [frozenset({"queue"}), frozenset()])
+def test_latency__stall_in_the_open_loop__p99_at_the_rate_shows_it_and_the_closed_one_does_not(capabilities) -> None:
+    device = FakeDevice(kernel_times={"aten::mm": _stall_late}, capabilities=capabilities)
+    outcome = STEP.measure(context_on(device, curve(0, 0, traffic=Traffic(rate=100.0)), quick=False))
+    assert device.launches["aten::mm"] > 6_000
+    assert _at_rate(outcome, "latency.p50", "100").value == pytest.approx(0.002, rel=0.1)
+    at_rate = _at_rate(outcome, "latency.p99", "100")
+    assert at_rate.value is not None
+    assert at_rate.value > 0.02
+    (closed,) = [v for v in outcome.values if v.metric == "latency.p99" and "rate" not in v.labels]
+    assert closed.value == 0.002
+
+
+def test_latency__sla_at_a_rate__judged_by_the_calls_that_came_in_at_it() -> None:
+    workload = curve(8 * MS, 0, sla=SLA(p99=0.012, rate=100.0))  # a call alone keeps it; with 80 % load it queues
+    outcome = STEP.measure(context_on(FakeDevice(), workload, quick=False))
+    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("sla.p99", "severe")]
+    assert outcome.findings[0].evidence["p99.low"] > 0.012
+
+
+def test_latency__more_calls_than_it_serves__saturated_and_no_percentile_claimed() -> None:
+    workload = curve(8 * MS, 0, batch=2, traffic=Traffic(rate=400.0))  # 200 calls of two items, where 125 can be served
+    outcome = STEP.measure(context_on(FakeDevice(), workload))
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity) == ("latency.saturated", "warning")
+    assert finding.message == ("shape default does not keep up with 200 calls a second: the queue grows without end")
+    assert finding.evidence["served"] == pytest.approx(125, rel=0.01)
+    p99 = _at_rate(outcome, "latency.p99", "200")
+    assert (p99.value, p99.reason) == (None, "the queue grows without end at 200 calls a second")
+
+
+def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=0.5))))
+    p50 = _at_rate(outcome, "latency.p50", "0.5")
+    assert p50.reason == "0.5 calls a second are fewer than 10 in the time for it"

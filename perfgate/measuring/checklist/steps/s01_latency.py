@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from perfgate.document.run import Evidence, Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.limits import noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.steps._open_loop import Pace, measure_open_loop
 from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, measure_throughput, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import SteadyState, find_steady_state
+from perfgate.measuring.workload.workload import SLA
 from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, Samples, low_location, quantile
 
 QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
@@ -32,6 +34,7 @@ class _Effort:
     seconds: float
     most_seconds: float
     window_seconds: float
+    open_loop: Pace
 
     def shared(self, shapes: int) -> _Effort:
         """Return the part of one of several shapes."""
@@ -41,12 +44,13 @@ class _Effort:
             seconds=self.seconds / shapes,
             most_seconds=self.most_seconds / shapes,
             window_seconds=self.window_seconds / shapes,
+            open_loop=Pace(least=self.open_loop.least / shapes, most=self.open_loop.most / shapes),
         )
 
 
-_QUICK = _Effort(warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2)
+_QUICK = _Effort(warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=Pace(0.5, 2.0))
 # 700 calls are enough for a P99 (662); the windows of throughput are one second long.
-_FULL = _Effort(warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0)
+_FULL = _Effort(warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=Pace(5.0, 30.0))
 
 
 @dataclass
@@ -84,9 +88,11 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: 
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
     times = time_calls(call, device, CallBudget(effort.calls, effort.seconds, effort.most_seconds))
     rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
+    at_rates = measure_open_loop(context, shape, effort.open_loop)
     latencies = _latencies(times, {"shape": shape})
-    gathered.values += [*_warm_up(steady, shape), *latencies, *_throughput(rates, shape)]
-    gathered.findings += [*_unsteady(steady, shape), *_sla(latencies, context.workload.workload.sla.p99, shape)]
+    gathered.values += [*_warm_up(steady, shape), *latencies, *at_rates.values, *_throughput(rates, shape)]
+    kept = _sla([*latencies, *at_rates.values], context.workload.workload.sla, shape)
+    gathered.findings += [*_unsteady(steady, shape), *at_rates.findings, *kept]
     gathered.samples += [
         SampleSet(metric="latency", samples=pack(times.wall), labels={"shape": shape, "clock": "wall"}),
         SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
@@ -147,11 +153,15 @@ def _unsteady(steady: SteadyState, shape: str) -> list[Finding]:
     return [noticed("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})]
 
 
-def _sla(latencies: list[Value], promised: Optional[float], shape: str) -> list[Finding]:
-    """Compare the P99 with the SLA: broken when even its lower end lies above, kept when its upper end lies below."""
+def _sla(latencies: list[Value], sla: SLA, shape: str) -> list[Finding]:
+    """Compare the P99 with the SLA: broken when even its lower end lies above, kept when its upper end lies below.
+
+    An SLA with a rate is about the calls that came in at that rate.
+    """
+    promised, rate = sla.p99, None if sla.rate is None else f"{sla.rate:g}"
     if promised is None:
         return []
-    p99 = next(value for value in latencies if value.metric == "latency.p99")
+    p99 = next(value for value in latencies if value.metric == "latency.p99" and value.labels.get("rate") == rate)
     low, high = p99.interval or (None, None)
     evidence: dict[str, Evidence] = {"sla.p99": promised, "shape": shape, "calls": p99.count or 0}
     if low is not None and low > promised:
