@@ -76,7 +76,7 @@ def compare(
     until = device.clock_ns() + int(seconds * 1e9)
     while len(quads) < FEWEST_QUADS or (device.clock_ns() < until and len(quads) < MOST_QUADS):
         quads.append(_quad(first, second, device, calls, swapped=order.random() < 0.5))
-    return _summary(np.asarray(quads))
+    return summarize_turns(np.asarray(quads))
 
 
 def _quad(
@@ -95,8 +95,8 @@ def _block(call: Callable[[], Any], device: Device, calls: int) -> float:
     return float(np.median([timed_call(call, device) for _ in range(calls)]))
 
 
-def _summary(quads: npt.NDArray[np.float64]) -> Versus:
-    """Summarise an array of shape (quads, 2), nanoseconds of a call in both ways."""
+def summarize_turns(quads: npt.NDArray[np.float64]) -> Versus:
+    """Return how both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
     differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
     alpha = (1 - CONFIDENCE) / 2

@@ -1,0 +1,162 @@
+"""Step 15: on a device whose cold calls take a known time longer, on the CPU's own cache, and on recorded counters."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.steps.s15_cache import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.events import EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Kernel, Recording, Timeline
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.unit.trace.ascend import ALEXNET, sample
+
+MS = 1_000_000
+MIB = 1 << 20
+
+
+def measure(tmp_path, *, cold_ms, cache=MIB, item_bytes=100_000, limits=None):
+    device = FakeDevice()
+    device.cache, device.cold_ns = cache, round(cold_ms * MS)
+    workload = fake_workload(FakeKernel("aten::mm", 2 * MS), item_bytes=item_bytes, batch=4)
+    return STEP.measure(context_on(device, workload, artifacts=tmp_path, limits=limits or {}))
+
+
+def by_buffers(outcome, metric):
+    return {value.labels["buffers"]: value.value for value in outcome.values if value.metric == metric}
+
+
+def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path):
+    outcome = measure(tmp_path, cold_ms=1.0)
+
+    assert by_buffers(outcome, "cache.call_time") == {"hot": 0.002, "cold": 0.003, "rotating": 0.002}
+    assert by_buffers(outcome, "cache.sensitivity") == {"cold": pytest.approx(1.5), "rotating": pytest.approx(1.0)}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["buffers"]) == ("cache.sensitivity", "warning", "cold")
+    assert "production is colder" in finding.message
+    assert outcome.status == "attention"
+
+
+def test_cache__cold_calls_hardly_longer__ok(tmp_path):
+    outcome = measure(tmp_path, cold_ms=0.3)
+
+    assert by_buffers(outcome, "cache.sensitivity")["cold"] == pytest.approx(1.15)
+    assert (outcome.status, outcome.findings) == ("ok", [])
+
+
+def test_cache__limit_of_the_project__followed(tmp_path):
+    assert measure(tmp_path, cold_ms=0.3, limits={"cache.sensitivity.warning": 1.1}).status == "attention"
+
+
+def test_cache__size_unknown__unavailable(tmp_path):
+    outcome = measure(tmp_path, cold_ms=1.0, cache=None)
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+    assert "how large" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("item_bytes", "reason"), [(100, "5244 copies of it would be needed"), (0, "the inputs hold no tensor")]
+)
+def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why(tmp_path, item_bytes, reason):
+    outcome = measure(tmp_path, cold_ms=0.0, item_bytes=item_bytes)
+
+    (rotating,) = (value for value in outcome.values if value.value is None)
+    assert reason in rotating.reason
+    assert by_buffers(outcome, "cache.call_time").keys() == {"hot", "cold"}
+
+
+def on_cpu(tmp_path, model, features):
+    device = open_device("cpu")
+    if device.cache_sweeper() is None:
+        pytest.skip("this kernel does not tell the size of the last-level cache, or there is too little memory")
+
+    def inputs(items, seed):
+        return torch.randn(items, features, generator=torch.Generator().manual_seed(seed))
+
+    workload = Workload(build=lambda device: model.eval(), inputs=inputs)
+    context = StepContext(
+        workload=BoundWorkload("real", workload, device, seed=1), device=device, quick=True, threads=1, limits={}, seed=1,
+        root=Path(__file__).parents[3], artifacts=tmp_path, progress=lambda text: None,
+    )  # fmt: skip
+    return STEP.measure(context)
+
+
+class Reuse(torch.nn.Module):
+    """Three billion operations on half a megabyte: where that lies does not matter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(384, 384) / 20)
+
+    def forward(self, inputs):
+        product = self.weight + inputs
+        for _ in range(30):
+            product = product @ self.weight
+        return product
+
+
+def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path):
+    outcome = on_cpu(tmp_path, torch.nn.Linear(512, 512), features=512)
+
+    assert by_buffers(outcome, "cache.sensitivity")["cold"] > 1.2
+    assert [finding.rule for finding in outcome.findings] == ["cache.sensitivity"]
+
+
+def test_cache__little_data_and_much_work_on_the_cpu__ok(tmp_path):
+    outcome = on_cpu(tmp_path, Reuse(), features=384)
+
+    assert by_buffers(outcome, "cache.sensitivity")["cold"] < 1.2
+    assert outcome.status == "ok"
+
+
+def judged(recording):
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+
+def rates(outcome):
+    return {(value.labels["op"], value.labels["access"]): value.value for value in outcome.values}
+
+
+def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
+    outcome = judged(read_recording(sample("msprof-910B-20cores-2608/PROF_L2Cache", tmp_path)))
+
+    assert rates(outcome) == {
+        ("GroupedMatmul", "read"): pytest.approx((7382 + 7389) / (7382 + 7389 + 31 + 24)),
+        ("GroupedMatmul", "write"): pytest.approx(18 / (18 + 4098)),
+        ("OnesLike", "read"): pytest.approx((43 + 41 + 183 + 176) / (44 + 44 + 184 + 176)),
+        ("OnesLike", "write"): 0.0,
+    }
+    assert (outcome.status, outcome.findings) == ("ok", [])
+
+
+def test_cache__recorded_without_l2_counters__unavailable_and_how_to_get_them(tmp_path):
+    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+    assert "AiCMetrics.L2Cache" in outcome.reason
+
+
+def kernel(op, duration_ns, **counters):
+    return Kernel(op, op, "AI_CORE", 0, duration_ns, counters=counters)
+
+
+def test_cache__recorded_heavy_operator_that_mostly_misses__said():
+    table = EventTableBuilder().table()
+    kernels = (
+        kernel("MatMulV2", 900, aic_r0_read_cache_hit=10.0, aic_r0_read_cache_miss_allocate=90.0),
+        kernel("Add", 50, l2_hit_rate=0.1),
+        kernel("Mul", 50, aiv_write_cache_hit=0.0, aiv_write_cache_miss_allocate=5.0),
+    )
+    outcome = judged(Recording(Path("recording"), "msprof", (Timeline(None, 0, table, kernels=kernels),)))
+
+    assert rates(outcome) == {("MatMulV2", "read"): 0.1, ("Add", "all"): 0.1, ("Mul", "write"): 0.0}
+    (finding,) = outcome.findings
+    assert (finding.severity, finding.evidence["op"]) == ("info", "MatMulV2")
