@@ -140,6 +140,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     sla_p99: Optional[float]
     seconds: float
     capabilities: list[str] = []
+    sla_rate: Optional[float] = None
 
 
 class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):

@@ -159,6 +159,7 @@ def _record(
         batch=loaded.batch if loaded else 0,
         shapes=loaded.shapes if loaded else [],
         sla_p99=loaded.sla_p99 if loaded else None,
+        sla_rate=loaded.sla_rate if loaded else None,
         error=error,
     )
 

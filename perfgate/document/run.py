@@ -350,7 +350,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload that was measured: where it stands, the hash of its file, its batch size and shapes."""
+    """The workload that was measured: where it stands, the hash of its file, its batch size and shapes.
+
+    ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second.
+    """
 
     name: str
     reference: str
@@ -358,6 +361,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     shapes: list[str]
     sla_p99: Optional[float] = None
+    sla_rate: Optional[float] = None
     error: Optional[ErrorDetail] = None
 
 

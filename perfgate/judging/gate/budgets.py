@@ -35,7 +35,7 @@ def compare_budgets(base: RunDocument, head: RunDocument, policy: Policy) -> lis
 def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[tuple[Budget, str]]:
     """Return each budget with the metric's name in the decision: an SLA is the budget that a workload sets itself."""
     if workload.sla_p99 is not None:
-        yield Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True), SLA
+        yield Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate), SLA
     for budget in policy.budgets:
         yield budget, budget.metric
 

@@ -131,6 +131,7 @@ class Worker:
             sla_p99=workload.sla.p99,
             seconds=time.perf_counter() - started,
             capabilities=sorted(device.capabilities),
+            sla_rate=workload.sla.rate,
         )
 
     def _describe(self, request: TestbedRequest) -> TestbedReply:

@@ -120,3 +120,13 @@ def test_tolerance__patterns__the_one_that_says_most_counts(tolerances: dict[str
 def test_tolerance__operator_whose_name_looks_like_a_pattern__is_taken_by_name() -> None:
     name = "ops.count:kernel<float, [3]>@2"
     assert tolerance(Policy(tolerances={name: 0.7}), name, "encoder", "long") == 0.7
+
+
+def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
+    base, head = sides(NO_CHANGE)
+    promised = [msgspec.structs.replace(head.workloads[0], sla_p99=0.02, sla_rate=50.0)]
+    head = msgspec.structs.replace(head, workloads=promised)
+    alone = with_value(head, 0.03, interval=(0.029, 0.031))
+    assert compare_budgets(base, alone, Policy()) == []  # a closed loop says nothing of 50 calls a second
+    (found,) = compare_budgets(base, with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"}), Policy())
+    assert (found.metric, found.outcome, found.reason) == ("sla.p99", "regressed", "at 50 calls a second")
