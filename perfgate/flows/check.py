@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 
 import msgspec
 
+from perfgate.catalogue.card import Language
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.checklist import Findings, run_checklist
 from perfgate.conductor.harness import read_harnesses, unknown_harnesses
@@ -49,7 +50,7 @@ class CheckOptions:
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
     ``out``, where there are any. ``interpreters`` are those named for the sides; ``comparing`` the stack takes one commit for
-    both sides (``perfgate upgrade``).
+    both sides (``perfgate upgrade``). Comment and report are written in ``language``.
     """
 
     out: Path
@@ -63,6 +64,7 @@ class CheckOptions:
     append: bool = False
     interpreters: GivenInterpreters = NONE_GIVEN
     comparing: Comparing = "code"
+    language: Language = "en"
 
 
 class _Sides(NamedTuple):
@@ -161,7 +163,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     if history.series or history.accepted:
         write_history(out / "history.json", history)
     decision = decide(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
-    write_decision_folder(out, decision, base, head)
+    write_decision_folder(out, decision, base, head, options.language)
     return decision
 
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Optional
 
+from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run, write_decision, write_run, write_text_atomically
 from perfgate.document.history import History
@@ -17,17 +18,21 @@ from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 
 
-def judge_again(folder: Path, *, policy: Optional[Policy], out: Optional[Path]) -> DecisionDocument:
+def judge_again(
+    folder: Path, *, policy: Optional[Policy], out: Optional[Path], language: Language = "en"
+) -> DecisionDocument:
     """Judge the documents in ``folder`` again; the decision goes to ``out``, or nowhere."""
     decision = judge_folder(folder, policy=policy)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
-        write_decision_folder(out, decision, base, head)
+        write_decision_folder(out, decision, base, head, language)
     return decision
 
 
-def judge_documents(base: Path, head: Path, *, policy: Policy, out: Optional[Path]) -> DecisionDocument:
+def judge_documents(
+    base: Path, head: Path, *, policy: Policy, out: Optional[Path], language: Language = "en"
+) -> DecisionDocument:
     """Judge two run documents that were made apart; what has no pairs is compared by its counts alone.
 
     ``base`` and ``head`` are run.json files or their folders. The decision and copies of both documents go to ``out``, which
@@ -47,7 +52,7 @@ def judge_documents(base: Path, head: Path, *, policy: Policy, out: Optional[Pat
             (out / side).mkdir(parents=True, exist_ok=True)
             write_run(out / side / "run.json", run)
             _copy_artifacts(run, path.parent, out / side)
-        write_decision_folder(out, decision, runs[0], runs[1])
+        write_decision_folder(out, decision, runs[0], runs[1], language)
     return decision
 
 
@@ -63,15 +68,17 @@ def _copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
                 shutil.copyfile(file, copy)
 
 
-def write_decision_folder(out: Path, decision: DecisionDocument, base: RunDocument, head: RunDocument) -> None:
+def write_decision_folder(
+    out: Path, decision: DecisionDocument, base: RunDocument, head: RunDocument, language: Language = "en"
+) -> None:
     """Write decision.json, comment.md and report.html."""
     write_decision(out / "decision.json", decision)
-    write_text_atomically(out / "comment.md", render_comment(decision, _context(decision)))
-    write_text_atomically(out / "report.html", render_html(decision, base, head))
+    write_text_atomically(out / "comment.md", render_comment(decision, _context(decision, language)))
+    write_text_atomically(out / "report.html", render_html(decision, base, head, language))
 
 
-def _context(decision: DecisionDocument) -> CommentContext:
+def _context(decision: DecisionDocument, language: Language) -> CommentContext:
     base = (decision.base.commit or "")[:12]
     # Which interpreters an upgrade report compared is nobody's business but the machine's.
     reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None
-    return CommentContext(marker=marker(decision.project), reproduce=reproduce)
+    return CommentContext(marker=marker(decision.project), reproduce=reproduce, language=language)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
+from perfgate.catalogue.card import Language
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.files import read_run
@@ -49,6 +50,7 @@ class PublishRequest:
     key: str = DEFAULT_KEY
     dry_run: bool = False
     token_variable: Optional[str] = None
+    language: Language = "en"
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def _context(request: PublishRequest, event: Optional[CiEvent], decision: Decisi
         artifact_url=event.artifact_url if event else None,
         job_url=event.job_url if event else None,
         reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if _SHA.fullmatch(base) else None,
+        language=request.language,
     )
 
 

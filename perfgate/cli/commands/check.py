@@ -7,6 +7,8 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.options import language_option
+
 
 @click.command("check")
 @click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
@@ -25,6 +27,7 @@ import click
               help="Measure the base in this interpreter; default: the one that runs perfgate.")  # fmt: skip
 @click.option("--head-python", type=click.Path(path_type=Path), metavar="PATH",
               help="Measure the head in this interpreter; default: the one that runs perfgate.")  # fmt: skip
+@language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(  # noqa: N802
@@ -37,19 +40,23 @@ def COMMAND(  # noqa: N802
     append: bool,
     base_python: Optional[Path],
     head_python: Optional[Path],
+    language: Optional[str],
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base: what a CI job runs, without any token."""
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
+    from perfgate.config import report_language
     from perfgate.flows.check import DEFAULT_HEAD_STEPS, CheckOptions, check_change
     from perfgate.flows.environments import GivenInterpreters
     from perfgate.flows.run import parse_steps
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
+    spoken = report_language(language, directory)
     options = CheckOptions(
+        language=spoken,
         out=out,
         base=base,
         workloads=workloads,
@@ -61,6 +68,6 @@ def COMMAND(  # noqa: N802
     )
     with TerminalProgress() as progress:
         decision = check_change(directory, options, progress)
-    render_terminal(decision, Console())
+    render_terminal(decision, Console(), spoken)
     click.echo(f"written to {out}: decision.json, comment.md, report.html, base/run.json, head/run.json")
     raise SystemExit(exit_code(decision))

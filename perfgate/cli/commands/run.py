@@ -7,6 +7,8 @@ from typing import Optional
 
 import click
 
+from perfgate.catalogue.card import Language
+from perfgate.cli.options import language_option
 from perfgate.errors import UsageError
 
 
@@ -26,6 +28,7 @@ from perfgate.errors import UsageError
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
 @click.option("--quick", is_flag=True, help="Shorter measurements, wider intervals.")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(  # noqa: N802
@@ -36,22 +39,24 @@ def COMMAND(  # noqa: N802
     steps: Optional[str],
     quick: bool,
     device: Optional[str],
+    language: Optional[str],
     directory: Path,
 ) -> None:
     """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document."""
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.config import load_config
+    from perfgate.config import load_config, report_language
     from perfgate.flows.run import RunOptions, exit_code, parse_steps, run_here
     from perfgate.judging.report.terminal import render_run
 
+    spoken = report_language(language, directory)
     if profile is not None:
         if steps or quick or device or len(workloads) > 1:
             raise UsageError(
                 "--from-profile measures nothing: leave out --steps, --quick and --device, and give one --workload at most"
             )
-        _make_from_profile(directory, profile, out, workloads, keep=keep)
+        _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
         return
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
@@ -59,12 +64,14 @@ def COMMAND(  # noqa: N802
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick)
     with TerminalProgress() as progress:
         run = run_here(config, options, progress)
-    render_run(run, Console())
+    render_run(run, Console(), spoken)
     click.echo(f"run document: {out / 'run.json'}")
     raise SystemExit(exit_code(run))
 
 
-def _make_from_profile(directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], *, keep: bool) -> None:
+def _make_from_profile(
+    directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
+) -> None:
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -74,5 +81,5 @@ def _make_from_profile(directory: Path, profile: Path, out: Path, workloads: tup
     name = workloads[0] if workloads else DEFAULT_WORKLOAD
     with TerminalProgress() as progress:
         run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
-    render_run(run, Console())
+    render_run(run, Console(), language)
     click.echo(f"run document: {out / 'run.json'}")

@@ -7,6 +7,8 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.options import language_option
+
 
 @click.command("upgrade")
 @click.option("--python", "new_python", type=click.Path(path_type=Path), metavar="PATH", required=True,
@@ -19,6 +21,7 @@ import click
 @click.option("--steps", metavar="LIST", help="Steps of the checklist on the new stack, e.g. 1,3-5; default 1-4.")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
+@language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(  # noqa: N802
@@ -29,6 +32,7 @@ def COMMAND(  # noqa: N802
     steps: Optional[str],
     device: Optional[str],
     allow_dirty: bool,
+    language: Optional[str],
     directory: Path,
 ) -> None:
     """Compare two software stacks under the checked-out commit: a report of what gets slower, which never fails.
@@ -38,13 +42,16 @@ def COMMAND(  # noqa: N802
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
+    from perfgate.config import report_language
     from perfgate.flows.check import DEFAULT_HEAD_STEPS, CheckOptions, check_change
     from perfgate.flows.environments import GivenInterpreters
     from perfgate.flows.run import parse_steps
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
+    spoken = report_language(language, directory)
     options = CheckOptions(
+        language=spoken,
         out=out,
         workloads=workloads,
         steps=parse_steps(steps) if steps else DEFAULT_HEAD_STEPS,
@@ -55,6 +62,6 @@ def COMMAND(  # noqa: N802
     )
     with TerminalProgress() as progress:
         decision = check_change(directory, options, progress)
-    render_terminal(decision, Console())
+    render_terminal(decision, Console(), spoken)
     click.echo(f"report: {out / 'report.html'}")
     raise SystemExit(exit_code(decision))

@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 
 from perfgate.catalogue.card import DEVICE_KINDS, StepCard, Text
-from perfgate.catalogue.lookup import CARDS, LIMITS, RULES
+from perfgate.catalogue.lookup import CARDS, RULES
 from perfgate.measuring.checklist.members import step_numbers
 
 # A card whose step is not there yet may be empty; 20 is the gate.
@@ -47,9 +47,3 @@ def test_card__every_text__is_there_in_both_languages(number: int) -> None:
 def test_rule__chinese_message__names_the_evidence_that_the_english_names(rule: str) -> None:
     message = RULES[rule].message
     assert names(message.zh) == names(message)
-
-
-@pytest.mark.parametrize("limit", sorted(LIMITS))
-def test_limit__that_ends_in_a_severity__belongs_to_a_rule(limit: str) -> None:
-    rule, _, severity = limit.rpartition(".")
-    assert severity not in {"info", "warning", "severe"} or rule in RULES

@@ -46,6 +46,11 @@ WORDS = {
     " A count that was 0 has no relative limit: merging it makes it part of the next base.": (
         " 原为 0 的计数没有相对限值：合入后即成为下一次的 base。"
     ),
+    # what got better
+    "**Better than the base**: ": "**优于 base**：",
+    ". Merged, this is the baseline that the next change is held to; `perfgate baseline record` on main keeps it for the "
+    "trend.": "。合入后即成为下一次改动的基线；在 main 上运行 `perfgate baseline record` 可将其记入趋势。",
+    " A budget in `perfgate.toml` that would hold on to it: ": " 可在 `perfgate.toml` 中用以下预算守住它：",
     # errors, notes, workload file
     "**Error** in the {side}, {what} of {workload} ({kind}": "{side} 出现**错误**：{workload} 的 {what}（{kind}",
     "Note:": "提示：",
