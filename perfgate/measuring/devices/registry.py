@@ -1,4 +1,4 @@
-"""Open a device by its kind; the backends are found in the folder ``backends``."""
+"""Open a device, or what examines or reads one, by its kind; the members are found in folders of one module a kind."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 from perfgate.discovery import load_member, member_names
 from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices import backends, examinations
+from perfgate.measuring.devices import backends, examinations, sensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.telemetry import Sensor
 
 _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
@@ -54,6 +55,23 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
     if match[1] not in examined_kinds():
         return []
     found: list[FitnessCheck] = load_member(examinations, match[1]).examine(host, int(match[2] or 0))
+    return found
+
+
+def sensor_kinds() -> list[str]:
+    """Return the kinds whose heat, clock and power can be read without their framework, sorted."""
+    return member_names(sensors)
+
+
+def open_sensor(kind: str, host: Host) -> Sensor:
+    """Return what reads a device such as ``npu:1``; torch is not imported.
+
+    Raises MeasuringError for a kind without a sensor, and where nothing answers.
+    """
+    match = _KIND.fullmatch(kind)
+    if match is None or match[1] not in sensor_kinds():
+        raise MeasuringError(f"device {kind!r} has no sensor; kinds that have one: {', '.join(sensor_kinds())}")
+    found: Sensor = load_member(sensors, match[1]).open_sensor(host, int(match[2] or 0))
     return found
 
 

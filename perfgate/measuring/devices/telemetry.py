@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Callable, Optional
 
 import msgspec
 
@@ -41,3 +41,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
         if self.clock is None or not self.rated_clock:
             return None
         return self.clock / self.rated_clock
+
+
+# Reads a device once; raises MeasuringError where no answer comes.
+Sensor = Callable[[], Telemetry]

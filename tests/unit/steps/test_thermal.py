@@ -1,0 +1,251 @@
+"""Step 19: derating on the fake device and the real CPU, sensors by the software npu-smi, clocks of recorded NPUs."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from perfgate.document.run import Finding, Value
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
+from perfgate.measuring.checklist.steps._soak import Effort, Slice, Soak, derating, soak
+from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_throttling, sensor_values
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.devices.sampler import Reading, sampling
+from perfgate.measuring.devices.telemetry import Telemetry
+from perfgate.measuring.trace.events import EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Recording, Timeline
+from perfgate.measuring.trace.summary import summarize
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.unit.trace.ascend import ALEXNET, sample
+
+MS, S = 1_000_000, 1_000_000_000
+SMI = Path(__file__).parents[2] / "softnpu" / "bin"
+EFFORT = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
+# A soak of six seconds with 600 items, of which readings know nothing more.
+SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, 100.0, None), Slice(6 * S, 100.0, None)), calls=600)
+
+
+def measured(device: FakeDevice, **fields: Any) -> StepOutcome:
+    return STEP.measure(context_on(device, fake_workload(FakeKernel("aten::mm", MS), batch=4), **fields))
+
+
+def slowing(per_second: float) -> FakeDevice:
+    """Return a device whose kernels of a millisecond get slower by a share of it each second."""
+    return FakeDevice(kernel_times={"aten::mm": lambda number: round(MS * (1 + per_second * number / 1000))})
+
+
+def value_of(values: list[Value], metric: str) -> Value:
+    (found,) = [value for value in values if value.metric == metric]
+    return found
+
+
+def test_thermal__device_that_keeps_its_speed__ok_and_no_sensor_said() -> None:
+    outcome = measured(FakeDevice())
+
+    lost = value_of(outcome.values, "thermal.derating")
+    assert lost.value == pytest.approx(0.0, abs=1e-3)
+    assert lost.labels == {"shape": "default", "of": "workload"}
+    assert outcome.status == "ok"
+    missing = {value.metric: value.reason for value in outcome.values if value.value is None}
+    assert set(missing) == {
+        "thermal.throttled",
+        "thermal.clock",
+        "thermal.temperature",
+        "thermal.power",
+        "thermal.energy",
+    }
+    assert set(missing.values()) == {"nothing tells the temperature, clock or power of a fake device"}
+
+
+def test_thermal__device_that_slows_down__derating_by_its_amount_and_severity() -> None:
+    outcome = measured(slowing(0.01))
+
+    # From 0.75 s, the middle of the first part, to 5 s, that of the last: 1 - 1.0075 / 1.05.
+    lost = value_of(outcome.values, "thermal.derating")
+    assert lost.value == pytest.approx(0.04, abs=0.003)
+    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("thermal.derating", "warning")]
+    assert outcome.status == "attention"
+
+    assert [finding.severity for finding in measured(slowing(0.05)).findings] == ["severe"]
+    assert measured(slowing(0.01), limits={"thermal.derating.warning": 0.1}).findings == []
+
+
+def test_soak__calls_longer_than_the_soak__two_slices_and_no_interval() -> None:
+    device = FakeDevice(kernel_times={"aten::mm": 20 * S})
+    soaked = soak(lambda: device.launch("aten::mm"), device, items=1, effort=EFFORT)
+
+    found = derating(soaked, EFFORT)
+    assert len(soaked.slices) == 2
+    assert found is not None
+    assert (found.low, found.high) == (None, None)
+
+
+def test_derating__of_a_canary_that_did_not_run__none() -> None:
+    assert derating(SOAKED, EFFORT, canary=True) is None
+
+
+def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    device, ones, begun = open_device("cpu"), torch.ones(200, 200), time.monotonic()
+
+    def call() -> None:
+        for _ in range(10 + int(20 * (time.monotonic() - begun))):
+            torch.mm(ones, ones)
+
+    effort = Effort(seconds=1.5, slice_seconds=0.1, first_seconds=0.5, last_seconds=0.5)
+    soaked = soak(call, device, items=1, effort=effort)
+    torch.set_num_threads(threads)
+
+    of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
+    assert of_calls is not None
+    assert of_canary is not None
+    assert of_calls.low is not None
+    assert of_calls.low > 0.1
+    assert of_canary.value < of_calls.value / 2
+
+
+def reading(at: float, **fields: Any) -> Reading:
+    return Reading(began_ns=int(at * S), ended_ns=int((at + 0.1) * S), telemetry=Telemetry(**fields))
+
+
+def told(readings: list[Reading]) -> dict[str, float | None]:
+    return {value.metric: value.value for value in sensor_values(Sensed(readings), SOAKED, items=600, shape="default")}
+
+
+def test_sensor_values__power_that_rises__integrated_over_the_soak() -> None:
+    # 100 W until 1.9 s, from there evenly up to 200 W at 4 s, and 200 W until 6 s: 190 + 315 + 400 J over 600 items.
+    numbers = told([reading(1.8, power=100.0), reading(3.9, power=200.0)])
+
+    assert numbers["thermal.energy"] == pytest.approx(905 / 600)
+    assert numbers["thermal.power"] == pytest.approx(905 / 6)
+    assert numbers["thermal.clock"] is None
+
+
+def test_sensor_values__clocks__those_of_a_device_at_work_below_the_rated_one() -> None:
+    clocks = [(1800e6, 0.9), (1740e6, 0.9), (1750e6, 0.9), (800e6, 0.0), (1200e6, 0.9)]
+    numbers = told([
+        reading(1 + n * 0.5, clock=clock, rated_clock=1800e6, utilization=busy, temperature=60.0 + n)
+        for n, (clock, busy) in enumerate(clocks)
+    ])  # fmt: skip
+
+    # 1740 of 1800 MHz are 96.7 %, 1750 are 97.2 %; the one of 800 MHz was at rest.
+    assert numbers["thermal.throttled"] == 2 / 4
+    assert numbers["thermal.clock"] == pytest.approx(1745 / 1800)
+    assert numbers["thermal.temperature"] == 64.0
+
+
+def test_sensor_values__driver_says_that_it_slowed_down__believed() -> None:
+    slowed = [reading(1 + n, clock=1000e6, rated_clock=1000e6, utilization=1.0, throttled=n == 2) for n in range(4)]
+
+    assert told(slowed)["thermal.throttled"] == 0.25
+
+
+def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
+    outside = [reading(-1.0, power=1.0), reading(5.95, power=1.0), reading(2.0, power=1.0)]
+    values = sensor_values(Sensed(outside), SOAKED, items=600, shape="default")
+
+    assert {value.reason for value in values} == {"the sensor answered 1 times in 6 s of calls, 2 are needed"}
+
+
+def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, seconds: float, **switches: str) -> list[Reading]:
+    """Return what the sampler's process reads of the software npu-smi in so many seconds."""
+    monkeypatch.setenv("PATH", f"{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin")
+    monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
+    for name, value in switches.items():
+        monkeypatch.setenv(name, value)
+    with sampling("npu", 0, folder=folder) as sampler:
+        time.sleep(seconds)
+        return sampler.readings()
+
+
+def judged(readings: list[Reading]) -> tuple[dict[str, float | None], list[Finding]]:
+    soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, 1.0, None),), calls=10)
+    values = sensor_values(Sensed(readings), soaked, items=10, shape="default")
+    return {value.metric: value.value for value in values}, judge_throttling(values, {}, "default")
+
+
+def test_sampling__npu_below_its_clock_while_it_works__throttled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    switches = {"SOFTNPU_SMI_FREQUENCY": "1200", "SOFTNPU_SMI_UTILIZATION": "95", "SOFTNPU_SMI_TEMPERATURE": "97"}
+    numbers, findings = judged(sampled(monkeypatch, tmp_path, 1.3, **switches))
+
+    assert numbers["thermal.throttled"] == 1.0
+    assert numbers["thermal.clock"] == pytest.approx(1200 / 1800)
+    assert numbers["thermal.temperature"] == 97.0
+    assert numbers["thermal.power"] == pytest.approx(94.8)
+    assert [(finding.rule, finding.severity) for finding in findings] == [("thermal.throttled", "warning")]
+
+
+def test_sampling__npu_at_its_clock__green(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    numbers, findings = judged(sampled(monkeypatch, tmp_path, 1.3, SOFTNPU_SMI_UTILIZATION="95"))
+
+    assert numbers["thermal.throttled"] == 0.0
+    assert findings == []
+
+
+def test_sampling__driver_does_not_answer__says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(MeasuringError, match="npu-smi"):
+        sampled(monkeypatch, tmp_path, 0.1, SOFTNPU_SMI_FAIL="driver")
+
+
+def test_sampler__its_starter_is_gone__ends_by_itself() -> None:
+    command = [sys.executable, "-m", "perfgate.measuring.devices.sampler", "npu:0"]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PATH": f"{SMI}:{Path(sys.executable).parent}:/usr/bin"},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdin.close()
+    try:
+        assert process.wait(timeout=3) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+
+
+def recorded(*timelines: Timeline) -> StepOutcome:
+    recording = Recording(path=Path("recording"), format="ascend-db", timelines=timelines)
+    return STEP.judge_recording(RecordingContext(recording, summarize(timelines), "model", {}))
+
+
+def with_clock(lowest: float, highest: float) -> Timeline:
+    return Timeline(rank=0, device=0, events=EventTableBuilder().table(), core_frequency=(lowest, highest))
+
+
+def test_thermal__recorded_clock_that_fell__warning() -> None:
+    outcome = recorded(with_clock(1500e6, 1800e6))
+
+    assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("thermal.clock", "warning")]
+    assert math.isclose(outcome.values[0].value or 0, 1500 / 1800)
+    assert recorded(with_clock(1800e6, 1800e6)).status == "ok"
+
+
+def test_thermal__recorded_without_a_clock__unavailable() -> None:
+    outcome = recorded(Timeline(rank=0, device=0, events=EventTableBuilder().table()))
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+
+
+def test_thermal__recorded_npu__clock_as_its_trace_shows_it(tmp_path: Path) -> None:
+    recording = read_recording(sample(ALEXNET, tmp_path))
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+    # AI Core Freq is 1800 MHz throughout.
+    assert {value.value for value in outcome.values} == {1.0}
+    assert outcome.status == "ok"
