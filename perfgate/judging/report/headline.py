@@ -8,11 +8,20 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
+from perfgate.judging.report.locale.language import phrase, say, worded
 from perfgate.judging.report.summary import Summary, is_operator, place
 from perfgate.judging.report.text import Medium, line
 from perfgate.judging.report.words import Words
 
 _NAMED_DIFFERENCES = 3
+# The verdicts are the same words in every language, what they mean beside them.
+_VERDICTS = {
+    "PASS": phrase("PASS"),
+    "WARN": phrase("WARN"),
+    "FAIL": phrase("FAIL"),
+    "INCONCLUSIVE": phrase("INCONCLUSIVE"),
+    "SKIPPED": phrase("SKIPPED"),
+}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "exact": "counter"}
 _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
@@ -32,7 +41,7 @@ def headline_values(summary: Summary) -> dict[str, object]:
         "differences": differences[:_NAMED_DIFFERENCES],
         "more_differences": max(0, len(differences) - _NAMED_DIFFERENCES),
         "harness": next(iter(summary.telling_harness_changes), None),
-        "verdict": Words(summary.verdict),
+        "verdict": say(_VERDICTS[summary.verdict]),
         "kind": kind,
         "worst": None if worst is None else named_change(worst),
         "confirmed": worst is not None and worst.method != "screen",
@@ -69,6 +78,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "pairs": comparison.pairs,
         "pairs_needed": comparison.pairs_needed,
         "reason": comparison.reason,
+        "accepted": comparison.accepted,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
     }
 
@@ -82,7 +92,7 @@ def metric_name(name: str) -> str:
     """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside."""
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]
-    return Words(METRICS[name].title) if name in METRICS else name
+    return worded(METRICS[name].title) if name in METRICS else name
 
 
 def _kind(summary: Summary) -> str:
