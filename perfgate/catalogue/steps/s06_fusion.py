@@ -189,8 +189,8 @@ CARD = StepCard(
             "fusion.attention",
             Text(
                 "attention runs as matrix product, softmax and matrix product; scaled_dot_product_attention does it in "
-                "one operator",
-                "注意力被拆成矩阵乘、softmax、矩阵乘执行；scaled_dot_product_attention 可用一个算子完成",
+                "one operator, given tensors of four dimensions",
+                "注意力被拆成矩阵乘、softmax、矩阵乘执行；scaled_dot_product_attention 在输入为四维张量时可用一个算子完成",
             ),
         ),
         Rule(

@@ -1,0 +1,322 @@
+"""Step 6: patterns by the flow of data, what they cost, and what the kernels of a recording tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from perfgate.measuring.checklist.runner import run_step
+from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.steps import s06_fusion
+from perfgate.measuring.checklist.steps._dataflow import record_dataflow
+from perfgate.measuring.checklist.steps._fused_kernels import is_elementwise, is_fused
+from perfgate.measuring.checklist.steps._fusion_patterns import find_patterns
+from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
+from perfgate.measuring.checklist.steps.s06_fusion import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.events import EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.recordings import ADD, GEMM, kineto_recording
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+
+WIDTH = 128
+ROOT = Path(__file__).parent
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>>"
+
+
+class WrittenOut(nn.Module):
+    """Attention, RMS normalization and GELU, each in its parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(WIDTH, WIDTH)
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x):
+        q = self.project(x)
+        a = torch.softmax(q @ q.transpose(-1, -2) / 11.3, dim=-1) @ q  # attention
+        n = a * torch.rsqrt(a.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight  # normalization
+        return n * 0.5 * (1 + torch.erf(n / 1.41421356))  # activation
+
+
+class InOne(WrittenOut):
+    """The same by operators that do it in one."""
+
+    def forward(self, x):
+        q = self.project(x).unsqueeze(1)  # with three dimensions torch itself takes attention apart on a CPU
+        a = nn.functional.scaled_dot_product_attention(q, q, q).squeeze(1)
+        return nn.functional.gelu(nn.functional.layer_norm(a, (WIDTH,), self.weight))
+
+
+def line_of(comment: str) -> str:
+    lines = Path(__file__).read_text().splitlines()
+    return f"test_fusion.py:{next(number for number, line in enumerate(lines, 1) if line.endswith('# ' + comment))}"
+
+
+def workload(build, *size):
+    def inputs(batch, seed):
+        return torch.randn(batch, *size, generator=torch.Generator().manual_seed(seed))
+
+    return Workload(build=lambda device: build().eval(), inputs=inputs, batch=4)
+
+
+def measured(given, folder, **fields):
+    context = context_on(open_device("cpu"), given, artifacts=folder, root=ROOT, **fields)
+    result, _ = run_step(STEP, context)
+    assert result.error is None, result.error
+    return result
+
+
+def values(result):
+    return {value.metric: value.value for value in result.values}
+
+
+def patterns(call):
+    with torch.inference_mode():
+        nodes = record_dataflow(call, root=ROOT)
+    return [(found.kind, [nodes[at].plain for at in found.ops]) for found in find_patterns(nodes)]
+
+
+@pytest.fixture
+def one_thread():
+    """On a busy machine a product waits for its threads, and beside that nothing costs anything."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path, one_thread):
+    result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path, limits={"fusion.share.warning": 1e-6})
+
+    assert values(result)["fusion.patterns"] == 3
+    found = {finding.rule: finding.evidence for finding in result.findings}
+    assert {rule: evidence["line"] for rule, evidence in found.items()} == {
+        "fusion.attention": line_of("attention"),
+        "fusion.rms_norm": line_of("normalization"),
+        "fusion.gelu": line_of("activation"),
+    }
+    assert found["fusion.gelu"]["ops"] == "mul, div, erf, add, mul"
+    assert found["fusion.attention"]["op"] in ("aten::div", "aten::_softmax")
+    # The shares are medians of their own, so their sum is theirs but for rounding.
+    assert sum(evidence["fusion.share"] for evidence in found.values()) == pytest.approx(values(result)["fusion.share"])
+
+
+def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path, one_thread):
+    result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path)
+
+    assert result.status == "attention"
+    assert 0.05 < values(result)["fusion.share"] <= 1.0
+    assert {finding.severity for finding in result.findings} == {"warning"}
+
+
+def test_fusion__same_work_by_operators_that_do_it_in_one__nothing_found(tmp_path):
+    result = measured(workload(InOne, WIDTH, WIDTH), tmp_path)
+
+    assert (result.status, result.findings) == ("ok", [])
+    assert (values(result)["fusion.patterns"], values(result)["fusion.share"]) == (0, 0.0)
+    assert values(result)["fusion.fused_kernels"] >= 1
+
+
+def test_fusion__quick__leaves_the_compiler_to_step_9(tmp_path):
+    result = measured(workload(InOne, WIDTH, WIDTH), tmp_path)
+
+    (speedup,) = (value for value in result.values if value.metric == "fusion.speedup")
+    assert speedup.value is None
+    assert "step 9" in speedup.reason
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fusion__in_full__measured_gain_with_interval_and_nothing_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(s06_fusion, "_COMPARE_SECONDS", 0.3)
+    result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path, quick=False)
+
+    (speedup,) = (value for value in result.values if value.metric == "fusion.speedup")
+    assert speedup.value > 0
+    low, high = speedup.interval
+    assert low <= speedup.value <= high
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fusion__a_device_without_framework_operators__not_applicable(tmp_path):
+    context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", 1000)), artifacts=tmp_path)
+    result, _ = run_step(STEP, context)
+
+    assert (result.status, result.values) == ("not_applicable", [])
+
+
+def test_patterns__layer_norm_by_hand__one_pattern():
+    x, weight, bias = torch.randn(8, 16), torch.ones(16), torch.zeros(16)
+
+    def call():
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-5) * weight + bias
+
+    assert patterns(call) == [("layer_norm", ["mean", "sub", "pow", "mean", "add", "sqrt", "div", "mul", "add"])]
+
+
+def test_patterns__convolution_normalized_by_constants__found_up_to_the_activation():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).eval()
+    x = torch.randn(1, 3, 8, 8)
+
+    assert patterns(lambda: model(x)) == [("conv_norm_activation", ["convolution", "native_batch_norm", "relu"])]
+
+
+def test_patterns__convolution_normalized_by_its_batch__cannot_be_folded():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).train()
+    x = torch.randn(2, 3, 8, 8)
+
+    assert patterns(lambda: model(x)) == []
+
+
+def test_patterns__linear_with_activation__found_also_through_a_view():
+    model, x = nn.Linear(16, 16), torch.randn(2, 3, 16)
+
+    assert patterns(lambda: nn.functional.silu(model(x))) == [("matmul_activation", ["addmm", "silu"])]
+
+
+def test_patterns__three_elementwise_on_one_tensor__found_also_in_place():
+    x = torch.randn(8, 8)
+
+    assert patterns(lambda: (x * 2).add_(1).abs()) == [("elementwise", ["mul", "add", "abs"])]
+
+
+def test_patterns__three_elementwise_on_three_tensors__no_pattern():
+    x, y, z = torch.randn(3, 8, 8)
+
+    assert patterns(lambda: (x * 2, y + 1, z.abs())) == []
+
+
+def test_patterns__sums_of_residual_branches__not_one_kernel():
+    model, x = nn.ModuleList(nn.Linear(16, 16) for _ in range(3)), torch.randn(4, 16)
+
+    def call():
+        y = x
+        for layer in model:
+            y = y + layer(y)
+        return y
+
+    assert patterns(call) == []
+
+
+def test_patterns__result_taken_twice__epilogue_is_not_the_products_own():
+    model, x = nn.Linear(16, 16), torch.randn(4, 16)
+
+    assert patterns(lambda: (model(x).relu(), model(x).sum())) == [("matmul_activation", ["addmm", "relu"])]
+    # Whoever else takes it needs it unchanged.
+    assert patterns(lambda: [(y := model(x)).relu(), y.sum()]) == []
+
+
+def judged(recording: Recording):
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+
+def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path):
+    step = [(GEMM, 100), (ELEMENTWISE, 20), (ELEMENTWISE, 20), (ELEMENTWISE, 60), (GEMM, 100)]
+    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
+
+    found = {value.metric: value.value for value in outcome.values}
+    assert found == {
+        "fusion.fused_kernels": 0.0,
+        "fusion.sequences": 1.0,
+        "fusion.sequence_share": pytest.approx(100 / 300),
+    }
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity) == ("fusion.sequence_share", "warning")
+
+
+def test_recorded__products_between_them__no_sequence(tmp_path):
+    step = [(ELEMENTWISE, 20), (GEMM, 100), (ADD, 20), (GEMM, 100), (ELEMENTWISE, 20), ("triton_poi_fused_add_0", 20)]
+    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
+
+    assert (outcome.status, outcome.findings) == ("ok", [])
+    assert {value.metric: value.value for value in outcome.values}["fusion.fused_kernels"] == 1.0
+
+
+def ascend(*kernels: Kernel) -> Recording:
+    timeline = Timeline(0, 0, EventTableBuilder().table(), kernels=kernels, steps=(ProfilerStep(1),))
+    return Recording(path=Path("recording"), format="ascend-pytorch", timelines=(timeline,))
+
+
+def vector_kernel(number: int, type_: str, given: tuple[int, ...], made: tuple[int, ...]) -> Kernel:
+    return Kernel(
+        type_, type_, "AI_VECTOR_CORE", number * 10, 8, step=1, stream=2, input_shapes=(given,), output_shapes=(made,)
+    )
+
+
+def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_none():
+    same = [vector_kernel(number, type_, (8, 8), (8, 8)) for number, type_ in enumerate(("Muls", "Add", "Relu"))]
+    other = [same[0], vector_kernel(1, "Add", (4, 4), (4, 4)), same[2]]
+
+    assert [finding.rule for finding in judged(ascend(*same)).findings] == ["fusion.sequence_share"]
+    assert judged(ascend(*other)).findings == []
+
+
+def test_recorded__no_kernels__unavailable():
+    recording = Recording(
+        path=Path("r"), format="kineto", timelines=(Timeline(None, None, EventTableBuilder().table()),)
+    )
+    assert judged(recording).status == "unavailable"
+
+
+@pytest.mark.parametrize(
+    "name", ["FlashAttentionScore", "AddRmsNorm", "SwiGlu", "triton_poi_fused_add_relu_0", "mkldnn::_linear_pointwise"]
+)
+def test_is_fused__kernels_of_several_operators__yes(name):
+    assert is_fused(name)
+
+
+@pytest.mark.parametrize("name", ["MatMulV2", "cudnn::winograd_nonfused::winogradForwardData4x4", "aten::add", "Add"])
+def test_is_fused__kernels_of_one__no(name):
+    assert not is_fused(name)
+
+
+def test_is_elementwise__filling_and_copying__no_computing():
+    assert is_elementwise("ReluGrad")
+    assert is_elementwise(ELEMENTWISE)
+    assert not is_elementwise("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>")
+    assert not is_elementwise("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>")
+    assert not is_elementwise("AddRmsNorm")
+
+
+def test_fusion_result__documented_form__counts_of_every_pass(tmp_path):
+    # As the writer of the graph engine and torchair's documentation have it; counts are strings.
+    graph = {
+        "graph_fusion": {"ABatchNormFusionPass": {"effect_times": "2", "match_times": "3"}},
+        "ub_fusion": {
+            "TbeConvReluFusionPass": {"effect_times": "0", "match_times": "1", "repository_hit_times": "0"},
+            "ABatchNormFusionPass": {"effect_times": "1", "match_times": "1"},
+        },
+    }
+    (tmp_path / "fusion_result.json").write_text(json.dumps({"session_and_graph_id_0_0": graph}))
+
+    found = read_fusion_result(tmp_path / "nowhere", tmp_path)
+    assert found.took_effect == {"ABatchNormFusionPass": 3, "TbeConvReluFusionPass": 0}
+    assert found.matched == {"ABatchNormFusionPass": 4, "TbeConvReluFusionPass": 1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": {"effect_times": "x"}}', "1", "[" * 100_000])
+def test_fusion_result__broken_or_empty__nothing(tmp_path, text):
+    (tmp_path / "fusion_result.json").write_text(text)
+    found = read_fusion_result(tmp_path)
+    assert found is None or not any(found.matched.values())
+
+
+def test_fusion__graph_engine_left_its_report__fusions_and_the_pass_without_effect(tmp_path, monkeypatch):
+    report = {
+        "graph_fusion": {"A": {"effect_times": "2", "match_times": "2"}, "B": {"effect_times": "0", "match_times": "1"}}
+    }
+    (tmp_path / "fusion_result.json").write_text(json.dumps(report))
+    monkeypatch.chdir(tmp_path)
+    result = measured(workload(InOne, WIDTH, WIDTH), tmp_path)
+
+    assert values(result)["fusion.graph_fusions"] == 2
+    assert [(finding.rule, finding.severity) for finding in result.findings] == [("fusion.pass_without_effect", "info")]

@@ -1,0 +1,296 @@
+"""Step 9: breaks and recompiles with their lines, what compiling takes and gains, and a process as it was before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from perfgate.measuring.checklist.runner import run_step
+from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.steps import s09_graph
+from perfgate.measuring.checklist.steps._compilation import TimeUpError, time_limit
+from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
+from perfgate.measuring.checklist.steps.s09_graph import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.analysis import Intervals
+from perfgate.measuring.trace.compiled import has_compiled
+from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ROOT = Path(__file__).parent
+WIDTH = 32
+
+
+class Breaking(nn.Module):
+    """A print breaks its graph, and each length is compiled anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        y = self.layer(x)
+        print(end="")  # break
+        for _ in range(x.shape[1] // 8):  # recompile
+            y = y + 1
+        return self.layer(y)
+
+
+class Clean(nn.Module):
+    """Elementwise work that a compiler makes one kernel of."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return ((y * 2 + 1).abs() / 3 - y).exp().clamp(max=5)
+
+
+def line_of(comment: str) -> str:
+    lines = Path(__file__).read_text().splitlines()
+    return f"test_graph.py:{next(number for number, line in enumerate(lines, 1) if line.endswith('# ' + comment))}"
+
+
+def workload(model, lengths=(64,), **fields):
+    def inputs(batch, seed, length):
+        return torch.randn(batch, length, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+    shapes = {str(length): {"length": length} for length in lengths}
+    return Workload(build=lambda device: model, inputs=inputs, batch=2, shapes=shapes, **fields)
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+
+
+def measured(given, folder, **fields):
+    context = context_on(open_device("cpu"), given, artifacts=folder, root=ROOT, **fields)
+    result, _ = run_step(STEP, context)
+    assert result.error is None, result.error
+    return result
+
+
+def value_of(result, metric):
+    (value,) = (value for value in result.values if value.metric == metric)
+    return value
+
+
+def test_graph__print_and_a_loop_over_the_length__break_and_recompiles_with_reason_and_line(tmp_path, no_compiler):
+    result = measured(workload(Breaking().eval(), lengths=(8, 16, 32, 64)), tmp_path)
+
+    assert result.status == "attention"
+    assert value_of(result, "graph.breaks").value == 1
+    assert value_of(result, "graph.recompiles").value >= 2
+    found = {finding.rule: finding for finding in result.findings}
+    assert found["graph.break"].severity == "warning"
+    assert found["graph.break"].evidence["line"] == line_of("break")
+    assert "builtin" in found["graph.break"].evidence["reason"]
+    assert found["graph.recompiles"].evidence["line"] == line_of("recompile")
+    assert "size()" in found["graph.recompiles"].evidence["reason"]
+
+
+def test_graph__two_shapes_and_a_whole_graph__once_compiled_again_is_no_finding(tmp_path, no_compiler):
+    result = measured(workload(Clean().eval(), lengths=(16, 32, 64)), tmp_path)
+
+    assert (result.status, result.findings) == ("ok", [])
+    assert value_of(result, "graph.breaks").value == 0
+    assert value_of(result, "graph.recompiles").value == 1
+
+
+def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path, no_compiler):
+    result = measured(workload(Clean().eval()), tmp_path)
+
+    for metric in ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head"):
+        assert value_of(result, metric).value is None
+        assert "no-such-compiler" in value_of(result, metric).reason
+
+
+def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_path):
+    model = Clean().eval()
+    result = measured(workload(model, lengths=(2048,)), tmp_path)
+
+    assert value_of(result, "graph.compile_cold").value > value_of(result, "graph.compile_cached").value > 0
+    speedup = value_of(result, "graph.speedup")
+    assert speedup.interval[0] <= speedup.value <= speedup.interval[1]
+    parts = {value.labels["part"]: value.value for value in result.values if value.metric == "graph.head"}
+    assert set(parts) == {"framework", "compiler", "graph"}
+    assert all(seconds > 0 for seconds in parts.values())
+    paid = value_of(result, "graph.break_even")
+    faster = speedup.interval[0] > 1
+    assert (paid.value is not None) == faster
+    assert [finding.rule for finding in result.findings] == ["graph.gain"] * faster
+    assert list(tmp_path.iterdir()) == []
+    assert not has_compiled()
+
+
+def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=20.0, compile=0.3, compare=0.1))
+    result = measured(workload(Clean().eval()), tmp_path)
+
+    assert "not done after 0.3 s" in value_of(result, "graph.speedup").reason
+    assert value_of(result, "graph.breaks").value == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(tmp_path):
+    model = torch.compile(Clean().eval(), backend="eager")
+    result = measured(workload(model), tmp_path)
+
+    assert "graph.compiled_already" in [finding.rule for finding in result.findings]
+    assert value_of(result, "graph.breaks").value == 0
+    # The backend "eager" runs what it was given: there is nothing to gain.
+    assert value_of(result, "graph.speedup").value < 1.5
+    # It is the workload's own doing, and must count as such afterwards too.
+    assert has_compiled()
+
+
+def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_path):
+    model = Clean().eval()
+    with Path(__file__).open() as model.file:
+        result = measured(workload(model), tmp_path)
+
+    assert result.status == "unavailable"
+    assert "cannot be copied" in result.reason
+    assert result.values == []
+
+
+def test_graph__training_step__its_modules_are_compiled(tmp_path, no_compiler):
+    trainee = nn.Linear(WIDTH, WIDTH)
+
+    def train(model, x):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    result = measured(workload(trainee, train_step=train), tmp_path)
+
+    assert value_of(result, "graph.breaks").value == 0
+
+
+def test_graph__fake_device__no_compiler_is_known_for_it(tmp_path):
+    context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", 1000)), artifacts=tmp_path)
+    result, _ = run_step(STEP, context)
+
+    assert (result.status, result.values) == ("unavailable", [])
+    assert "kind fake" in result.reason
+
+
+def test_time_limit__a_process_that_hangs__ended_with_those_below_it():
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    started = time.monotonic()
+    with pytest.raises(TimeUpError), time_limit(0.5):
+        subprocess.run([sys.executable, "-c", program], check=False)
+    assert time.monotonic() - started < 30
+
+
+def test_time_limit__done_in_time__nothing_rings_later():
+    with time_limit(0.1):
+        pass
+    time.sleep(0.2)
+
+
+def events(*rows):
+    builder = EventTableBuilder()
+    for name, kind, start, duration in rows:
+        builder.add(start, duration, track=("1", "1"), name=name, kind=kind, correlation=NO_CORRELATION)
+    return builder.table()
+
+
+def test_head_times__torchair_call__framework_compiler_and_graph():
+    table = events(
+        ("npu_fx_compiler inference", "annotation", 30, 60),
+        ("ExecuteGraph", "host_op", 50, 40),
+        ("MatMulV2", "compute", 75, 10),
+    )
+    calls = Intervals(np.array([10]), np.array([100]))
+
+    assert head_times(table, calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph")) == (20, 20, 25)
+
+
+def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
+    table = events(
+        ("my entry", "annotation", 12, 60), ("my run", "annotation", 20, 40), ("aten::mm", "host_op", 21, 10)
+    )
+    calls = Intervals(np.array([10]), np.array([100]))
+
+    assert head_times(table, calls, HeadSpans("my entry", "my run")) == (2, 8, 1)
+
+
+def test_head_times__a_call_without_a_graph__none():
+    table = events(("npu_fx_compiler inference", "annotation", 30, 60))
+
+    assert head_times(table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu", "ExecuteGraph")) is None
+
+
+def judged(timeline: Timeline, settings=None):
+    recording = Recording(Path("recording"), "ascend-pytorch", (timeline,), settings=settings or {})
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+
+def kernel(number: int, model_id: int | None) -> Kernel:
+    return Kernel("MatMulV2", "MatMulV2", "AI_CORE", 100 + number, 1, step=1, stream=2, model_id=model_id)
+
+
+def recorded(*model_ids: int | None) -> Timeline:
+    table = events(
+        ("Node@launch", "runtime", 40, 2),
+        ("Node@launch", "runtime", 44, 2),
+        ("npu_fx_compiler inference", "annotation", 30, 60),
+        ("ExecuteGraph", "host_op", 50, 40),
+        ("MatMulV2", "compute", 75, 10),
+    )
+    kernels = tuple(kernel(number, model_id) for number, model_id in enumerate(model_ids))
+    return Timeline(0, 0, table, kernels=kernels, steps=(ProfilerStep(1),))
+
+
+def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head():
+    outcome = judged(recorded(7, 7, None, 7), {"level": "Level1"})
+
+    assert outcome.status == "ok"
+    found = {
+        (value.metric, value.labels.get("kind") or value.labels.get("part")): value.value for value in outcome.values
+    }
+    assert found == {
+        ("graph.launches", "kernel"): 2.0,
+        ("graph.replayed_share", None): 0.75,
+        ("graph.head", "compiler"): pytest.approx(20e-9),
+        ("graph.head", "graph"): pytest.approx(25e-9),
+    }
+
+
+def test_recorded__level_0_tells_no_numbers_of_graphs__no_share():
+    metrics = {value.metric for value in judged(recorded(None, None), {"level": "Level0"}).values}
+
+    assert "graph.replayed_share" not in metrics
+
+
+def test_recorded__operators_of_a_cpu__unavailable():
+    outcome = judged(Timeline(None, None, events(("aten::mm", "host_op", 0, 5))))
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
