@@ -73,6 +73,15 @@ def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why
     assert by_buffers(outcome, "cache.call_time").keys() == {"hot", "cold"}
 
 
+@pytest.fixture
+def one_thread():
+    """As a worker sets it: threads that wait for each other on a busy machine hide what a cache does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def on_cpu(tmp_path, model, features):
     device = open_device("cpu")
     if device.cache_sweeper() is None:
@@ -90,7 +99,7 @@ def on_cpu(tmp_path, model, features):
 
 
 class Reuse(torch.nn.Module):
-    """Three billion operations on half a megabyte: where that lies does not matter."""
+    """A billion operations on half a megabyte: where that lies does not matter."""
 
     def __init__(self):
         super().__init__()
@@ -98,11 +107,12 @@ class Reuse(torch.nn.Module):
 
     def forward(self, inputs):
         product = self.weight + inputs
-        for _ in range(30):
+        for _ in range(10):
             product = product @ self.weight
         return product
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path):
     outcome = on_cpu(tmp_path, torch.nn.Linear(512, 512), features=512)
 
@@ -110,11 +120,11 @@ def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path
     assert [finding.rule for finding in outcome.findings] == ["cache.sensitivity"]
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_cache__little_data_and_much_work_on_the_cpu__ok(tmp_path):
     outcome = on_cpu(tmp_path, Reuse(), features=384)
 
-    assert by_buffers(outcome, "cache.sensitivity")["cold"] < 1.2
-    assert outcome.status == "ok"
+    assert (outcome.status, outcome.findings) == ("ok", [])
 
 
 def judged(recording):
