@@ -197,14 +197,21 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_second: float
 
 
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``count`` operators of a call each compute, and read and write at least."""
+
+    flops: float
+    moved_bytes: float
+    count: int
+
+
 class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time of a typical traced call goes, in seconds; ``parts`` add up to ``wall``.
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares say more than its seconds.
     ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` says why rows have no line.
 
-    ``least`` is the roofline's least time: each operator takes at least its operations, or at least its bytes, at the
-    machine's ``roof``; it is the sum over those that the one and the other holds up, empty where no roof was measured.
+    ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None where the machine's was not measured.
     """
 
     workload: str
@@ -217,7 +224,7 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     more_time: float = 0.0
     no_lines: Optional[str] = None
     roof: Optional[Roof] = None
-    least: dict[Literal["compute", "memory"], float] = {}
+    work: list[Work] = []
 
 
 class StageTimes(msgspec.Struct, frozen=True, kw_only=True):

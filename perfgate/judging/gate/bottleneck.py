@@ -7,22 +7,27 @@ there, the time outside operators is scheduling.
 
 Else the call works, and the roofline says what on (Williams, Waterman, Patterson, CACM 52(4), 2009): every operator takes
 at least its floating point operations over the machine's rate, and at least its bytes over the machine's bandwidth. The
-larger of the two holds it up, ``compute`` or ``memory``, and of the call what holds up more of its least time. Where that
-least time is below OVERHEAD_LIMIT of the time operators take, they are so small that calling them is what costs: scheduling.
+larger of the two holds it up, ``compute`` or ``memory``, and of the call what holds up CLEAR of its least time; below that
+nothing is said. Where that least time is below OVERHEAD_LIMIT of the time operators take, they are so small that calling them
+is what costs: scheduling.
+
+The rates are measured beside the call for a tenth of a second, by base and by head, and a busy machine shows less than it
+has; so both sides are held against the better of the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 import numpy as np
 
 from perfgate.document.decision import Bottleneck
-from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallPart
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallPart, Roof
 
 GAP_LIMIT = 0.3
 OVERHEAD_LIMIT = 0.05
+CLEAR = 0.6
 
 _WAITING: dict[CallPart, Bottleneck] = {
     "gap_host": "scheduling",
@@ -35,8 +40,19 @@ _WAITING: dict[CallPart, Bottleneck] = {
 }
 
 
-def bottleneck(account: CallAccount, times: Sequence[dict[str, float]]) -> Optional[Bottleneck]:
-    """Return what holds up the calls of one side; None where no roof was measured and nothing is waited for.
+def better_roof(accounts: Iterable[CallAccount]) -> Optional[Roof]:
+    """Return the best that any of some accounts saw the machine do."""
+    roofs = [account.roof for account in accounts if account.roof is not None]
+    if not roofs:
+        return None
+    return Roof(
+        flops_per_second=max(roof.flops_per_second for roof in roofs),
+        bytes_per_second=max(roof.bytes_per_second for roof in roofs),
+    )
+
+
+def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Optional[Roof]) -> Optional[Bottleneck]:
+    """Return what holds up the calls of one side; None where nothing is waited for and the roofline does not tell.
 
     ``times`` are the operators of its replicates. Their profiler costs less than that of the trace, so where they say what
     is outside operators, they are believed.
@@ -51,17 +67,22 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]]) -> Optio
     largest = max(waiting, key=lambda name: waiting[name], default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest
-    return _by_roofline(account)
+    return None if roof is None else _by_roofline(account, roof)
 
 
-def _by_roofline(account: CallAccount) -> Optional[Bottleneck]:
-    working = sum(seconds for part, seconds in account.parts.items() if part not in _WAITING)
-    least = sum(account.least.values())
-    if not account.least:
+def _by_roofline(account: CallAccount, roof: Roof) -> Optional[Bottleneck]:
+    least: dict[Bottleneck, float] = {"compute": 0.0, "memory": 0.0}
+    for work in account.work:
+        computing = work.flops / roof.flops_per_second
+        moving = work.moved_bytes / roof.bytes_per_second
+        least["compute" if computing >= moving else "memory"] += work.count * max(computing, moving)
+    total = sum(least.values())
+    if not total:
         return None
-    if least < OVERHEAD_LIMIT * working:
+    working = sum(seconds for part, seconds in account.parts.items() if part not in _WAITING)
+    if total < OVERHEAD_LIMIT * working:
         return "scheduling"
-    return "compute" if account.least.get("compute", 0.0) >= account.least.get("memory", 0.0) else "memory"
+    return next((name for name, seconds in least.items() if seconds >= CLEAR * total), None)
 
 
 def _outside_share(times: Sequence[dict[str, float]]) -> Optional[float]:

@@ -29,15 +29,15 @@ from perfgate.document.decision import (
     Part,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
-from perfgate.judging.gate.bottleneck import bottleneck
+from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain import operator_lines
 from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
 from perfgate.judging.gate.rounding import rounded
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
-# Both ends of the interval of a difference that is believed lie on one side of zero. A call has dozens of operators, so the
-# chance of one wrong end is small: 1 % for each.
-_TAIL = 0.005
+# A difference is believed where its interval at 95 % lies on one side of zero. It explains what was found by another
+# measure, so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
+_TAIL = 0.025
 # Of what was measured; a smaller part explains nothing, and several of them stay together in what is left unexplained.
 MIN_PART = 0.01
 MAX_CONTRIBUTIONS = 30
@@ -99,11 +99,12 @@ class _Cell(NamedTuple):
         """Return what the difference is made of."""
         workload, shape = self.after.workload, self.after.shape
         pairs = paired_times(self.base, self.head, workload, shape)
+        roof = better_roof((self.before, self.after))
         made = Explanation(
             workload=workload,
             shape=shape,
-            base_bound=bottleneck(self.before, [first for first, _ in pairs]),
-            head_bound=bottleneck(self.after, [second for _, second in pairs]),
+            base_bound=bottleneck(self.before, [first for first, _ in pairs], roof),
+            head_bound=bottleneck(self.after, [second for _, second in pairs], roof),
         )
         moved = self.moved
         if moved is None or moved.base is None or moved.head is None:
@@ -161,15 +162,10 @@ def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
         if differences.size < MIN_PAIRS:
             continue
         effect = estimate(differences)
-        sure = lower_bound(differences, _tail(differences)) > 0 or upper_bound(differences, _tail(differences)) < 0
+        sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
         if sure and abs(effect) >= smallest:
             found[op] = effect
     return found
-
-
-def _tail(differences: Floats) -> float:
-    # Six or seven pairs give no bound at 0.5 %; where all of them agree, that is what they can say.
-    return max(_TAIL, 0.5 ** int(differences.size))
 
 
 def _without_profiler(parts: Iterable[Contribution], each: float) -> list[Contribution]:

@@ -21,6 +21,7 @@ from perfgate.measuring.trace.counters import code_at
 from perfgate.measuring.trace.gaps import DeviceGaps, Gap, device_gaps
 from perfgate.measuring.trace.kernels import span_of
 from perfgate.measuring.trace.lines import CallLines, RowKey
+from perfgate.measuring.trace.roofline import work_of
 from perfgate.measuring.trace.stacks import Stacks, stacks_of
 from perfgate.measuring.trace.tally import Dispatched
 
@@ -86,6 +87,7 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
         more_time=sum(row.self_time for row in more),
         no_lines=lines.missing,
         roof=of.roof,
+        work=work_of(of.order),
     )
 
 

@@ -6,16 +6,20 @@ core or shares its memory, so both are measured where the call runs, with the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
-from perfgate.document.run import Roof
+from perfgate.document.run import Roof, Work
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.trace.tally import Dispatched
 
 # A product of this size is far beyond every balance of a machine: 85 operations a byte.
 _MATRIX = 512
 # 64 MiB of float32 and as much for its copy: more than the caches of common hosts hold.
 _COPIED = 1 << 24
+# Kinds of work kept per shape.
+MAX_WORK = 200
 _SECONDS_EACH = 0.12
 _MOST_TIMES = 50
 # Devices whose tensors are torch's. One of the tests has none, and no roof.
@@ -40,6 +44,13 @@ def measure_roof(device: Device) -> Optional[Roof]:
         flops_per_second=2 * _MATRIX**3 / product_seconds,
         bytes_per_second=2 * source.numel() * source.element_size() / copy_seconds,
     )
+
+
+def work_of(order: Iterable[Dispatched]) -> list[Work]:
+    """Return the work of a call's operators, equal ones together, the heaviest first; views do none."""
+    counts = Counter((did.flops or 0, did.moved_bytes) for did in order if did.moved_bytes or did.flops)
+    heaviest = sorted(counts.items(), key=lambda item: (-item[0][0] * item[1], -item[0][1] * item[1], item[0]))
+    return [Work(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
 
 
 def _fastest(work: Callable[[], Any], device: Device) -> float:
