@@ -1,0 +1,152 @@
+"""One server that answers requests in batches, under a policy that says when a batch starts: simulated, or driven for real.
+
+Requests are served in the order they came in. A batch is what has come in when the server begins, up to the policy's size;
+nobody joins a batch that has begun. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Policy(NamedTuple):
+    """When a batch starts, once the server is free: when ``fill`` requests are there, or the oldest waited ``max_wait``.
+
+    It then takes all that are there, up to ``batch``. One of ``fill`` = 1 waits for nobody.
+    """
+
+    name: str
+    batch: int
+    fill: int
+    max_wait: float
+
+    def ready(self, arrivals: Sequence[float], first: int) -> float:
+        """Return when the batch of which request ``first`` is the oldest may start.
+
+        After the last request nobody else comes, and what is there may start.
+        """
+        full = first + self.fill - 1
+        last = arrivals[min(full, len(arrivals) - 1)]
+        return min(last, arrivals[first] + self.max_wait)
+
+
+def static(batch: int) -> Policy:
+    """Wait until a batch is full, however long that takes."""
+    return Policy("static", batch, batch, float("inf"))
+
+
+def time_out(batch: int, max_wait: float) -> Policy:
+    """Wait until a batch is full or its oldest request waited ``max_wait``."""
+    return Policy("time-out", batch, batch, max_wait)
+
+
+def continuous(batch: int) -> Policy:
+    """Start at once with whoever is there; who comes while the server works joins its next batch."""
+    return Policy("continuous", batch, 1, 0.0)
+
+
+class Server(Protocol):
+    """What answers batches, on a clock of its own that starts with the first request."""
+
+    def begin(self, ready: float) -> float:
+        """Wait until ``ready`` or until the server is free, whichever is later; return when that is."""
+
+    def answer(self, items: int) -> float:
+        """Answer a batch and return when it is done."""
+
+
+class SimulatedServer:
+    """A server whose clock only its batches move; ``service`` is the seconds that a batch of so many items takes."""
+
+    def __init__(self, service: Callable[[int], float]) -> None:
+        self._service = service
+        self._now = 0.0
+
+    def begin(self, ready: float) -> float:
+        """Move the clock."""
+        self._now = max(self._now, ready)
+        return self._now
+
+    def answer(self, items: int) -> float:
+        """Move the clock by the batch's seconds."""
+        self._now += self._service(items)
+        return self._now
+
+
+class Served(NamedTuple):
+    """Every request's arrival, start of its batch and end; and of every batch how many requests it held."""
+
+    arrivals: Floats
+    starts: Floats
+    ends: Floats
+    sizes: Ints
+
+    @property
+    def latencies(self) -> Floats:
+        """Return the seconds from arrival to end of every request."""
+        return self.ends - self.arrivals
+
+    @property
+    def waits(self) -> Floats:
+        """Return the seconds from arrival to the start of the batch of every request."""
+        return self.starts - self.arrivals
+
+    def goodput(self, promised: float) -> float:
+        """Return the requests a second that were answered within so many seconds of their arrival."""
+        return float((self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0]))
+
+    def fill(self, batch: int) -> float:
+        """Return how full the batches were on average."""
+        return float(self.sizes.mean() / batch)
+
+
+def serve(arrivals: Sequence[float], policy: Policy, server: Server) -> Served:
+    """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""
+    times = list(map(float, arrivals))
+    starts, ends, sizes = list[float](), list[float](), list[int]()
+    first, here = 0, 0
+    while first < len(times):
+        began = server.begin(policy.ready(times, first))
+        while here < len(times) and times[here] <= began:
+            here += 1
+        size = max(1, min(here - first, policy.batch))
+        done = server.answer(size)
+        starts += [began] * size
+        ends += [done] * size
+        sizes.append(size)
+        first += size
+    return Served(np.array(times), np.array(starts), np.array(ends), np.array(sizes, dtype=np.int64))
+
+
+def simulate(arrivals: Sequence[float], policy: Policy, service: Callable[[int], float]) -> Served:
+    """Return what would happen if every batch took what ``service`` says."""
+    return serve(arrivals, policy, SimulatedServer(service))
+
+
+def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10) -> float:
+    """Return the highest rate up to ``most`` that still keeps a promise; 0 where none does.
+
+    A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first
+    of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the one above.
+    """
+    above = most
+    for step in range(steps, 0, -1):
+        rate = most * step / steps
+        if keeps(rate):
+            break
+        above = rate
+    else:
+        return 0.0
+    if rate == above:
+        return most
+    for _ in range(halvings):
+        middle = (rate + above) / 2
+        rate, above = (middle, above) if keeps(middle) else (rate, middle)
+    return rate
