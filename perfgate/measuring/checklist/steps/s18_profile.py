@@ -12,6 +12,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Artifact, Finding, Value
+from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._traces import kept_trace, trace_artifact
@@ -51,21 +52,11 @@ class ProfileStep:
     card = card(18)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; a device that records nothing ends the step with the profiler's own error."""
-        values: list[Value] = []
-        findings: list[Finding] = []
-        artifacts: list[Artifact] = []
-        for shape in context.workload.shapes:
-            context.progress(f"reading the trace of shape {shape}")
-            path, is_new = _trace(context, shape)
-            judged = _judge(read_calls(path).events, {"shape": shape}, context.limits)
-            values += [*judged.values, Value(metric="profile.size", value=path.stat().st_size, labels={"shape": shape})]
-            findings += judged.findings
-            artifacts += [trace_artifact(path, context.workload.name)] if is_new else []
-        overhead = _overhead(context, context.workload.shapes[0])
-        values.append(overhead.value)
-        findings += overhead.findings
-        return StepOutcome(status=status_of(findings), values=values, findings=findings, artifacts=artifacts)
+        """Measure every shape; unavailable, with the profiler's own words, where it records nothing."""
+        try:
+            return self._measure(context)
+        except MeasuringError as error:
+            return StepOutcome(status="unavailable", reason=str(error))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge every device of a recording; unavailable where none shows what ran when."""
@@ -80,6 +71,22 @@ class ProfileStep:
         values.append(Value(metric="profile.overhead", value=None, reason=_NO_PLAIN_CALLS))
         findings = [finding for one in judged for finding in one.findings]
         return StepOutcome(status=status_of(findings), values=values, findings=findings)
+
+    def _measure(self, context: StepContext) -> StepOutcome:
+        values: list[Value] = []
+        findings: list[Finding] = []
+        artifacts: list[Artifact] = []
+        for shape in context.workload.shapes:
+            context.progress(f"reading the trace of shape {shape}")
+            path, is_new = _trace(context, shape)
+            judged = _judge(read_calls(path).events, {"shape": shape}, context.limits)
+            values += [*judged.values, Value(metric="profile.size", value=path.stat().st_size, labels={"shape": shape})]
+            findings += judged.findings
+            artifacts += [trace_artifact(path, context.workload.name)] if is_new else []
+        overhead = _overhead(context, context.workload.shapes[0])
+        values.append(overhead.value)
+        findings += overhead.findings
+        return StepOutcome(status=status_of(findings), values=values, findings=findings, artifacts=artifacts)
 
 
 STEP = ProfileStep()
