@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import importlib.util
 import os
 import shutil
@@ -93,17 +94,22 @@ def missing_compiler(kind: str) -> Optional[str]:
     """Return why nothing can be compiled for a kind of device, None where it can be tried."""
     if kind not in BACKENDS:
         return f"no compiler is known for a device of kind {kind}"
-    if (
-        kind == "npu"
-        and importlib.util.find_spec("torchair") is None
-        and importlib.util.find_spec("npugraph_ex") is None
-    ):
-        return "torchair, which compiles for an NPU, is not installed"
+    if kind == "npu":
+        return _missing_torchair()
     if kind == "cuda" and importlib.util.find_spec("triton") is None:
         return "triton, which compiles for a GPU, is not installed"
     compiler = os.environ.get("CXX", "g++")
     if kind == "cpu" and shutil.which(compiler) is None:
         return f"the C++ compiler {compiler}, which inductor needs on a CPU, is not on PATH"
+    return None
+
+
+def _missing_torchair() -> Optional[str]:
+    """Return why torchair cannot be imported: torch_npu brings it along, and not what it needs (protobuf)."""
+    try:
+        importlib.import_module("torch_npu.dynamo.torchair")
+    except ImportError as error:
+        return f"torchair, which compiles for an NPU, cannot be imported: {_said(error)}"
     return None
 
 

@@ -30,6 +30,7 @@ _TRACED_CALLS = 5
 _COMPILE_SECONDS = 120.0
 _COMPARE_SECONDS = 5.0
 _SHOWN_OPS = 6
+_LONGEST_NAME = 80
 
 _NOTHING = "a call dispatches no product, softmax or elementwise operators, of which a pattern could be made"
 _DIFFERS = "two calls of the shape do not dispatch the same operators"
@@ -170,6 +171,18 @@ def _named(names: Sequence[str]) -> str:
     return shown if len(names) <= _SHOWN_OPS else f"{shown} and {len(names) - _SHOWN_OPS} more"
 
 
+def _counted(kernels: Sequence[str]) -> list[str]:
+    """Return each name of a kernel once and short, with how often it is there."""
+    times = Counter(_shortened(name) for name in kernels)
+    return [name if count == 1 else f"{count} x {name}" for name, count in times.items()]
+
+
+def _shortened(name: str) -> str:
+    """Return a C++ kernel's name without its result and arguments."""
+    plain = name.replace("(anonymous namespace)::", "").partition("(")[0]
+    return plain.removeprefix("void ")[:_LONGEST_NAME]
+
+
 def _judge_kernels(
     found: _Found,
     summary: DeviceSummary,
@@ -188,7 +201,7 @@ def _judge_kernels(
     found.add("fusion.sequences", kernels.sequences / summary.spans, labels)
     found.add("fusion.sequence_share", share, labels)
     if judge:
-        evidence: dict[str, Evidence] = {"shape": labels["shape"], "kernels": _named(kernels.heaviest)}
+        evidence: dict[str, Evidence] = {"shape": labels["shape"], "kernels": _named(_counted(kernels.heaviest))}
         found.findings += above("fusion.sequence_share", share, given=limits, evidence=evidence)
 
 
