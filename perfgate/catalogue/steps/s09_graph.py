@@ -179,7 +179,7 @@ CARD = StepCard(
         ),
         Metric(
             name="graph.launches",
-            title=Text("launches per call", "每次调用的下发次数"),
+            title=Text("launches by the host", "Host 下发次数"),
             unit="1",
             better="lower",
             kind="noisy",
