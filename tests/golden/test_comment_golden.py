@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ CONTEXT = CommentContext(
     job_url="https://forge.example/demo/actions/runs/1",
     reproduce="perfgate local --base a1b2c3d4e5f6",
 )
+# The decisions whose comment is kept in Chinese too.
+CHINESE = ["pass", "fail-by-time", "inconclusive-noisy", "harness-measures-less", "hostile-names"]
 HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img src=x> \u202e$z$"
 
 
@@ -166,5 +169,17 @@ def test_render_comment__decision__is_the_golden_text(name: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", CHINESE)
+def test_render_comment__decision_in_chinese__is_the_golden_text(name: str) -> None:
+    text = render_comment(decisions()[name], replace(CONTEXT, language="zh"))
+    path = DATA / f"comment-{name}.zh.md"
+    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
 def test_golden_files__folder__holds_no_file_without_a_decision() -> None:
-    assert {path.name for path in DATA.glob("comment-*.md")} == {f"comment-{name}.md" for name in decisions()}
+    assert {path.name for path in DATA.glob("comment-*.md")} == {
+        *(f"comment-{name}.md" for name in decisions()),
+        *(f"comment-{name}.zh.md" for name in CHINESE),
+    }

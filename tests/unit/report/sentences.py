@@ -71,3 +71,21 @@ def _constants(expression: ast.expr) -> Iterator[str]:
     for node in ast.walk(expression):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def written_messages() -> list[str]:
+    """Return as patterns what the gate and the checklist may write into documents: an f-string's values match anything."""
+    package = REPORT.parent.parent
+    folders = ["judging/gate", "conductor", "flows", "measuring/checklist"]
+    modules = [module for folder in folders for module in sorted((package / folder).rglob("*.py"))]
+    texts = {text for module in modules for text in _texts(ast.parse(module.read_text(encoding="utf-8")))}
+    # What is hardly more than values would match every sentence.
+    return [text for text in texts if len(_WORD.findall(text)) > 1]
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.escape(node.value)
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in node.values)

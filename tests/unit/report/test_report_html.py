@@ -93,3 +93,15 @@ def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:
     page = render_html(make_decision(links=links), None, make_run())
     assert re.findall(r'<a href="([^"]*)">', page) == ["head/flame.html"]
     assert "javascript:alert(1)" in page
+
+
+def test_render_html__chinese__language_headings_and_plots_are_chinese_and_the_policy_is_the_same() -> None:
+    decision = make_decision(
+        "FAIL", comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes()
+    )
+    page = render_html(decision, make_run("base"), make_run("head", slowdown=0.07), "zh")
+    assert '<html lang="zh">' in page
+    for words in ("FAIL（不通过）", "<h2>样本</h2>", "head 的检查清单", "快速路径时延", "head 的中位数："):
+        assert words in page
+    policy = re.compile('<meta http-equiv="Content-Security-Policy"[^>]*>')
+    assert policy.search(page)[0] == policy.search(failing_page())[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from string import Formatter
 
@@ -16,10 +17,12 @@ from perfgate.judging.report.locale.language import chinese, say, speaking, spok
 from perfgate.judging.report.locale.messages import Told, told, told_finding
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
-from tests.unit.report.sentences import TEMPLATES, all_sentences, unsaid_words
+from tests.unit.report.sentences import TEMPLATES, all_sentences, unsaid_words, written_messages
 
 # What both languages call the same.
 UNTRANSLATED = {"perfgate", "base", "head"}
+# The page of a flame graph is a tool with a script of its own, and English.
+BILINGUAL = [path for path in sorted(TEMPLATES.rglob("*.j2")) if path.parent.name != "flame"]
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
 
 
@@ -45,7 +48,28 @@ def test_messages__translation__has_the_values_of_the_sentence(message: str) -> 
     assert names(getattr(message, "zh", "")) == names(message)
 
 
-@pytest.mark.parametrize("template", sorted(TEMPLATES.rglob("*.j2")), ids=lambda path: path.stem)
+def test_messages__every_sentence__is_one_that_the_code_writes() -> None:
+    written = [re.compile(pattern, re.DOTALL) for pattern in written_messages()]
+    assert [message for message in MESSAGES if not any(pattern.fullmatch(message) for pattern in written)] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "chinese_words"),
+    [
+        ("base against base differs in latency.low", "base 对 base 的 latency.low 不同"),
+        ("the batch was 8 and is 4", "batch 由 8 变为 4"),
+        ("base and head: encoder: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass",
+         "base 与 head：encoder：没有检查输出；请为 workload 提供 `check`，以免结果错误的模型通过"),
+        ("a slowdown of 2 % is not excluded (at most 3.1 % with 97.5 % confidence)",
+         "不能排除 2 % 的变慢（至多 3.1 %，置信度 97.5 %）"),
+    ],
+)  # fmt: skip
+def test_told__message_of_the_gate__its_chinese_words_also_inside_another(message: str, chinese_words: str) -> None:
+    with speaking("zh"):
+        assert told(message) == chinese_words
+
+
+@pytest.mark.parametrize("template", BILINGUAL, ids=lambda path: path.stem)
 def test_template__words_outside_of_sentences__are_those_both_languages_share(template: Path) -> None:
     assert set(unsaid_words(template)) <= UNTRANSLATED
 

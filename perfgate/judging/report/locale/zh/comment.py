@@ -97,6 +97,7 @@ WORDS = {
     # the end
     "Left out for size: ": "因篇幅略去：",
     ". ": "。",
+    ".": "。",
     "Everything else is in report.html and decision.json of this check": "其余内容见本次检查的 report.html 与 decision.json",
     "Everything else is in report.html and decision.json, in {artifact_url}": (
         "其余内容见 report.html 与 decision.json，位于{artifact_url}"
