@@ -6,19 +6,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from perfgate.document.decision import Comparison, DecisionDocument, OperatorChange, OperatorTest, Part
+from perfgate.document.decision import (
+    Comparison,
+    Contribution,
+    DecisionDocument,
+    Explanation,
+    OperatorChange,
+    OperatorTest,
+    Part,
+)
 from perfgate.judging.report.summary import Summary, is_operator, place
 
 # The share of a call's loss from which an operator that runs as often as before is called its cause.
 EXPLAINS = 0.25
+_COUNTED = ("added", "removed", "more", "fewer")
+_COMPILING = ("counters.graph_breaks", "counters.recompiles")
 
 
 @dataclass(frozen=True)
 class Cause:
     """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in one or several places.
 
-    Counts are per call, ``more_time`` self seconds per call (None where the trace does not say); ``mentions`` is how many
-    regressed counters name the operator.
+    Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
+    name the operator. ``rank`` is its place in the gate's explanation of a slower call, None where that does not name it, and
+    ``part`` what the explanation says of it.
     """
 
     places: tuple[str, ...]
@@ -29,6 +40,8 @@ class Cause:
     line: Optional[str] = None
     mentions: int = 1
     stage: bool = False
+    rank: Optional[int] = None
+    part: Optional[Contribution] = None
 
     @property
     def more_count(self) -> float:
@@ -37,14 +50,49 @@ class Cause:
 
 
 def causes(summary: Summary) -> list[Cause]:
-    """Return per place the operators that got worse: most added self time first, then the most often named."""
+    """Return per place the operators that got worse, the likeliest cause first.
+
+    A graph that breaks or is compiled again changes every operator after it, so it comes before them. Then what explains a
+    slower call, in the gate's order; then the most added self time, and what most counters name.
+    """
+    decision = summary.decision
     found: dict[tuple[str, str], Cause] = {}
-    for part in _from_comparisons(summary.decision.comparisons):
+    for part in _from_comparisons(decision.comparisons):
         _merge(found, part)
-    for change in _believable(summary.decision):
-        _merge(found, _from_trace(change))
+    slower = [explained for explained in decision.explanations if (explained.measured or 0.0) > 0]
+    places = {(explained.workload, explained.shape) for explained in slower}
+    for change in _believable(decision):
+        timed = (change.workload, change.shape) not in places
+        _merge(found, _from_trace(change if timed else _without_time(change)))
+    for explained in slower:
+        for number, contribution in enumerate(explained.contributions):
+            if contribution.seconds > 0:
+                _merge_explained(found, explained, contribution, number)
+    recompiled = _recompiled(decision)
     worse = [cause for cause in found.values() if cause.more_count > 0 or (cause.more_time or 0) > 0]
-    return sorted(worse, key=lambda c: (-(c.more_time or 0), -c.mentions, -c.more_count, c.op, c.places))
+    return sorted(worse, key=lambda cause: (not recompiled & {(one, cause.op) for one in cause.places}, *_order(cause)))
+
+
+def _order(cause: Cause) -> tuple[bool, int, float, int, float, str, tuple[str, ...]]:
+    return (
+        cause.rank is None,
+        cause.rank or 0,
+        -(cause.more_time or 0),
+        -cause.mentions,
+        -cause.more_count,
+        cause.op,
+        cause.places,
+    )
+
+
+def _recompiled(decision: DecisionDocument) -> set[tuple[str, str]]:
+    """Return place and reason of every graph break and recompilation that head has more of."""
+    return {
+        (place(comparison.workload, comparison.shape), part.name)
+        for comparison in decision.comparisons
+        if comparison.metric in _COMPILING and comparison.outcome == "regressed"
+        for part in comparison.parts
+    }
 
 
 def across_places(found: Iterable[Cause]) -> list[Cause]:
@@ -58,15 +106,24 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
     return list(joined.values())
 
 
-def cause_of(comparison: Comparison, known: Iterable[Cause]) -> Optional[Cause]:
-    """Return the operator that adds most to one comparison: a counter's largest part, else the largest self time."""
+def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Optional[Cause]:
+    """Return what adds most to one comparison: a counter's largest part; of a time what explains it.
+
+    Where no explanation says, that is what has more added time of the operators that run more often and those that were
+    tested by themselves.
+    """
     parts = {part.name: part.head - part.base for part in comparison.parts if part.head > part.base}
     here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
         largest = max(parts, key=lambda name: parts[name])
         return next((cause for cause in here if cause.op == largest), None)
-    slower = (cause for cause in here if (cause.more_time or 0) > 0 and not cause.stage)
-    return next(slower, None) if comparison.unit == "s" else None
+    if comparison.unit != "s":
+        return None
+    counted = next((cause for cause in here if (cause.more_time or 0) > 0 and not cause.stage), None)
+    if counted is not None and counted.rank is not None:
+        return counted
+    found = [cause for cause in (counted, tested_cause(comparison, tests)) if cause is not None]
+    return max(found, key=lambda cause: cause.more_time or 0.0, default=None)
 
 
 def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Optional[Cause]:
@@ -157,6 +214,25 @@ def _from_trace(change: OperatorChange) -> Cause:
         head_count=change.head_count,
         more_time=more or None,
         line=change.line,
+    )
+
+
+def _merge_explained(
+    found: dict[tuple[str, str], Cause], explained: Explanation, part: Contribution, number: int
+) -> None:
+    """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
+    where = place(explained.workload, explained.shape)
+    name = part.function or part.op
+    old = found.get((where, name), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
+    counted = old.base_count or old.head_count or part.kind not in _COUNTED
+    found[where, name] = replace(
+        old,
+        base_count=old.base_count if counted else part.base_count or 0,
+        head_count=old.head_count if counted else part.head_count or 0,
+        more_time=part.seconds,
+        line=old.line or part.line,
+        rank=number,
+        part=part,
     )
 
 

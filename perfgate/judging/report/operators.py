@@ -23,10 +23,11 @@ _LABELS = {
 def slower_operators(summary: Summary) -> list[OperatorTest]:
     """Return the operators that got slower by themselves, in the decision's order.
 
-    One that also runs more often belongs to the causes, which say so by its exact count.
+    One that also runs more often, or that the explanation of a slower call names, belongs to the causes.
     """
     counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
     counted |= {(c.workload, c.shape, part.name) for c in summary.decision.comparisons for part in c.parts}
+    counted |= {(one.workload, one.shape, part.op) for one in summary.decision.explanations for part in one.contributions}
     return [
         test
         for test in summary.decision.operator_tests

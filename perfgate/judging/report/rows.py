@@ -7,25 +7,26 @@ from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.causes import Cause, cause_of, tested_cause
+from perfgate.judging.report.causes import Cause, cause_of
 from perfgate.judging.report.headline import named_change
+from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.words import Words
 
 # Rows that agree in these columns are one row with several places.
 _SAME = ("label", "metric", "base", "head", "change", "limit", "reason")
 _OUTCOME_LABELS = {
-    "improved": "better",
-    "unchanged": "same",
-    "inconclusive": "undecided",
-    "not_comparable": "not compared",
+    "improved": phrase("better"),
+    "unchanged": phrase("same"),
+    "inconclusive": phrase("undecided"),
+    "not_comparable": phrase("not compared"),
 }
 
 
 def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> dict[str, object]:
     """Return one comparison as the words of a table row."""
     known = list(known)
-    cause = cause_of(comparison, known) or tested_cause(comparison, summary.decision.operator_tests)
+    cause = cause_of(comparison, known, summary.decision.operator_tests)
     changed = any(place(comparison.workload, comparison.shape) in one.places for one in known)
     return {
         **named_change(comparison),
@@ -52,12 +53,14 @@ def grouped(rows: Iterable[dict[str, object]]) -> list[dict[str, object]]:
 def label(comparison: Comparison, summary: Summary) -> Words:
     """Return the row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
     if comparison.outcome != "regressed":
-        return Words(_OUTCOME_LABELS[comparison.outcome])
+        return say(_OUTCOME_LABELS[comparison.outcome])
+    if comparison.accepted:
+        return say("accepted")
     fails = comparison.gating and summary.verdict == "FAIL"
     suspects = comparison.method == "screen" and summary.verdict == "WARN"
     if fails or suspects:
         return Words(summary.verdict)
-    return Words("worse")
+    return say("worse")
 
 
 def worded_cause(cause: Cause) -> dict[str, object]:
@@ -72,7 +75,20 @@ def worded_cause(cause: Cause) -> dict[str, object]:
         "base": formats.whole(cause.base_count),
         "head": formats.whole(cause.head_count),
         "time": _grown(cause.more_time, "s"),
+        "kind": cause.part.kind if cause.part else None,
+        "function": cause.part.function if cause.part else None,
+        **dict(zip(("base_input", "head_input"), _changed_input(cause))),
     }
+
+
+def _changed_input(cause: Cause) -> tuple[Optional[str], Optional[str]]:
+    """Return base's and head's form of the input that tells most of how an operator's inputs changed."""
+    if cause.part is None or cause.part.base_inputs is None or cause.part.head_inputs is None:
+        return None, None
+    before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
+    changed = [pair for pair in zip(before, after) if pair[0] != pair[1]]
+    # The one with the most dimensions: a matrix rather than its bias.
+    return max(changed, key=lambda pair: pair[1].count(","), default=(None, None))
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Optional[Words]:

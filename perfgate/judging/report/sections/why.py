@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Bottleneck, Comparison, Explanation
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import across_places, causes
+from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.rows import worded_cause
 from perfgate.judging.report.summary import Summary, place
 
 _SHOWN = 6
+# Of what was measured; less is not worth a word.
+_TOLD = 0.05
+_BOUNDS: Mapping[Bottleneck, str] = {
+    "compute": phrase("computing"),
+    "memory": phrase("memory"),
+    "scheduling": phrase("the host (scheduling)"),
+    "synchronisation": phrase("synchronisation"),
+    "transfer": phrase("transfer"),
+    "communication": phrase("communication"),
+}
 
 
 class Why:
@@ -32,12 +43,42 @@ class Why:
         return {
             "causes": [worded_cause(cause) for cause in found[:shown]],
             "more": max(0, len(found) - shown),
-            "account": _account(summary),
+            "account": worded_account(summary),
+            "profiled": _account_of_profiler(summary),
         }
 
 
-def _account(summary: Summary) -> Optional[Mapping[str, object]]:
-    """Return measured and profiled growth of the worst slower call, where both are known."""
+def worded_account(summary: Summary) -> Optional[Mapping[str, object]]:
+    """Return how the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
+    explained = _explanation(summary)
+    if explained is None or explained.measured is None or not explained.contributions:
+        return None
+    more = sum(part.seconds for part in explained.contributions if part.seconds > 0)
+    saved = sum(-part.seconds for part in explained.contributions if part.seconds < 0)
+    left = explained.measured - explained.explained
+    told = abs(left) >= _TOLD * explained.measured
+    return {
+        "place": place(explained.workload, explained.shape),
+        "measured": formats.quantity(explained.measured, "s"),
+        "more": formats.quantity(more, "s"),
+        "saved": formats.quantity(saved, "s") if saved >= _TOLD * explained.measured else None,
+        "share": formats.percent(explained.explained / explained.measured),
+        "left": formats.quantity(left, "s") if told and left > 0 else None,
+        "over": formats.quantity(-left, "s") if told and left < 0 else None,
+        "bound": say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
+        "base_bound": say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
+    }
+
+
+def _explanation(summary: Summary) -> Optional[Explanation]:
+    """Return the explanation of the worst call that takes longer."""
+    slower = [one for one in summary.decision.explanations if one.measured is not None and one.measured > 0]
+    worst = {(one.workload, one.shape): number for number, one in reversed(list(enumerate(summary.regressed)))}
+    return min(slower, key=lambda one: worst.get((one.workload, one.shape), len(worst)), default=None)
+
+
+def _account_of_profiler(summary: Summary) -> Optional[Mapping[str, object]]:
+    """Return measured and profiled growth of the worst slower call, for documents without an explanation."""
     slower = next((c for c in summary.regressed if c.unit == "s" and c.method == "paired"), None)
     if slower is None or slower.base is None or slower.head is None:
         return None

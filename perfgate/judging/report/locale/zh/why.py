@@ -1,0 +1,30 @@
+"""Why a call takes longer: how the parts add up, what became of an operator, and what the call is bound by."""
+
+from __future__ import annotations
+
+WORDS = {
+    # the account
+    "a call of {place} takes {measured} longer: {more} were added and {saved} saved": (
+        "{place} 的一次调用慢了 {measured}：增加 {more}，节省 {saved}"
+    ),
+    "a call of {place} takes {measured} longer: {more} were added": "{place} 的一次调用慢了 {measured}：增加 {more}",
+    ", {over} above what was measured, because the profiler slows operators": (
+        "，比实测多 {over}，因为 profiler 会拖慢算子"
+    ),
+    ", which explains {share} and leaves {left} unexplained": "，可解释 {share}，尚有 {left} 未解释",
+    ", which explains {share}": "，可解释 {share}",
+    "; it is bound by {bound}, as the base is": "；瓶颈在{bound}，base 亦然",
+    "; it is bound by {bound}, the base by {base_bound}": "；瓶颈在{bound}，base 的瓶颈在{base_bound}",
+    "computing": "计算",
+    "memory": "访存",
+    "the host (scheduling)": "Host 下发（调度）",
+    "synchronisation": "同步",
+    "transfer": "数据搬运",
+    "communication": "通信",
+    # causes
+    "between the operators, of which there are more, in {places}": "算子之间的 Host 耗时（算子数增多），位于 {places}",
+    "{op} outside operators, in {places}": "{op}（算子之外的 Host 代码），位于 {places}",
+    "outside operators, in {places}": "算子之外的 Host 耗时，位于 {places}",
+    ": on {head_input} instead of {base_input}": "：输入由 {base_input} 变为 {head_input}",
+    ", {time} more": "，多耗时 {time}",
+}

@@ -1,0 +1,152 @@
+"""The comment's Why: what explains a slower call stands first, and the parts add up in words."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, OperatorChange, Part
+from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.html import render_html
+from tests.fakes.documents import make_comparison, make_counter, make_decision, make_operator_test, make_run
+
+US = 1e-6
+
+
+def part(op: str, kind: str, microseconds: float, **fields: object) -> Contribution:
+    return Contribution(op=op, kind=kind, seconds=microseconds * US, **fields)  # type: ignore[arg-type]
+
+
+def explained(*parts: Contribution, measured: float = 400, **fields: object) -> Explanation:
+    return Explanation(
+        workload="encoder", shape="long", metric="latency.low", measured=measured * US,
+        explained=sum(one.seconds for one in parts), contributions=list(parts), **fields,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def decision(explanation: Explanation, *others: object, **fields: object) -> DecisionDocument:
+    slower = make_comparison(outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5))
+    return make_decision(
+        "FAIL", comparisons=[slower, *others], explanations=[explanation], operator_changes=[], **fields
+    )
+
+
+def counting(metric: str, counted: Part) -> Comparison:
+    return msgspec.structs.replace(make_counter(metric, int(counted.base), int(counted.head)), parts=[counted])
+
+
+def why(made: DecisionDocument) -> list[str]:
+    lines = render_comment(made, CommentContext(marker="<!-- perfgate -->")).splitlines()
+    first = next(number for number, line in enumerate(lines) if "Why**" in line)
+    return [lines[first], *(line for line in lines[first + 1 : lines.index("", first + 2)] if line)]
+
+
+def cell(made: DecisionDocument) -> str:
+    lines = render_comment(made, CommentContext(marker="<!-- perfgate -->")).splitlines()
+    return next(line for line in lines if line.startswith("| **FAIL** | fast-path")).split("|")[-2].strip()
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([part("aten::mm", "slower", 392)], "takes 400 µs longer: 392 µs were added, which explains 98.0 %"),
+        (
+            [part("aten::mm", "slower", 300)],
+            "takes 400 µs longer: 300 µs were added, which explains 75.0 % and leaves 100 µs unexplained",
+        ),
+        (
+            [part("aten::mm", "added", 700), part("aten::sdpa", "removed", -300)],
+            "takes 400 µs longer: 700 µs were added and 300 µs saved, which explains 100 %",
+        ),
+        (
+            [part("aten::mm", "added", 500)],
+            "takes 400 µs longer: 500 µs were added, 100 µs above what was measured, because the profiler slows operators",
+        ),
+    ],
+)
+def test_why__parts_and_measured__add_up_in_words(parts: list[Contribution], said: str) -> None:
+    assert said in why(decision(explained(*parts)))[0]
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "said"),
+    [
+        ("memory", "memory", "; it is bound by memory, as the base is"),
+        ("compute", "scheduling", "; it is bound by the host (scheduling), the base by computing"),
+        (None, "memory", None),
+    ],
+)
+def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str, said: Optional[str]) -> None:
+    (line, *_) = why(decision(explained(part("aten::mm", "slower", 400), base_bound=base, head_bound=head)))
+    assert line.endswith(said) if said else "bound by" not in line
+
+
+@pytest.mark.parametrize(
+    ("contribution", "bullet", "in_table"),
+    [
+        (
+            part("aten::clone", "added", 300, base_count=0, head_count=8, line="model.py:25"),
+            "- `aten::clone` in `encoder/long`: 8 more calls (0 → 8) at `model.py:25`, 300 µs more self time",
+            "8 more `aten::clone` at `model.py:25`",
+        ),
+        (
+            part("aten::addmm", "other_inputs", 300, base_count=2, head_count=2, line="model.py:31", inputs_change="shape",
+                 base_inputs="float32[512], float32[512,512]", head_inputs="float32[768], float32[768,768]"),
+            "- `aten::addmm` in `encoder/long`: on `float32[768,768]` instead of `float32[512,512]` at `model.py:31`, "
+            "300 µs more self time",
+            "`aten::addmm` takes 300 µs longer at `model.py:31`",
+        ),
+        (
+            part("outside operators", "outside", 300, function="tokenize", line="model.py:8"),
+            "- `tokenize` outside operators, in `encoder/long` at `model.py:8`, 300 µs more",
+            "`tokenize` takes 300 µs longer at `model.py:8`",
+        ),
+        (
+            part("aten::item", "waiting", 300, base_count=0, head_count=1, line="model.py:44"),
+            "- `aten::item` in `encoder/long` at `model.py:44`, 300 µs more",
+            "`aten::item` takes 300 µs longer at `model.py:44`",
+        ),
+        (
+            part("outside operators", "launching", 300, base_count=40, head_count=90),
+            "- between the operators, of which there are more, in `encoder/long`, 300 µs more",
+            "`outside operators` takes 300 µs longer",
+        ),
+    ],
+)  # fmt: skip
+def test_why__what_became_of_an_operator__is_said_in_its_own_words(
+    contribution: Contribution, bullet: str, in_table: str
+) -> None:
+    made = decision(explained(contribution))
+    assert why(made)[1] == bullet
+    assert cell(made) == in_table
+
+
+def test_why__counted_operator_and_one_that_lost_most__the_explanations_order_counts() -> None:
+    # Two more TransData of 1.9 us were named for a call that Relu slowed by 306 us.
+    counted = counting("counters.format_conversions", Part(name="TransData", base=0, head=2))
+    relu = part("Relu", "slower", 306, line="model.py:41")
+    made = decision(explained(relu, part("TransData", "added", 1.9, base_count=0, head_count=2)), counted)
+    assert cell(made) == "`Relu` takes 306 µs longer at `model.py:41`"
+    assert why(made)[1].startswith("- `Relu` in")
+
+
+def test_table__no_explanation__of_counted_and_tested_operators_the_one_with_more_time() -> None:
+    slower = make_comparison(outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5))
+    change = OperatorChange(workload="encoder", shape="long", op="TransData", base_time=0.0, head_time=1.9e-6,
+                            base_count=0, head_count=2)  # fmt: skip
+    made = make_decision("FAIL", comparisons=[slower], operator_changes=[change],
+                         operator_tests=[make_operator_test("Relu", base=1e-5, head=3.16e-4)])  # fmt: skip
+    assert "`Relu` takes 306 µs longer" in cell(made)
+
+
+def test_why__graph_breaks__come_before_the_operators_that_changed_with_them() -> None:
+    broken = counting("counters.graph_breaks", Part(name="data-dependent branch", base=0, head=1, line="model.py:12"))
+    made = decision(explained(part("aten::mul", "added", 400, base_count=0, head_count=9)), broken)
+    assert why(made)[1] == "- `data-dependent branch` in `encoder/long`: 1 more call (0 → 1) at `model.py:12`"
+
+
+def test_page__slower_call__says_how_the_parts_add_up() -> None:
+    made = decision(explained(part("aten::mm", "slower", 392)))
+    assert "which explains 98.0 %" in render_html(made, make_run("base"), make_run("head"))
