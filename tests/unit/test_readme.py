@@ -67,3 +67,23 @@ def test_readme__ci_snippets__short_enough_to_read() -> None:
     github, gitlab = snippets("yaml")
     assert len(github.splitlines()) <= 10
     assert len(gitlab.splitlines()) <= 8
+
+
+CHINESE = (ROOT / "docs" / "README.zh.md").read_text(encoding="utf-8")
+
+
+def test_chinese_readme__its_code_and_configuration__are_valid() -> None:
+    (workload,) = re.findall(r"^```python\n(.*?)^```", CHINESE, flags=re.MULTILINE | re.DOTALL)
+    assert workload == snippets("python")[0]
+    (config,) = re.findall(r"^```toml\n(.*?)^```", CHINESE, flags=re.MULTILINE | re.DOTALL)
+    assert parse_config(config, ROOT / "perfgate.toml").report.language == "zh"
+
+
+def test_chinese_readme__commands__are_those_of_the_english_one() -> None:
+    pattern = r"^\| `perfgate ([a-z]+)` \|"
+    assert re.findall(pattern, CHINESE, flags=re.MULTILINE) == re.findall(pattern, README, flags=re.MULTILINE)
+
+
+def test_chinese_readme__links_into_the_repository__lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)", CHINESE):
+        assert (ROOT / "docs" / target).exists(), target
