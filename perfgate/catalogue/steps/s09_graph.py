@@ -40,8 +40,8 @@ CARD = StepCard(
         "（TORCHINDUCTOR_CACHE_DIR）。",
     ),
     cost=Text(
-        "11 s quick, at most 20: what is not compiled after 12 s is given up, and said; up to three minutes in full.",
-        "quick 模式 11 s，至多 20 s：12 s 内未编译完则放弃并说明；完整模式最多三分钟。",
+        "11 s quick, at most 20: what is not compiled after 14 s is given up, and said; up to three minutes in full.",
+        "quick 模式 11 s，至多 20 s：14 s 内未编译完则放弃并说明；完整模式最多三分钟。",
     ),
     devices={
         "npu": Text(

@@ -50,7 +50,7 @@ class _Effort:
 
 
 # Quick is 20 s at most on a small model: what is left is a copy of the model, a trace and the caches.
-_QUICK = _Effort(graphs=4.0, compile=12.0, compare=1.0)
+_QUICK = _Effort(graphs=4.0, compile=14.0, compare=1.0)
 _FULL = _Effort(graphs=60.0, compile=120.0, compare=5.0)
 
 
