@@ -50,6 +50,8 @@ class Workload:
     - ``shapes``: name -> keyword arguments for ``inputs``, the extremes included, e.g. ``{"long": {"length": 512}}``.
     - ``batch``: items in one call; ``batch_sizes``: those the batch sweep may use (empty: powers of two up to 64).
     - ``sla``: what the workload promises; ``traffic``: how its requests come in.
+    - ``ranks``: how many processes of this machine it is spread over where it is used, by which collectives are measured (0: as
+      many as there are accelerators).
     """
 
     build: Callable[[Any], Any]
@@ -64,3 +66,4 @@ class Workload:
     batch_sizes: Sequence[int] = ()
     sla: SLA = field(default_factory=SLA)
     traffic: Optional[Traffic] = None
+    ranks: int = 0
