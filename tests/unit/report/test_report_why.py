@@ -54,7 +54,8 @@ def cell(made: DecisionDocument) -> str:
         ([part("aten::mm", "slower", 392)], "takes 400 µs longer: 392 µs were added, which explains 98.0 %"),
         (
             [part("aten::mm", "slower", 300)],
-            "takes 400 µs longer: 300 µs were added, which explains 75.0 % and leaves 100 µs unexplained",
+            "takes 400 µs longer: 300 µs were added, which explains 75.0 % and leaves 100 µs unexplained, in what "
+            "changed too little to tell from noise",
         ),
         (
             [part("aten::mm", "added", 700), part("aten::sdpa", "removed", -300)],

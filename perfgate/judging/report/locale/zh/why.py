@@ -11,7 +11,9 @@ WORDS = {
     ", {over} above what was measured, because the profiler slows operators": (
         "，比实测多 {over}，因为 profiler 会拖慢算子"
     ),
-    ", which explains {share} and leaves {left} unexplained": "，可解释 {share}，尚有 {left} 未解释",
+    ", which explains {share} and leaves {left} unexplained, in what changed too little to tell from noise": (
+        "，可解释 {share}，尚有 {left} 未解释（变化过小，无法与噪声区分）"
+    ),
     ", which explains {share}": "，可解释 {share}",
     "; it is bound by {bound}, as the base is": "；瓶颈在{bound}，base 亦然",
     "; it is bound by {bound}, the base by {base_bound}": "；瓶颈在{bound}，base 的瓶颈在{base_bound}",
