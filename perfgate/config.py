@@ -98,6 +98,15 @@ class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     kernels: list[str] = []
 
 
+class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a trace names a compiled call: ``spans`` are parts of the names of the compiler's entry and of running the graph.
+
+    Without them they are those of the device's own compiler, on an NPU ``npu_fx_compiler inference`` and ``ExecuteGraph``.
+    """
+
+    spans: list[str] = []
+
+
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How comments and reports read; documents are in no language."""
 
@@ -121,6 +130,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
     expect: ExpectSettings = ExpectSettings()
+    graph: GraphSettings = GraphSettings()
     report: ReportSettings = ReportSettings()
 
 
@@ -152,6 +162,7 @@ class Config:
     limits: Mapping[str, float] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
     expect: ExpectSettings = field(default_factory=ExpectSettings)
+    graph: GraphSettings = field(default_factory=GraphSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
 
     def policy(self) -> Policy:
@@ -241,13 +252,14 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         limits=_limits(parsed.limits, path),
         budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
         expect=parsed.expect,
+        graph=parsed.graph,
         report=parsed.report,
     )
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings, "expect": ExpectSettings,
-    "report": ReportSettings,
+    "graph": GraphSettings, "report": ReportSettings,
 }  # fmt: skip
 
 
@@ -307,6 +319,11 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
         (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
         ("" in parsed.expect.kernels, "[expect] kernels must not be empty texts", parsed.expect.kernels),
+        (
+            len(parsed.graph.spans) not in (0, 2) or "" in parsed.graph.spans,
+            "[graph] spans must be two texts: of the compiler's entry and of running the graph",
+            parsed.graph.spans,
+        ),
         (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
         (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
         (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),

@@ -176,6 +176,7 @@ class StepRequest(msgspec.Struct, frozen=True, tag="step"):
     seed: int
     artifacts: str
     expected_kernels: list[str] = []
+    graph_spans: list[str] = []
 
 
 class StepReply(msgspec.Struct, frozen=True, tag="stepped"):

@@ -114,6 +114,7 @@ def _run_step(
         seed=config.measure.seed,
         artifacts=str(folder),
         expected_kernels=config.expect.kernels,
+        graph_spans=config.graph.spans,
     )
     doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)

@@ -48,6 +48,7 @@ class _Project(NamedTuple):
     name: str
     limits: Mapping[str, float]
     expected_kernels: Sequence[str] = ()
+    graph_spans: Sequence[str] = ()
 
 
 def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
@@ -71,7 +72,9 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     forget_results(out, ("run.json",))
     incomplete = _incomplete(recording)
     testbed = recorded_testbed(recording, summaries)
-    context = RecordingContext(recording, summaries, options.workload, project.limits, project.expected_kernels)
+    context = RecordingContext(
+        recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
+    )
     found = recorded_checklist(context)
     run = RunDocument(
         perfgate_version=__version__,
@@ -108,7 +111,7 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
 def _project(directory: Path) -> _Project:
     if (directory / CONFIG_NAME).exists():
         config = load_config(directory)
-        return _Project(config.project, config.limits, config.expect.kernels)
+        return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
     return _Project(directory.resolve().name or "recording", {})
 
 

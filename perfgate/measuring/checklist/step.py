@@ -20,7 +20,8 @@ class StepContext:
     """What a step works with.
 
     ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
-    what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run.
+    what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
+    ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
     """
 
     workload: BoundWorkload
@@ -33,6 +34,7 @@ class StepContext:
     artifacts: Path
     progress: Callable[[str], None]
     expected_kernels: tuple[str, ...] = ()
+    graph_spans: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class RecordingContext:
     workload: str
     limits: Mapping[str, float]
     expected_kernels: Sequence[str] = ()
+    graph_spans: Sequence[str] = ()
 
 
 @runtime_checkable

@@ -154,6 +154,7 @@ class Worker:
             artifacts=Path(request.artifacts),
             progress=self._say,
             expected_kernels=tuple(request.expected_kernels),
+            graph_spans=tuple(request.graph_spans),
         )
         return _step_reply(*run_step(find_steps()[request.number], context))
 

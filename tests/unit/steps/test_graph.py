@@ -248,9 +248,9 @@ def test_head_times__a_call_without_a_graph__none():
     assert head_times(table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu", "ExecuteGraph")) is None
 
 
-def judged(timeline: Timeline, settings=None):
+def judged(timeline: Timeline, settings=None, **fields):
     recording = Recording(Path("recording"), "ascend-pytorch", (timeline,), settings=settings or {})
-    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}, **fields))
 
 
 def kernel(number: int, model_id: int | None) -> Kernel:
@@ -282,6 +282,15 @@ def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head()
         ("graph.head", "compiler"): pytest.approx(20e-9),
         ("graph.head", "graph"): pytest.approx(25e-9),
     }
+
+
+def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones():
+    def parts(*names):
+        outcome = judged(recorded(7), graph_spans=names)
+        return [value.labels["part"] for value in outcome.values if value.metric == "graph.head"]
+
+    assert parts("fx_compiler", "Execute") == ["compiler", "graph"]
+    assert parts("somebody else", "ExecuteGraph") == []
 
 
 def test_recorded__level_0_tells_no_numbers_of_graphs__no_share():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 import numpy as np
 
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.steps._head_overhead import HEAD_SPANS, head_times
+from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
 from perfgate.measuring.trace.summary import DeviceSummary
 
 # One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
@@ -21,8 +21,9 @@ _LAUNCHES: Mapping[str, re.Pattern[str]] = {
 _LEVEL_WITHOUT_MODELS = "Level0"
 
 
-def graph_signs(summary: DeviceSummary, settings: Mapping[str, str], labels: dict[str, str]) -> list[Value]:
-    """Return what one device and its host show; nothing for what was not recorded."""
+def graph_signs(summary: DeviceSummary, settings: Mapping[str, str], known: Sequence[HeadSpans]) -> list[Value]:
+    """Return what one device and its host show; nothing for what was not recorded. ``known`` are names to look for."""
+    labels = {"shape": summary.shape, "under": "profiler"}
     values = [
         Value(metric="graph.launches", value=count / summary.spans, labels={**labels, "kind": kind})
         for kind, count in sorted(_launches(summary).items())
@@ -30,7 +31,7 @@ def graph_signs(summary: DeviceSummary, settings: Mapping[str, str], labels: dic
     share = _replayed_share(summary, settings)
     if share is not None:
         values.append(Value(metric="graph.replayed_share", value=share, labels=labels))
-    return [*values, *_head_values(summary, labels)]
+    return [*values, *_head_values(summary, labels, known)]
 
 
 def _launches(summary: DeviceSummary) -> Counter[str]:
@@ -47,10 +48,10 @@ def _replayed_share(summary: DeviceSummary, settings: Mapping[str, str]) -> Opti
     return sum(kernel.model_id is not None for kernel in kernels) / len(kernels)
 
 
-def _head_values(summary: DeviceSummary, labels: dict[str, str]) -> list[Value]:
+def _head_values(summary: DeviceSummary, labels: dict[str, str], known: Sequence[HeadSpans]) -> list[Value]:
     """Return the parts from the compiler's entry on; when a call began a recording does not say."""
     events = summary.timeline.events
-    for names in dict.fromkeys(HEAD_SPANS.values()):
+    for names in known:
         entry_codes = [code for code, name in enumerate(events.names) if names.compiler in name]
         entries = events.select(np.isin(events.name, entry_codes))
         times = head_times(events, entries.intervals, names) if len(entries) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -33,6 +33,11 @@ HEAD_SPANS: Mapping[str, HeadSpans] = {
     "cuda": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
     "cpu": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
 }
+
+
+def spans_of(parts: Sequence[str]) -> Optional[HeadSpans]:
+    """Return the names that the project gives, None where it gives none."""
+    return HeadSpans(*parts) if parts else None
 
 
 def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> Optional[HeadTimes]:

@@ -25,7 +25,7 @@ from perfgate.measuring.checklist.steps._compilation import (
     missing_compiler,
 )
 from perfgate.measuring.checklist.steps._graph_signs import graph_signs
-from perfgate.measuring.checklist.steps._head_overhead import HEAD_SPANS, head_times
+from perfgate.measuring.checklist.steps._head_overhead import HEAD_SPANS, head_times, spans_of
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.trace.collect import record_calls
@@ -81,12 +81,9 @@ class GraphStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Say what every device of a recording ran from graphs, and what its host launched."""
-        settings = context.recording.settings
-        values = [
-            value
-            for summary in context.summaries
-            for value in graph_signs(summary, settings, {"shape": summary.shape, "under": "profiler"})
-        ]
+        settings, given = context.recording.settings, spans_of(context.graph_spans)
+        known = [given] if given else list(dict.fromkeys(HEAD_SPANS.values()))
+        values = [value for summary in context.summaries for value in graph_signs(summary, settings, known)]
         if not values:
             return StepOutcome(status="unavailable", reason=_NO_SIGNS)
         return StepOutcome(status="ok", values=values)
@@ -144,7 +141,9 @@ def _time_graph(context: StepContext, shape: str, effort: _Effort) -> Union[_Tim
 def _head(context: StepContext, found: Compiled) -> Optional[Mapping[str, float]]:
     with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
         trace = record_calls(context.device, found.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-        times = head_times(trace.events, trace.spans(), HEAD_SPANS[context.device.kind])
+        times = head_times(
+            trace.events, trace.spans(), spans_of(context.graph_spans) or HEAD_SPANS[context.device.kind]
+        )
     return None if times is None else times._asdict()
 
 
