@@ -1,0 +1,157 @@
+"""How an NPU's cores are used by the kernels of a recording: how many of them, and by which of their pipes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from perfgate.measuring.trace.recording import Kernel
+
+Unit = Literal["cube", "vector"]
+Bound = Literal["compute", "memory", "neither"]
+
+# What the column Accelerator Core says, by the unit whose cores a kernel's blocks are spread over. Rows of AI_CPU, DSA_SQE
+# (random numbers) and collectives are on neither.
+_UNITS: Mapping[str, Unit] = {"AI_CORE": "cube", "MIX_AIC": "cube", "AI_VECTOR_CORE": "vector", "MIX_AIV": "vector"}
+# Columns of AiCMetrics.PipeUtilization, shares of all cycles: aic_mac_ratio on a cube core, aiv_vec_ratio on a vector core,
+# without a prefix where a chip has only one kind (310P, 910A). mte2 loads, mte3 and fixpipe store.
+_PREFIXES = ("aic_", "aiv_", "")
+_COMPUTING = ("mac_ratio", "vec_ratio")
+_MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
+
+# 20 and 40, 24 and 48 on the chips whose tables have a column cube_utilization (samples, 910B).
+_VECTOR_CORES_A_CUBE_CORE = 2
+
+
+@dataclass(frozen=True)
+class Cores:
+    """How many cores of each unit a device has; ``assumed`` where the most frequent number of blocks stands for it."""
+
+    cube: Optional[int]
+    vector: Optional[int]
+    assumed: bool = False
+
+    def of(self, unit: Unit) -> Optional[int]:
+        """Return how many of a unit there are, None where nobody tells."""
+        return self.cube if unit == "cube" else self.vector
+
+
+@dataclass(frozen=True)
+class CoreUse:
+    """All kernels of one type on one unit; shares are weighted by the time of the kernels.
+
+    ``occupancy`` is the part of the unit's cores that a kernel is spread over, ``tail`` how full they are in the last of
+    the turns that more blocks than cores take. ``attained`` is the busiest pipe's share of all cycles, and ``bound`` says
+    whether it computes or moves data; it is neither where no pipe is busy for half of them. None was not collected.
+    """
+
+    op: str
+    unit: Unit
+    time_share: float
+    occupancy: Optional[float]
+    tail: Optional[float]
+    attained: Optional[float]
+    bound: Optional[Bound]
+
+
+def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: Optional[float]) -> Cores:
+    """Return the cores that a recording's settings or a device's properties tell, else those that its counters imply.
+
+    Where neither does it, what most kernels are split over is assumed to be all there are. ``frequency`` is that of the
+    cores in hertz, where it is known.
+    """
+    cube, vector = (_whole(told, *names) for names in (("aic_cores", "cube cores"), ("aiv_cores", "vector cores")))
+    if cube is not None or vector is not None:
+        return Cores(cube, vector)
+    implied = _implied_cube_cores(kernels, frequency) if frequency else None
+    if implied is not None:
+        return Cores(implied, _VECTOR_CORES_A_CUBE_CORE * implied)
+    return Cores(_most_frequent_blocks(kernels, "cube"), _most_frequent_blocks(kernels, "vector"), assumed=True)
+
+
+def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> Optional[int]:
+    """Return how many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
+
+    On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
+    """
+    implied = [
+        cycles / (frequency * utilization / 100 * kernel.duration_ns / 1e9)
+        for kernel in kernels
+        if (utilization := kernel.counters.get("cube_utilization(%)", 0.0)) > 0
+        and (cycles := kernel.counters.get("aic_total_cycles", 0.0)) > 0
+        and kernel.duration_ns
+    ]
+    return round(statistics.median(implied)) or None if implied else None
+
+
+def _most_frequent_blocks(kernels: Iterable[Kernel], unit: Unit) -> Optional[int]:
+    counts = Counter(kernel.blocks for kernel in kernels if kernel.blocks and _unit_of(kernel) == unit)
+    return max(counts, key=lambda blocks: (counts[blocks], blocks)) if counts else None
+
+
+def _unit_of(kernel: Kernel) -> Optional[Unit]:
+    return _UNITS.get((kernel.core or "").upper())
+
+
+def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> list[CoreUse]:
+    """Return the types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
+    total = sum(kernel.duration_ns for kernel in kernels if not kernel.is_collective) or 1
+    by_type: dict[tuple[str, Unit], list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        unit = _unit_of(kernel)
+        if unit is not None:
+            by_type[kernel.type or kernel.name, unit].append(kernel)
+    uses = [_use(op, unit, rows, cores.of(unit), total, attainable) for (op, unit), rows in by_type.items()]
+    return sorted(uses, key=lambda use: (-use.time_share, use.op))
+
+
+def _use(op: str, unit: Unit, rows: list[Kernel], cores: Optional[int], total: int, attainable: float) -> CoreUse:
+    spread = [row for row in rows if row.blocks] if cores else []
+    occupancy = _weighted([(row, min(row.blocks or 0, cores or 1) / (cores or 1)) for row in spread])
+    tail = _weighted([(row, _tail(row.blocks or 0, cores or 1)) for row in spread])
+    computing, moving = _busiest(rows, _COMPUTING), _busiest(rows, _MOVING)
+    attained = max((share for share in (computing, moving) if share is not None), default=None)
+    return CoreUse(
+        op=op,
+        unit=unit,
+        time_share=sum(row.duration_ns for row in rows) / total,
+        occupancy=occupancy,
+        tail=tail,
+        attained=attained,
+        bound=None if attained is None else _bound(computing or 0.0, moving or 0.0, attainable),
+    )
+
+
+def _bound(computing: float, moving: float, attainable: float) -> Bound:
+    if max(computing, moving) < attainable:
+        return "neither"
+    return "compute" if computing >= moving else "memory"
+
+
+def _tail(blocks: int, cores: int) -> float:
+    """Return W / (ceil(W / cores) * cores): of the cores' turns that W blocks take, the part that is used."""
+    return blocks / (math.ceil(blocks / cores) * cores)
+
+
+def _busiest(rows: list[Kernel], pipes: tuple[str, ...]) -> Optional[float]:
+    shares = [_weighted(_column(rows, prefix + pipe)) for prefix in _PREFIXES for pipe in pipes]
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _column(rows: list[Kernel], name: str) -> list[tuple[Kernel, float]]:
+    return [(row, row.counters[name]) for row in rows if name in row.counters]
+
+
+def _weighted(pairs: list[tuple[Kernel, float]]) -> Optional[float]:
+    time = sum(row.duration_ns for row, _ in pairs)
+    return sum(row.duration_ns * share for row, share in pairs) / time if time else None
+
+
+def _whole(told: Mapping[str, str], *names: str) -> Optional[int]:
+    # Ranks that differ are written as several numbers.
+    found = next((told[name] for name in names if name in told), "")
+    return int(found) if found.isdecimal() and int(found) else None

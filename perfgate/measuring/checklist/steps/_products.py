@@ -1,0 +1,223 @@
+"""The matrix products and convolutions of a call: found as they are dispatched, and run again by themselves, padded or not."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+# Padding that makes a size more than a quarter larger computes more than it can save.
+_MOST_PADDING = 1.25
+
+
+class Form(NamedTuple):
+    """Which sizes the dimensions of an operator's tensors are, by a letter each: of its arguments and of its result.
+
+    Letters name the last dimensions of a tensor (those before are batches), or with ``leading`` the first ones. Dimensions
+    that may be padded with zeros are those in ``padded``: the result then only gets larger.
+    """
+
+    arguments: tuple[str, ...]
+    result: str
+    padded: str = "mkn"
+    leading: bool = False
+
+
+_FORMS: Mapping[str, Form] = {
+    "aten::mm": Form(("mk", "kn"), "mn"),
+    "aten::addmm": Form(("mn", "mk", "kn"), "mn"),
+    "aten::bmm": Form(("mk", "kn"), "mn"),
+    "aten::baddbmm": Form(("mn", "mk", "kn"), "mn"),
+    # A kernel of its own only on devices from outside torch; elsewhere it arrives as addmm.
+    "aten::linear": Form(("mk", "nk", "n"), "mn"),
+    "aten::convolution": Form(("bc", "oc", "o"), "bo", padded="co", leading=True),
+}
+_TRANSPOSED, _GROUPS = 6, 8  # positions among the arguments of aten::convolution
+
+
+class Operand(NamedTuple):
+    """What is known of a tensor that went into an operator."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Product:
+    """One matrix product or convolution on operands of one form, and how often a call runs it from that line.
+
+    ``arguments`` are those of ``function`` with an ``Operand`` in the place of each tensor; ``flops`` are of one run.
+    """
+
+    op: str
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    line: Optional[str]
+    flops: int
+    count: int = 1
+
+    @property
+    def form(self) -> Form:
+        """Return which sizes its dimensions are."""
+        return _FORMS[self.op]
+
+    def sizes(self) -> dict[str, int]:
+        """Return each lettered size; where a bias is spread over a dimension the size is that of the others."""
+        found: dict[str, int] = {}
+        for argument, letters in zip(self.arguments, self.form.arguments):
+            if isinstance(argument, Operand):
+                for letter, dimension in _lettered(letters, argument.shape, leading=self.form.leading):
+                    found[letter] = max(found.get(letter, 0), argument.shape[dimension])
+        return found
+
+    def padding(self, multiple: int) -> dict[str, int]:
+        """Return the sizes that are no multiple and near the next one, and that next one."""
+        nearest = {letter: -(-size // multiple) * multiple for letter, size in self.sizes().items()}
+        return {
+            letter: nearest[letter]
+            for letter, size in self.sizes().items()
+            if letter in self.form.padded and size < nearest[letter] <= _MOST_PADDING * size
+        }
+
+    def worded(self, padding: Mapping[str, int]) -> str:
+        """Return the shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
+        shapes = [
+            "x".join(str(size) for size in _padded_shape(argument, letters, self, padding))
+            for argument, letters in zip(self.arguments, self.form.arguments)
+            if isinstance(argument, Operand) and letters not in (self.form.result, "n", "o")
+        ]
+        return " @ ".join(shapes)
+
+
+def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
+    """Make one call and return its products and convolutions, those with the most operations over the call first.
+
+    Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
+    """
+    from perfgate.measuring.trace.dispatch import SourceLines, WatchingMode
+
+    lines = SourceLines(root)
+    counts: Counter[Product] = Counter()
+
+    class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
+        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+            if name in _FORMS and _can_be_replayed(name, args):
+                line = lines.of(sys._getframe(2))
+                counts[_product(func, name, args, keywords, result, line)] += 1
+
+    with Recorder():  # type: ignore[no-untyped-call]
+        call()
+    found = [replace(product, count=count) for product, count in counts.items()]
+    return sorted(found, key=lambda product: -product.flops * product.count)
+
+
+def _can_be_replayed(name: str, args: tuple[Any, ...]) -> bool:
+    import torch
+
+    found = [argument for argument in args if isinstance(argument, torch.Tensor)]
+    if not all(one.layout == torch.strided and one.is_floating_point() and not one.is_nested for one in found):
+        return False
+    return name != "aten::convolution" or (not args[_TRANSPOSED] and args[_GROUPS] == 1)
+
+
+def _product(
+    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: Optional[str]
+) -> Product:
+    from torch.utils.flop_counter import flop_registry
+
+    formula = flop_registry.get(func.overloadpacket)
+    return Product(
+        op=name,
+        function=func,
+        arguments=tuple(_described(argument) for argument in args),
+        keywords=tuple((key, _described(value)) for key, value in sorted(keywords.items())),
+        line=line,
+        # linear has no formula: each element of the result takes a multiplication and an addition for each input.
+        flops=int(formula(*args, **keywords, out_val=result)) if formula else 2 * result.numel() * args[1].shape[1],
+    )
+
+
+def _described(argument: Any) -> Any:
+    import torch
+
+    if isinstance(argument, torch.Tensor):
+        return Operand(tuple(argument.shape), tuple(argument.stride()), argument.dtype)
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+class Replay:
+    """One product on random operands of its form, and the same numbers in operands padded with zeros."""
+
+    def __init__(self, product: Product, padding: Mapping[str, int], place: Any) -> None:
+        self._product = product
+        self._keywords = dict(product.keywords)
+        self._plain = [_random(argument, place) for argument in product.arguments]
+        letters = [*product.form.arguments, *[""] * len(product.arguments)]
+        self._padded = [
+            _zero_padded(tensor, _padded_shape(argument, names, product, padding))
+            if isinstance(argument, Operand)
+            else tensor
+            for tensor, argument, names in zip(self._plain, product.arguments, letters)
+        ]
+
+    def plain(self) -> Any:
+        """Run it as the model does."""
+        return self._product.function(*self._plain, **self._keywords)
+
+    def padded(self) -> Any:
+        """Run it on the padded operands."""
+        return self._product.function(*self._padded, **self._keywords)
+
+    def outputs(self) -> tuple[Any, Any]:
+        """Return what both ways compute, of the padded one what is not padding."""
+        plain, padded = self.plain(), self.padded()
+        return plain, padded[tuple(slice(size) for size in plain.shape)]
+
+
+def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tuple[str, int]]:
+    """Return letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
+    if leading:
+        return list(zip(letters, range(len(shape))))
+    named = letters[-len(shape) :] if shape else ""
+    return list(zip(named, range(len(shape) - len(named), len(shape))))
+
+
+def _padded_shape(operand: Operand, letters: str, product: Product, padding: Mapping[str, int]) -> tuple[int, ...]:
+    sizes, shape = product.sizes(), list(operand.shape)
+    for letter, dimension in _lettered(letters, operand.shape, leading=product.form.leading):
+        # A bias of size 1 is spread over the padding too.
+        if letter in padding and shape[dimension] == sizes[letter]:
+            shape[dimension] = padding[letter]
+    return tuple(shape)
+
+
+def _random(argument: Any, place: Any) -> Any:
+    import torch
+
+    if not isinstance(argument, Operand):
+        return list(argument) if isinstance(argument, tuple) else argument
+    tensor = _laid_out(argument, argument.shape, place)
+    # A product of numbers this small stays in the range of float16.
+    return tensor.copy_(torch.randn(argument.shape, device=place) / 10)
+
+
+def _zero_padded(tensor: Any, shape: tuple[int, ...]) -> Any:
+    if tuple(tensor.shape) == shape:
+        return tensor
+    padded = _laid_out(Operand(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype), shape, tensor.device)
+    padded.zero_()[tuple(slice(size) for size in tensor.shape)].copy_(tensor)
+    return padded
+
+
+def _laid_out(operand: Operand, shape: tuple[int, ...], place: Any) -> Any:
+    """Return memory for a tensor of a shape whose dimensions lie in the order in which those of the operand do."""
+    import torch
+
+    order = sorted(range(len(shape)), key=lambda dimension: -operand.stride[dimension])
+    memory = torch.empty([shape[dimension] for dimension in order], dtype=operand.dtype, device=place)
+    return memory.permute([order.index(dimension) for dimension in range(len(shape))])

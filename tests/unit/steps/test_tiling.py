@@ -1,0 +1,271 @@
+"""Step 13: products of a real model run again on the CPU, and the use of cores on recordings of real NPUs."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.steps._core_use import Cores, core_uses, known_cores
+from perfgate.measuring.checklist.steps._products import Replay, record_products
+from perfgate.measuring.checklist.steps.s13_tiling import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Kernel
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.recordings import kineto_recording
+from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample
+
+ROOT = Path(__file__).parents[3]
+
+
+def products(function, *inputs):
+    with torch.inference_mode():
+        return record_products(lambda: function(*inputs), root=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "padding", "sizes", "padded"),
+    [
+        (torch.mm, [(31, 100), (100, 64)], {"m": 32, "k": 112}, "31x100 @ 100x64", "32x112 @ 112x64"),
+        (torch.addmm, [(60,), (16, 32), (32, 60)], {"n": 64}, "16x32 @ 32x60", "16x32 @ 32x64"),
+        (torch.addmm, [(16, 1), (16, 31), (31, 32)], {"k": 32}, "16x31 @ 31x32", "16x32 @ 32x32"),
+        (torch.bmm, [(3, 31, 16), (3, 16, 31)], {"m": 32, "n": 32}, "3x31x16 @ 3x16x31", "3x32x16 @ 3x16x32"),
+        (
+            torch.nn.functional.conv2d,
+            [(2, 15, 9, 9), (31, 15, 3, 3), (31,)],
+            {"c": 16, "o": 32},
+            "2x15x9x9 @ 31x15x3x3",
+            "2x16x9x9 @ 32x16x3x3",
+        ),
+    ],
+    ids=["mm", "addmm", "addmm with a bias that is spread", "bmm", "convolution"],
+)
+def test_products__sizes_near_a_multiple__padded_and_the_same_result(function, inputs, padding, sizes, padded):
+    (product,) = products(function, *(torch.randn(shape) for shape in inputs))
+
+    assert product.padding(16) == padding
+    assert (product.worded({}), product.worded(padding)) == (sizes, padded)
+    with torch.inference_mode():
+        plain, other = Replay(product, padding, torch.device("cpu")).outputs()
+    assert agreement(plain, other).within(1e-5)
+    assert float(plain.abs().max()) > 0
+
+
+def test_products__far_from_a_multiple__not_padded():
+    """A batch of one, or three channels: padding would compute several times as much."""
+    single, image = (
+        products(torch.mm, torch.randn(1, 64), torch.randn(64, 64)),
+        products(torch.conv2d, torch.randn(1, 3, 8, 8), torch.randn(16, 3, 3, 3)),
+    )
+
+    assert [product.padding(16) for product in (*single, *image)] == [{}, {}]
+
+
+def test_products__layout__that_of_the_model():
+    weight = torch.randn(50, 32)
+    (product,) = products(torch.mm, torch.randn(16, 32), weight.t())
+    images = torch.randn(2, 15, 8, 8).to(memory_format=torch.channels_last)
+    (convolution,) = products(torch.conv2d, images, torch.randn(16, 15, 1, 1))
+
+    transposed = Replay(product, {"n": 64}, torch.device("cpu"))._padded[1]
+    channels_last = Replay(convolution, {"c": 16}, torch.device("cpu"))._padded[0]
+
+    assert (tuple(transposed.shape), transposed.stride()) == ((32, 64), (1, 32))
+    assert channels_last.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_products__what_is_run_again__largest_first_with_line_and_count():
+    small, large = torch.nn.Linear(16, 16), torch.nn.Linear(64, 64)
+
+    def model(first, second):
+        for _ in range(3):
+            first = small(first)
+        return first, large(second)
+
+    found = products(model, torch.randn(8, 16), torch.randn(8, 64))
+
+    assert [(product.op, product.count, product.flops) for product in found] == [
+        ("aten::addmm", 1, 2 * 8 * 64 * 64),
+        ("aten::addmm", 3, 2 * 8 * 16 * 16),
+    ]
+    assert all(product.line.startswith("tests/unit/steps/test_tiling.py:") for product in found)
+
+
+def test_products__grouped_transposed_and_whole_numbers__left_out():
+    def model(images, numbers):
+        torch.nn.functional.conv2d(images, torch.randn(4, 1, 3, 3), groups=4)
+        torch.nn.functional.conv_transpose2d(images, torch.randn(4, 4, 3, 3))
+        torch.mm(numbers, numbers)
+
+    assert products(model, torch.randn(1, 4, 8, 8), torch.ones(4, 4, dtype=torch.int64)) == []
+
+
+def on_cpu(tmp_path, model, inputs, batch, limits=None):
+    device = open_device("cpu")
+    workload = Workload(build=lambda device: model.eval(), inputs=inputs, batch=batch)
+    context = StepContext(
+        workload=BoundWorkload("real", workload, device, seed=1), device=device, quick=True, threads=1,
+        limits=limits or {}, seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None,
+    )  # fmt: skip
+    return STEP.measure(context)
+
+
+class Plain(torch.nn.Module):
+    def __init__(self, features, dtype):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(features, features).to(dtype))
+
+    def forward(self, inputs):
+        return inputs @ self.weight
+
+
+def rows(features, dtype):
+    def inputs(items, seed):
+        return torch.randn(items, features, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+    return inputs
+
+
+@pytest.fixture
+def one_thread():
+    """As a worker sets it: threads that wait for each other on a busy machine are slower than any size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def has_tiles():
+    return getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+
+
+@pytest.mark.skipif(
+    not has_tiles(), reason="this CPU has no tiles (AMX), and no other size is known to be a cliff on it"
+)
+@pytest.mark.usefixtures("one_thread")
+def test_tiling__sizes_beside_the_tiles_of_the_cpu__padding_is_faster_and_said(tmp_path):
+    outcome = on_cpu(tmp_path, Plain(1000, torch.bfloat16), rows(1000, torch.bfloat16), batch=31)
+
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, outcome.status) == ("tiling.padding_gain", "warning", "attention")
+    assert (finding.evidence["op"], finding.evidence["sizes"]) == ("aten::mm", "31x1000 @ 1000x1000")
+    assert finding.evidence["padded"] == "32x1008 @ 1008x1008"
+    assert finding.evidence["line"].startswith("tests/unit/steps/test_tiling.py:")
+    assert finding.evidence["saves"] > 0
+    assert "is slower than on 32x1008 @ 1008x1008" in finding.message
+
+
+def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):
+    outcome = on_cpu(tmp_path, Plain(512, torch.float32), rows(512, torch.float32), batch=32)
+
+    aligned, gain = outcome.values
+    assert (aligned.metric, aligned.value) == ("tiling.aligned_share", 1.0)
+    assert (gain.value, "multiples already" in gain.reason) == (None, True)
+    assert (outcome.status, outcome.findings) == ("ok", [])
+
+
+def test_tiling__another_multiple__as_the_project_sets_it(tmp_path):
+    outcome = on_cpu(
+        tmp_path, Plain(32, torch.float32), rows(32, torch.float32), batch=32, limits={"tiling.multiple": 40}
+    )
+
+    gain = outcome.values[1]
+    assert gain.labels["padded"] == "40x40 @ 40x40"
+    assert gain.value is not None
+
+
+def test_tiling__no_product__not_applicable(tmp_path):
+    outcome = on_cpu(tmp_path, torch.nn.ReLU(), rows(32, torch.float32), batch=32)
+
+    assert (outcome.status, outcome.values) == ("not_applicable", [])
+    assert "no matrix product" in outcome.reason
+
+
+def kernel(op, core, blocks, duration_ns, **counters):
+    return Kernel(op, op, core, 0, duration_ns, blocks=blocks, counters=counters)
+
+
+def test_core_uses__blocks_and_pipes__weighted_by_time():
+    kernels = [
+        kernel("MatMulV2", "AI_CORE", 10, 300, aic_mac_ratio=0.9, aic_mte2_ratio=0.2),
+        kernel("MatMulV2", "AI_CORE", 30, 100, aic_mac_ratio=0.1, aic_mte2_ratio=0.6),
+        kernel("Add", "AI_VECTOR_CORE", 40, 400, aiv_vec_ratio=0.1, aiv_mte2_ratio=0.3, aiv_mte3_ratio=0.8),
+        kernel("TopK", "AI_CPU", 1, 200),
+    ]
+    add, matmul = core_uses(kernels, Cores(20, 40), attainable=0.5)
+
+    assert (matmul.op, matmul.unit, matmul.time_share) == ("MatMulV2", "cube", 0.4)
+    # 10 of 20 cores, then 30 blocks in two turns of 20.
+    assert matmul.occupancy == pytest.approx((300 * 0.5 + 100 * 1.0) / 400)
+    assert matmul.tail == pytest.approx((300 * 0.5 + 100 * 0.75) / 400)
+    assert (matmul.attained, matmul.bound) == (pytest.approx(0.7), "compute")
+    assert (add.unit, add.occupancy, add.attained, add.bound) == ("vector", 1.0, 0.8, "memory")
+
+
+def test_core_uses__chip_with_one_kind_of_core__columns_without_prefix():
+    (use,) = core_uses(
+        [kernel("Conv2D", "AI_CORE", 8, 100, mac_ratio=0.3, mte2_ratio=0.4)], Cores(8, None), attainable=0.5
+    )
+
+    assert (use.attained, use.bound) == (0.4, "neither")
+
+
+def test_known_cores__a_device_that_tells__its_word():
+    assert known_cores({"cube cores": "20", "vector cores": "40"}, [], None) == Cores(20, 40)
+
+
+def test_known_cores__ranks_that_differ__what_most_kernels_use():
+    kernels = [kernel("A", "AI_CORE", blocks, 10) for blocks in (24, 24, 48)]
+
+    assert known_cores({"aic_cores": "20 | 24"}, kernels, None) == Cores(24, None, assumed=True)
+
+
+def judged(recording):
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+
+def of_op(outcome, metric):
+    return {value.labels.get("op"): value.value for value in outcome.values if value.metric == metric}
+
+
+def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_no_pipe_keeps_busy(tmp_path):
+    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+
+    occupancy, attained = of_op(outcome, "tiling.occupancy"), of_op(outcome, "tiling.attained")
+    # 24 cube and 48 vector cores, as cube_utilization at 1800 MHz implies; every Conv2D is split over 16.
+    assert (occupancy["Conv2D"], occupancy["ForeachAddList"]) == (pytest.approx(16 / 24), 1.0)
+    assert attained["ForeachAddList"] == pytest.approx(0.9796, abs=1e-4)
+    assert of_op(outcome, "tiling.host_time") == {None: pytest.approx(262.18e-6)}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["op"]) == ("tiling.attained", "warning", "TransData")
+    assert outcome.status == "attention"
+
+
+def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path):
+    outcome = judged(read_recording(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
+
+    bounds = {
+        value.labels["op"]: value.labels["bound"] for value in outcome.values if value.metric == "tiling.attained"
+    }
+    assert (bounds["FlashAttentionScore"], bounds["MatMulV3"]) == ("memory", "memory")
+    assert all(value.labels["cores"] == "assumed" for value in outcome.values if value.metric == "tiling.occupancy")
+    assert (outcome.status, outcome.findings) == ("ok", [])
+
+
+def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
+    outcome = judged(read_recording(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
+
+    (missing,) = (value for value in outcome.values if value.value is None)
+    assert (missing.metric, "PipeUtilization" in missing.reason) == ("tiling.attained", True)
+    assert of_op(outcome, "tiling.occupancy")["FlashAttentionScore"] == 1.0
+
+
+def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path):
+    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json")))
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+    assert "neither cores nor pipes" in outcome.reason
