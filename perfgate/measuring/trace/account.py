@@ -27,6 +27,8 @@ from perfgate.measuring.trace.tally import Dispatched
 
 # Rows kept per shape. What stands in none is summed up, and the document says how many there were.
 MAX_ROWS = 120
+# torch_npu launches from a thread of its own, whose calls lie in no operator (seen with torch_npu 2.13).
+_NOT_JOINED = "the recording does not join kernels with the operators of the host that launched them"
 _GAP_PARTS: dict[GapCause, CallPart] = {
     "host": "gap_host",
     "synchronization": "gap_synchronization",
@@ -85,10 +87,14 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
         rows=rows[:MAX_ROWS],
         more_rows=len(more),
         more_time=sum(row.self_time for row in more),
-        no_lines=lines.missing,
+        no_lines=lines.missing or (_NOT_JOINED if on_device and not _have_lines(rows) else None),
         roof=of.roof,
         work=work_of(of.order),
     )
+
+
+def _have_lines(rows: Iterable[CallRow]) -> bool:
+    return any(row.line for row in rows if row.kind != "python")
 
 
 def _faster_half(spans: Intervals) -> list[int]:

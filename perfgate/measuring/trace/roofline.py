@@ -16,11 +16,11 @@ from perfgate.measuring.trace.tally import Dispatched
 
 # A product of this size is far beyond every balance of a machine: 85 operations a byte.
 _MATRIX = 512
-# 64 MiB of float32 and as much for its copy: more than the caches of common hosts hold.
-_COPIED = 1 << 24
+# 32 MiB of float32 and as much for its copy: more than the caches of common hosts hold for one core.
+_COPIED = 1 << 23
 # Kinds of work kept per shape.
 MAX_WORK = 200
-_SECONDS_EACH = 0.12
+_SECONDS_EACH = 0.1
 _MOST_TIMES = 50
 # Devices whose tensors are torch's. One of the tests has none, and no roof.
 _KINDS = frozenset({"cpu", "cuda", "npu"})

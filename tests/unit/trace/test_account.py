@@ -124,6 +124,7 @@ def test_account_for__device_with_a_timeline__kernels_copies_and_gaps_add_up(tmp
     assert account.parts["compute"] == pytest.approx(120e-6)
     assert account.parts["gap_host"] == pytest.approx(5e-6)
     assert sum(account.parts.values()) == pytest.approx(account.wall, rel=1e-9)
+    assert account.no_lines is not None
     assert [(row.op, row.kind, row.self_time) for row in account.rows] == [
         ("mm_kernel", "compute", pytest.approx(100e-6)),
         ("softmax_kernel", "compute", pytest.approx(20e-6)),
