@@ -1,0 +1,217 @@
+"""Audit single calls operator by operator: what is copied and why, in which layout and precision the work is done.
+
+The copies are those of the exact counters (``trace.dispatch.copied``), told apart by what they change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, Optional
+
+import numpy as np
+
+from perfgate.measuring.checklist.step import StepContext
+
+# What a copy changes: the order in memory, the device, the dtype, or nothing at all.
+Cause = Literal["layout", "device", "dtype", "duplicate"]
+CAUSES: tuple[Cause, ...] = ("layout", "device", "dtype", "duplicate")
+# A tensor that both orders describe, as one with a single channel.
+EITHER = "either"
+
+_WARM_UP_CALLS = 2
+_CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"})
+# Operators that bring a tensor into or out of oneDNN's own blocked formats (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
+_REORDERS = frozenset({
+    "aten::to_mkldnn", "aten::_to_dense", "aten::mkldnn_reorder_conv2d_weight", "aten::mkldnn_reorder_conv3d_weight",
+})  # fmt: skip
+# Names of the two orders by number of dimensions, as Ascend's tables word them.
+_ORDERS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
+
+
+class Copy(NamedTuple):
+    """A whole tensor written anew: what changed, from which order or dtype to which, and the bytes written."""
+
+    cause: Cause
+    pair: str
+    size: int
+
+
+class Product(NamedTuple):
+    """A matrix product, convolution or attention: its arithmetic and the dtype of its inputs."""
+
+    flops: int
+    dtype: str
+    low: bool
+
+
+class Convolution(NamedTuple):
+    """The order in memory of a convolution's input and weight: ``NCHW``, ``NHWC``, ``strided`` or ``EITHER``."""
+
+    input: str
+    weight: str
+
+    @property
+    def mixed(self) -> bool:
+        """Return whether one of them must be brought into the order of the other."""
+        return EITHER not in self and self.input != self.weight
+
+
+class AuditedOp(NamedTuple):
+    """One operator of a call.
+
+    ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a view's are 0). ``strided`` counts
+    the inputs of what is no product that lie in memory in no usual order, ``inputs`` are the forms of all. ``reorder`` is
+    the pair of formats of an operator that does nothing but change a format of a library's own.
+    """
+
+    name: str
+    line: Optional[str]
+    host_ns: int
+    written: int
+    strided: int
+    inputs: str
+    copies: tuple[Copy, ...]
+    reorder: Optional[str]
+    product: Optional[Product]
+    convolution: Optional[Convolution]
+
+
+def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
+    """Return the operators of a typical steady call on the inputs of a shape, in order of dispatch.
+
+    Their times are the medians over so many calls; those of the last call where the calls do not dispatch the same.
+    """
+    call = context.workload.caller(shape)
+    for _ in range(_WARM_UP_CALLS):
+        call()
+    audits = [audit_call(context, call) for _ in range(calls)]
+    if len({tuple(op.name for op in audit) for audit in audits}) > 1:
+        return audits[-1]
+    return [ops[-1]._replace(host_ns=int(np.median([op.host_ns for op in ops]))) for ops in zip(*audits)]
+
+
+def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
+    """Make one call and return the operators of the framework that it dispatches, in order."""
+    # torch is imported here, so that a step that audits can be listed without it.
+    from perfgate.measuring.trace.dispatch import SourceLines, WatchingMode
+
+    found: list[AuditedOp] = []
+    lines = SourceLines(context.root)
+    clock = context.device.clock_ns
+
+    class Auditor(WatchingMode):  # type: ignore[no-untyped-call]
+        took = 0
+
+        def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            started = clock()
+            result = func(*args, **keywords)
+            self.took = clock() - started
+            return result
+
+        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+            found.append(_audited(func, name, args, keywords, result, lines.of(sys._getframe(2)), self.took))
+
+    with Auditor():  # type: ignore[no-untyped-call]
+        call()
+    context.device.synchronize()
+    return found
+
+
+def _audited(
+    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: Optional[str], took: int
+) -> AuditedOp:
+    from perfgate.measuring.trace.dispatch import copied, is_view
+    from perfgate.measuring.trace.dispatched import MAX_INPUTS, form_of
+
+    view = is_view(func)
+    read = list(_tensors((args, keywords)))
+    copies = tuple(_copy(target, source) for target, source in copied(name, args, result))
+    product = _product(func, args, keywords, result, read)
+    written = 0 if view else sum(map(_bytes, _tensors(result))) or sum(copy.size for copy in copies)
+    return AuditedOp(
+        name=name,
+        line=line,
+        host_ns=took,
+        written=written,
+        # A product reads a transposed matrix at no cost.
+        strided=0 if view or product else sum(_order(tensor) == "strided" for tensor in read),
+        inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
+        copies=copies,
+        reorder=_pair(result, read[0]) if name in _REORDERS and read else None,
+        product=product,
+        convolution=Convolution(_order(args[0]), _order(args[1])) if name in _CONVOLUTIONS else None,
+    )
+
+
+def _copy(target: Any, source: Any) -> Copy:
+    from perfgate.measuring.trace.dispatch import layout_differs
+
+    cause: Cause = "duplicate"
+    if layout_differs(target, source):
+        cause = "layout"
+    elif target.device != source.device:
+        cause = "device"
+    elif target.dtype != source.dtype:
+        cause = "dtype"
+    pair = f"{_dtype(source)} -> {_dtype(target)}" if cause == "dtype" else _pair(target, source)
+    return Copy(cause, pair, target.numel() * target.element_size())
+
+
+def _pair(target: Any, source: Any) -> str:
+    before, after = (_order(tensor, either="contiguous") for tensor in (source, target))
+    return f"{before} -> {after}"
+
+
+def _order(tensor: Any, *, either: str = EITHER) -> str:
+    """Return how a tensor lies in memory; ``either`` where it is contiguous in both orders that it might have."""
+    import torch
+
+    if tensor.layout != torch.strided:
+        return str(tensor.layout).rpartition(".")[2].lstrip("_")
+    if tensor.is_nested:
+        return "nested"
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    first = tensor.is_contiguous()
+    if tensor.dim() not in formats:
+        return "contiguous" if first else "strided"
+    last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
+    if first and last:
+        return either
+    names = _ORDERS[tensor.dim()]
+    return names[0] if first else names[1] if last else "strided"
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def _product(
+    func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, read: list[Any]
+) -> Optional[Product]:
+    from perfgate.measuring.trace.dispatch import LOW_PRECISION
+    from perfgate.measuring.trace.dispatched import flops_of
+
+    flops = flops_of(func, args, keywords, result)
+    floating = [tensor for tensor in read if tensor.is_floating_point()]
+    if not flops or not floating:
+        return None
+    # A product in lower precision may still add a bias in full.
+    low = [tensor for tensor in read if tensor.dtype in LOW_PRECISION]
+    return Product(flops, _dtype(low[0] if low else floating[0]), bool(low))
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _bytes(tensor: Any) -> int:
+    return 0 if tensor.is_nested else int(tensor.numel() * tensor.element_size())
