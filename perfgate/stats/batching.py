@@ -107,9 +107,9 @@ class Served(NamedTuple):
         return float(self.sizes.mean() / batch)
 
 
-def serve(arrivals: Sequence[float], policy: Policy, server: Server) -> Served:
+def serve(arrivals: npt.ArrayLike, policy: Policy, server: Server) -> Served:
     """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""
-    times = list(map(float, arrivals))
+    times: list[float] = np.asarray(arrivals, dtype=np.float64).tolist()
     starts, ends, sizes = list[float](), list[float](), list[int]()
     first, here = 0, 0
     while first < len(times):
@@ -125,7 +125,7 @@ def serve(arrivals: Sequence[float], policy: Policy, server: Server) -> Served:
     return Served(np.array(times), np.array(starts), np.array(ends), np.array(sizes, dtype=np.int64))
 
 
-def simulate(arrivals: Sequence[float], policy: Policy, service: Callable[[int], float]) -> Served:
+def simulate(arrivals: npt.ArrayLike, policy: Policy, service: Callable[[int], float]) -> Served:
     """Return what would happen if every batch took what ``service`` says."""
     return serve(arrivals, policy, SimulatedServer(service))
 
