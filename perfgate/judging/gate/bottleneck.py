@@ -42,7 +42,9 @@ _WAITING: dict[CallPart, Bottleneck] = {
 
 def better_roof(accounts: Iterable[CallAccount]) -> Optional[Roof]:
     """Return the best that any of some accounts saw the machine do."""
-    roofs = [account.roof for account in accounts if account.roof is not None]
+    found = (account.roof for account in accounts if account.roof is not None)
+    # A document from outside may hold any numbers.
+    roofs = [roof for roof in found if min(roof.flops_per_second, roof.bytes_per_second) > 0]
     if not roofs:
         return None
     return Roof(
@@ -57,6 +59,8 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Op
     ``times`` are the operators of its replicates. Their profiler costs less than that of the trace, so where they say what
     is outside operators, they are believed.
     """
+    if account.wall <= 0:
+        return None
     waiting: dict[Bottleneck, float] = {}
     for part, seconds in account.parts.items():
         if part in _WAITING:

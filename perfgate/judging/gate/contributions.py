@@ -163,7 +163,7 @@ def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
             continue
         effect = estimate(differences)
         sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
-        if sure and abs(effect) >= smallest:
+        if sure and effect and abs(effect) >= smallest:
             found[op] = effect
     return found
 

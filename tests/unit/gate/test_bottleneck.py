@@ -65,3 +65,10 @@ def test_better_roof__sides_saw_different_rates__the_better_of_each() -> None:
                 for roof in (ROOF, busy, None)]  # fmt: skip
     assert better_roof(accounts) == Roof(flops_per_second=2e11, bytes_per_second=1e10)
     assert better_roof(accounts[2:]) is None
+
+
+def test_bottleneck__numbers_that_no_machine_has__nothing_is_said() -> None:
+    assert bottleneck(account([COMPUTE], operators=0.0), [], ROOF) is None
+    nothing = Roof(flops_per_second=0.0, bytes_per_second=-1.0)
+    silent = CallAccount(workload="w", shape="s", calls=1, wall=1.0, parts={}, rows=[], roof=nothing)
+    assert better_roof([silent]) is None
