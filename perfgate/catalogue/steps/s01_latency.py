@@ -14,16 +14,18 @@ CARD = StepCard(
         "一次调用要多久，每秒能处理多少条数据，首次调用的代价有多大？",
     ),
     how=Text(
-        "Calls are timed one by one, each waited for, after a steady state was detected; inputs rotate. Quantiles"
-        " come with order-statistic intervals; one that the number of calls cannot support is reported as not "
-        "estimable. Throughput is timed with several calls in flight, as the median of windows. Where the workload"
-        " has traffic, or its SLA a rate, calls are also sent at that rate whether or not earlier ones are done, and"
-        " their latency counts from when each was to start (label rate): a stall counts for all that had to wait. Their"
-        " intervals allow for calls in one queue being alike.",
+        "Calls are timed one by one, each waited for, after a steady state was detected; inputs "
+        "rotate. Quantiles come with order-statistic intervals; one that the number of calls cannot "
+        "support is reported as not estimable. Throughput is timed with several calls in flight, as "
+        "the median of windows. Where the workload has traffic, or its SLA a rate, calls are also "
+        "sent at that rate whether or not earlier ones are done, and their latency counts from when "
+        "each was to start (label rate): a stall counts for all that had to wait. Their intervals "
+        "allow for calls in one queue being alike.",
         "检测到稳态后逐次计时，每次调用都等待完成，输入轮换使用。分位数附带顺序统计量置信区间；调用次"
-        "数不足以支撑的分位数标为不可估计。吞吐在多个调用同时在途时测量，取各时间窗的中位数。若 workload "
-        "给出 traffic，或其 SLA 给出 rate，则另按该速率开环发送调用（不等待先前的调用完成），时延从预定开始"
-        "时刻算起（标签 rate）：一次卡顿会计入所有被迫等待的调用；其置信区间已考虑同一队列中调用之间的相关性。",
+        "数不足以支撑的分位数标为不可估计。吞吐在多个调用同时在途时测量，取各时间窗的中位数。若 "
+        "workload 给出 traffic，或其 SLA 给出 rate，则另按该速率开环发送调用（不等待先前的调用完成），"
+        "时延从预定开始时刻算起（标签 rate）：一次卡顿会计入所有被迫等待的调用；其置信区间已考虑同一"
+        "队列中调用之间的相关性。",
     ),
     remedy=Text(
         "A first call much slower than the rest is compilation or lazy loading: warm up before serving. A long "
@@ -33,10 +35,8 @@ CARD = StepCard(
         "作只在部分调用中发生：内存申请、重新编译、其他 shape。",
     ),
     cost=Text(
-        "3 s quick, for all shapes together; 15 s a shape in full, half a minute for calls of 40 ms. A rate adds up to 2 s"
-        " quick and 30 s a shape in full.",
-        "quick 模式所有 shape 合计 3 s；完整模式每个 shape 15 s，单次调用 40 ms 时约半分钟。每个速率在 quick 模式"
-        "最多增加 2 s，完整模式每个 shape 最多增加 30 s。",
+        "3 s quick, for all shapes together; 15 s a shape in full.",
+        "quick 模式所有 shape 合计 3 s；完整模式每个 shape 15 s。",
     ),
     devices={
         "npu": Text(

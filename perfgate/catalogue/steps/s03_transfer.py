@@ -21,7 +21,10 @@ CARD = StepCard(
         "Use pinned memory with non_blocking copies, prefetch one batch ahead, or move preprocessing to the device.",
         "使用锁页内存配合 non_blocking 拷贝，提前预取一个 batch，或把预处理移到设备上。",
     ),
-    cost=Text("4 s quick, 30 s in full, of the first shape only.", "只测第一个 shape：quick 模式 4 s，完整模式 30 s。"),
+    cost=Text(
+        "At most 4 s quick and 30 s in full, of the first shape only.",
+        "只测第一个 shape：quick 模式至多 4 s，完整模式至多 30 s。",
+    ),
     devices={
         "npu": Text(
             "Calls with inputs on the NPU already against calls that copy them: from pageable memory, "

@@ -25,9 +25,8 @@ CARD = StepCard(
         "时延允许时采用最佳 batch。拐点在 1，说明设备已满，或单条数据的工作无法并行。",
     ),
     cost=Text(
-        "1.5 s quick, 25 s in full, of the first shape only; three times that where calls of the "
-        "largest size take 100 ms.",
-        "只测第一个 shape：quick 模式 1.5 s，完整模式 25 s；最大 batch 的调用达到 100 ms 时为三倍。",
+        "1.5 s quick and 25 s in full, of the first shape only.",
+        "只测第一个 shape：quick 模式 1.5 s，完整模式 25 s。",
     ),
     devices={
         "npu": Text(
