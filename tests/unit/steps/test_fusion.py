@@ -26,6 +26,7 @@ from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ADD, GEMM, kineto_recording
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.unit.trace.ascend import ALEXNET, sample
 
 WIDTH = 128
 ROOT = Path(__file__).parent
@@ -85,7 +86,7 @@ def patterns(call):
     return [(found.kind, [nodes[at].plain for at in found.ops]) for found in find_patterns(nodes)]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def one_thread():
     """On a busy machine a product waits for its threads, and beside that nothing costs anything."""
     before = torch.get_num_threads()
@@ -94,7 +95,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path, one_thread):
+def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path):
     result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path, limits={"fusion.share.warning": 1e-6})
 
     assert values(result)["fusion.patterns"] == 3
@@ -110,7 +111,7 @@ def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path,
     assert sum(evidence["fusion.share"] for evidence in found.values()) == pytest.approx(values(result)["fusion.share"])
 
 
-def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path, one_thread):
+def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path):
     result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path)
 
     assert result.status == "attention"
@@ -258,6 +259,16 @@ def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_
 
     assert [finding.rule for finding in judged(ascend(*same)).findings] == ["fusion.sequence_share"]
     assert judged(ascend(*other)).findings == []
+
+
+def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to_no_sequence(tmp_path):
+    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+
+    found = {value.metric: value.value for value in outcome.values}
+    # ForeachAddList three times and ForeachMulScalar once; sequences of its 20 Mul mostly differ in shape.
+    assert (found["fusion.fused_kernels"], found["fusion.sequences"]) == (4.0, 1.0)
+    assert 0 < found["fusion.sequence_share"] < 0.01
+    assert outcome.status == "ok"
 
 
 def test_recorded__no_kernels__unavailable():

@@ -22,11 +22,13 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.compiled import has_compiled
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
 from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.unit.trace.ascend import ALEXNET, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -75,12 +77,27 @@ def workload(model, lengths=(64,), **fields):
 
 
 @pytest.fixture(autouse=True)
+def one_thread():
+    """Threads that wait for each other on a busy machine make a call of microseconds one of milliseconds."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
 def fresh_compiler():
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Give the compiler the time that it takes while other tests run beside it."""
+    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=120.0, compare=0.3))
 
 
 @pytest.fixture
@@ -291,6 +308,16 @@ def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones():
 
     assert parts("fx_compiler", "Execute") == ["compiler", "graph"]
     assert parts("somebody else", "ExecuteGraph") == []
+
+
+def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own(tmp_path):
+    recording = read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+    assert {value.metric: value.value for value in outcome.values} == {
+        "graph.launches": 191.0,  # the rows of its table of kernels
+        "graph.replayed_share": 0.0,
+    }
 
 
 def test_recorded__level_0_tells_no_numbers_of_graphs__no_share():
