@@ -15,8 +15,10 @@ CARD = StepCard(
     ),
     how=Text(
         "Self time by operator in a recorded trace of steady calls; counters come from single calls, repeated, "
-        "and count as exact only when every repetition gave the same number.",
-        "在稳态调用的轨迹中按算子统计自身耗时；计数取自重复的单次调用，每次重复结果都一致才视为精确。",
+        "and count as exact only when every repetition gave the same number. A single run that takes too long is "
+        "named, and so is a kernel that [expect] kernels in perfgate.toml asks for and that never ran.",
+        "在稳态调用的轨迹中按算子统计自身耗时；计数取自重复的单次调用，每次重复结果都一致才视为精确。单次执行过长的 kernel "
+        "会被指出，perfgate.toml 的 [expect] kernels 要求却未运行的 kernel 也会被指出。",
     ),
     remedy=Text(
         "Copies and reshapes near the top are layout changes: keep one layout through the model. Many calls of "
@@ -25,9 +27,8 @@ CARD = StepCard(
         "环：改为对整个张量执行一次。",
     ),
     cost=Text(
-        "1.2 s a shape quick, 3 s a shape in full; half a minute more where the analysis of an NPU's "
-        "profile starts a process.",
-        "quick 模式每个 shape 1.2 s，完整模式 3 s；NPU profile 的解析需另起进程时再加半分钟。",
+        "On a CPU 1.2 s a shape quick and 3 s in full; an NPU's profile is analysed in a process of its own on top.",
+        "CPU 上每个 shape quick 模式 1.2 s，完整模式 3 s；NPU 的 profile 另起进程解析，时间另计。",
     ),
     devices={
         "npu": Text(
@@ -96,6 +97,7 @@ CARD = StepCard(
         Limit("ops.share.copy.severe", 0.3, CHECKLIST),
         Limit("ops.share.reshape.warning", 0.2, CHECKLIST),
         Limit("ops.share.softmax.warning", 0.15, CHECKLIST),
+        Limit("ops.kernel_time.warning", 0.05, CHECKLIST),
     ),
     rules=(
         Rule(
@@ -119,6 +121,20 @@ CARD = StepCard(
         ),
         Rule("ops.share.softmax", Text("softmax takes much of the time", "softmax 占用了大量时间")),
         Rule(
+            "ops.kernel_time",
+            Text(
+                "a single run of {op} takes longer than any kernel should; nothing else gets on the device meanwhile",
+                "单次 {op} 的耗时超出单个 kernel 应有的时间；期间设备无法执行其他任务",
+            ),
+        ),
+        Rule(
+            "ops.missing_kernel",
+            Text(
+                "no kernel named {kernel} ran, as perfgate.toml expects; names nearest to it: {nearest}",
+                "perfgate.toml 期望的 kernel {kernel} 没有运行；名称最接近的有：{nearest}",
+            ),
+        ),
+        Rule(
             "ops.fallback",
             Text(
                 "the device has no kernel for this operator: its inputs go to the host and its results back, "
@@ -131,14 +147,6 @@ CARD = StepCard(
             Text(
                 "these counters differ between calls on inputs of one shape, so they are not compared exactly",
                 "同一 shape 的输入下这些计数在各次调用间不一致，因此不作精确比较",
-            ),
-        ),
-        Rule(
-            "collectives.slowest_rank",
-            Text(
-                "{longest} spends most time in {collective}, {shortest} least; in a collective all wait for "
-                "the rank that comes last",
-                "{longest} 在 {collective} 中耗时最多，{shortest} 最少；集合通信中所有 rank 都在等最后到达的那个",
             ),
         ),
     ),

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, StepResult, StepStatus, Value
-from perfgate.measuring.checklist.limits import noticed
+from perfgate.document.run import CounterSet, Finding, OperatorRow, StepResult, StepStatus, Value
 from perfgate.measuring.checklist.runner import find_steps
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, status_of
+from perfgate.measuring.checklist.steps._kernel_runs import judge_long_runs, judge_missing, names_of
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_busy
@@ -66,7 +66,7 @@ def recorded_checklist(context: RecordingContext) -> RecordedChecklist:
         1: _latency(summaries),
         2: _utilization(summaries, context.limits),
         3: _transfer(summaries),
-        4: _operators(summaries, counters, operators, workload=workload, limits=context.limits),
+        4: _operators(context, counters, operators),
     }
     steps = [_result(number, workload, found) for number, found in gathered.items()]
     steps += [_left_out(5, workload, _ONE_BATCH), *_judged(context)]
@@ -176,49 +176,33 @@ def _transfer(summaries: Sequence[DeviceSummary]) -> _Gathered:
     return found
 
 
-def _operators(
-    summaries: Sequence[DeviceSummary],
-    counters: Sequence[CounterSet],
-    rows: list[OperatorRow],
-    *,
-    workload: str,
-    limits: Mapping[str, float],
-) -> _Gathered:
-    """Judge the operators of every rank as those of a measured shape, add their rows, and compare the ranks."""
+def _operators(context: RecordingContext, counters: Sequence[CounterSet], rows: list[OperatorRow]) -> _Gathered:
+    """Judge the operators of every rank as those of a measured shape, and add their rows."""
     found = _Gathered()
-    for summary, counted in zip(summaries, counters):
+    names: set[str] = set()
+    for summary, counted in zip(context.summaries, counters):
         if not summary.totals:
             found.lacks(("ops.coverage",), summary, _NO_OPERATORS)
             continue
         judged = judge_operators(
             summary.totals,
-            workload=workload,
+            workload=context.workload,
             shape=summary.shape,
             calls=summary.spans,
             counted=summary.counted,
-            limits=limits,
+            limits=context.limits,
         )
         found.values += judged.values
         found.findings += [*judged.findings, *judge_unstable(counted)]
         rows += judged.operators
-    found.findings += _slowest_ranks(summaries)
+        for events in (part.inside() for part in summary.work):
+            names |= names_of(events)
+            found.findings += judge_long_runs(
+                events, calls=summary.spans, shape=summary.shape, lines={}, limits=context.limits
+            )
+    if names:
+        found.findings += judge_missing(context.expected_kernels, names)
     return found
-
-
-def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
-    """Say of each kind of collective which rank spends most time in it; who spends least came last, and was waited for."""
-    times: dict[str, dict[str, float]] = {}
-    for summary in summaries:
-        for kind, spent in summary.collectives.items():
-            times.setdefault(kind, {})[summary.shape] = spent / summary.spans / 1e9
-    return [_slowest_rank(kind, by_rank) for kind, by_rank in sorted(times.items()) if len(by_rank) > 1]
-
-
-def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
-    longest, shortest = max(by_rank, key=lambda rank: by_rank[rank]), min(by_rank, key=lambda rank: by_rank[rank])
-    evidence: dict[str, Evidence] = {"collective": kind, "longest": longest, "shortest": shortest}
-    seconds = {f"{rank} [s]": spent for rank, spent in by_rank.items()}
-    return noticed("collectives.slowest_rank", "info", {**evidence, **seconds})
 
 
 def _counters(summary: DeviceSummary, workload: str) -> CounterSet:

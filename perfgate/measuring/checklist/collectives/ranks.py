@@ -1,0 +1,230 @@
+"""``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``: one rank of a job.
+
+The job lives as long as somebody holds its standard input open: a rank that finds it closed ends at once, wherever it is. So
+nothing outlives the process that started it, however that one ended.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from perfgate.measuring.checklist.collectives.plan import (
+    OPERATIONS,
+    PLAN_FILE,
+    Meeting,
+    Operation,
+    Plan,
+    RankReport,
+    Timed,
+    failure_file,
+    report_file,
+)
+
+_WARM_UPS = 3
+_FEWEST = 3
+# A rank holds an input and an output, the backend as much again.
+_HELD = 8
+_WORK_SIZE = 384
+_WORK_PRODUCTS = 8
+_ELEMENT = 4  # bytes of a float32
+
+
+class _Rank:
+    """This process: its number, how many there are, and its device."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.number = int(os.environ["RANK"])
+        self.size = int(os.environ["WORLD_SIZE"])
+        self.device = torch.device("cpu")
+        if plan.kind != "cpu":
+            if plan.kind == "npu":
+                importlib.import_module("torch_npu")
+            self.device = torch.device(plan.kind, int(os.environ["LOCAL_RANK"]))
+            self.module: Any = getattr(torch, plan.kind)
+            self.module.set_device(self.device)
+
+    def synchronize(self) -> None:
+        """Wait for the device; a CPU has done what it was told."""
+        if self.device.type != "cpu":
+            self.module.synchronize()
+
+    def free_bytes(self) -> int:
+        """Return the memory this rank may use."""
+        if self.device.type != "cpu":
+            return int(self.module.mem_get_info()[0])
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        (available,) = (line for line in lines if line.startswith("MemAvailable:"))
+        return int(available.split()[1]) * 1024 // self.size
+
+    def agreed(self, number: float, how: Any) -> float:
+        """Return the largest or smallest of the numbers of all ranks."""
+        tensor = torch.tensor([number], dtype=torch.float32, device=self.device)
+        dist.all_reduce(tensor, op=how)
+        return float(tensor.item())
+
+
+class _Prepared(NamedTuple):
+    """One operation on tensors of its own: ``run`` it, and ask whether the result is right after ``fill``."""
+
+    run: Callable[[], Any]
+    fill: Callable[[], None]
+    right: Callable[[], bool]
+
+
+def main(folder: Path) -> None:
+    """Do what the plan in the folder says, and leave the report there."""
+    _end_with_standard_input()
+    plan = msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
+    rank = _Rank(plan)
+    dist.init_process_group(plan.backend, timeout=datetime.timedelta(seconds=plan.timeout_seconds))
+    try:
+        report = _report(rank)
+    finally:
+        dist.destroy_process_group()
+    report_file(folder, rank.number).write_bytes(msgspec.json.encode(report))
+
+
+def _report(rank: _Rank) -> RankReport:
+    largest = rank.agreed(rank.free_bytes(), dist.ReduceOp.MIN) / _HELD
+    sizes = [size for size in rank.plan.sizes if size <= largest]
+    timed: list[Timed] = []
+    refused: dict[str, str] = {}
+    for operation in OPERATIONS:
+        try:
+            timed += _time_sizes(rank, operation, sizes)
+        except (RuntimeError, NotImplementedError) as error:
+            # Every rank of a backend that lacks an operation is refused alike, before anything is sent.
+            if timed and timed[-1].operation == operation:
+                raise
+            refused[operation] = str(error).partition("\n")[0][:200]
+    return RankReport(rank=rank.number, timed=timed, meetings=_meet(rank), refused=refused)
+
+
+def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[Timed]:
+    found = []
+    for size in sizes:
+        prepared = _PREPARE[operation](rank, size // _ELEMENT // rank.size)
+        slowest = rank.agreed(max(_once(rank, prepared) for _ in range(_WARM_UPS)), dist.ReduceOp.MAX) / 1e9
+        repetitions = max(_FEWEST, min(rank.plan.repetitions, int(rank.plan.seconds / max(slowest, 1e-9))))
+        nanoseconds = [_once(rank, prepared) for _ in range(repetitions)]
+        prepared.fill()
+        prepared.run()
+        rank.synchronize()
+        found.append(Timed(operation=operation, size=size, nanoseconds=nanoseconds, right=prepared.right()))
+        if slowest > rank.plan.seconds:
+            break
+    return found
+
+
+def _once(rank: _Rank, prepared: _Prepared) -> int:
+    """Return the nanoseconds of one run that all ranks begin together, as far as a barrier can make them."""
+    dist.barrier()
+    rank.synchronize()
+    started = perf_counter_ns()
+    prepared.run()
+    rank.synchronize()
+    return perf_counter_ns() - started
+
+
+def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
+    """Sum ``size * part`` elements of all ranks; those timed are zero, as a sum in place would grow without end."""
+    data = torch.zeros(rank.size * part, device=rank.device)
+    total = rank.size * (rank.size + 1) / 2
+    return _Prepared(
+        lambda: dist.all_reduce(data),
+        lambda: _set(data, rank.number + 1.0),
+        lambda: bool((data == total).all()),
+    )
+
+
+def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
+    mine, everyone = torch.zeros(part, device=rank.device), torch.zeros(rank.size * part, device=rank.device)
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name since torch 2.13
+    expected = torch.arange(1.0, rank.size + 1, device=rank.device).repeat_interleave(part)
+    return _Prepared(
+        lambda: gather(everyone, mine),
+        lambda: _set(mine, rank.number + 1.0),
+        lambda: torch.equal(everyone, expected),
+    )
+
+
+def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
+    mine, everyone = torch.zeros(part, device=rank.device), torch.zeros(rank.size * part, device=rank.device)
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    # Part c of rank r holds r + 1 + c, so rank c receives the sum of all r + 1, and c of each.
+    parts = torch.arange(float(rank.size), device=rank.device).repeat_interleave(part) + rank.number + 1
+    total = rank.size * (rank.size + 1) / 2 + rank.size * rank.number
+    return _Prepared(
+        lambda: scatter(mine, everyone),
+        lambda: _copy(everyone, parts),
+        lambda: bool((mine == total).all()),
+    )
+
+
+_PREPARE: dict[Operation, Callable[[_Rank, int], _Prepared]] = {
+    "all_reduce": _prepare_all_reduce,
+    "all_gather": _prepare_all_gather,
+    "reduce_scatter": _prepare_reduce_scatter,
+}
+
+
+def _set(tensor: torch.Tensor, value: float) -> None:
+    tensor.fill_(value)
+
+
+def _copy(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    tensor.copy_(values)
+
+
+def _meet(rank: _Rank) -> list[Meeting]:
+    """Let all ranks do the same work and then meet, again and again, and note when this one was through."""
+    left = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
+    met = torch.zeros(1, device=rank.device)
+    meetings = []
+    for _ in range(rank.plan.rounds):
+        dist.barrier()
+        rank.synchronize()
+        started = perf_counter_ns()
+        for _ in range(_WORK_PRODUCTS):
+            torch.mm(left, left)
+        rank.synchronize()
+        arrived = perf_counter_ns()
+        dist.all_reduce(met)
+        rank.synchronize()
+        meetings.append(Meeting(arrived_ns=arrived, worked_ns=arrived - started))
+    return meetings
+
+
+def _end_with_standard_input() -> None:
+    def watch() -> None:
+        # A read that returns: there is nothing to be said but that the other end is gone.
+        os.read(sys.stdin.fileno(), 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="perfgate-life-line", daemon=True).start()
+
+
+def _main_or_why(folder: Path) -> None:
+    """Run, and leave why it failed in the folder: the launcher's own words of it are a table of exit codes."""
+    try:
+        main(folder)
+    except Exception as error:
+        failure_file(folder, int(os.environ["RANK"])).write_text(f"{type(error).__name__}: {error}")
+        raise
+
+
+if __name__ == "__main__":
+    _main_or_why(Path(sys.argv[1]))

@@ -1,0 +1,338 @@
+"""Step 16: collectives between real processes over gloo, their arithmetic, and what recordings say of communication."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.collectives.job import run_job
+from perfgate.measuring.checklist.collectives.plan import Meeting, Plan, RankReport, Timed, sizes_up_to
+from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, operation_times, skew
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
+from perfgate.measuring.checklist.steps.s16_communication import STEP, judge_skew
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.trace.events import EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Collective, ProfilerStep, Recording, Timeline
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.unit.trace.ascend import ALEXNET, sample
+
+MS = 1_000_000
+
+
+def values(outcome: StepOutcome, metric: str) -> dict[tuple[str, ...], float | None]:
+    return {tuple(value.labels.values()): value.value for value in outcome.values if value.metric == metric}
+
+
+def on_cpu(folder: Path, *, ranks: int, **fields: Any) -> StepOutcome:
+    workload = Workload(
+        build=lambda _: torch.nn.Linear(8, 8), inputs=lambda batch, seed: torch.randn(batch, 8), ranks=ranks
+    )
+    return STEP.measure(context_on(open_device("cpu"), workload, artifacts=folder, **fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> StepOutcome:
+    """Two processes over gloo, and a peak that nothing reaches."""
+    folder = tmp_path_factory.mktemp("collectives")
+    outcome = on_cpu(folder, ranks=2, limits={"communication.peak": 1e15})
+    assert list(folder.iterdir()) == []
+    return outcome
+
+
+def test_communication__two_ranks_over_gloo__every_operation_timed_and_right(two_ranks: StepOutcome) -> None:
+    times = values(two_ranks, "communication.time")
+    assert {operation for operation, _ in times} == {"all_reduce", "all_gather", "reduce_scatter"}
+    assert {int(size) for operation, size in times if operation == "all_reduce"} == set(sizes_up_to(4 << 20))
+    assert all(seconds and seconds > 0 for seconds in times.values())
+    assert not any(finding.rule == "communication.wrong_result" for finding in two_ranks.findings)
+    assert len(two_ranks.samples) == len(times)
+
+
+def test_communication__two_ranks_over_gloo__a_line_of_start_up_and_bandwidth(two_ranks: StepOutcome) -> None:
+    for operation in ("all_reduce", "all_gather", "reduce_scatter"):
+        start_up = values(two_ranks, "communication.start_up")[operation,]
+        bandwidth = values(two_ranks, "communication.bandwidth")[operation,]
+        assert start_up is not None
+        assert 1e-6 < start_up < 0.1
+        assert bandwidth is not None
+        assert 1e7 < bandwidth < 1e11
+        # Of a message four thousand times as large the size is the larger part, however busy the machine.
+        assert start_up < (4 << 20) / bandwidth
+        assert (values(two_ranks, "communication.fit")[operation,] or 2) <= 1
+
+
+def test_communication__far_below_the_known_peak__severe(two_ranks: StepOutcome) -> None:
+    (finding,) = (one for one in two_ranks.findings if one.rule == "communication.peak_share")
+
+    assert finding.severity == "severe"
+    assert finding.evidence["limit"] == 0.5
+    assert two_ranks.status == "attention"
+
+
+def report(
+    rank: int, nanoseconds: dict[int, list[int]], *, right: bool = True, arrived: list[int] | None = None
+) -> RankReport:
+    return RankReport(
+        rank=rank,
+        timed=[
+            Timed(operation="all_reduce", size=size, nanoseconds=ns, right=right) for size, ns in nanoseconds.items()
+        ],
+        meetings=[Meeting(arrived_ns=at, worked_ns=MS) for at in arrived or [0]],
+    )
+
+
+def test_operation_times__ranks_that_differ__the_slowest_of_each_repetition() -> None:
+    (found,) = operation_times([report(0, {1000: [10, 40, 30]}), report(1, {1000: [20, 30, 50]}, right=False)])
+
+    assert found.sizes[0].nanoseconds.tolist() == [20, 40, 50]
+    assert found.wrong == (1000,)
+    # 1000 bytes in 40 ns over two ranks: 25 GB/s x 2 x 1/2.
+    assert found.bus_bandwidth(found.sizes[0]) == pytest.approx(25e9)
+
+
+def test_operation_times__times_of_a_known_line__start_up_and_bandwidth() -> None:
+    times = {size: [round(50_000 + size / 2)] * 3 for size in sizes_up_to(4 << 20)}
+    (found,) = operation_times([report(0, times), report(1, times)])
+
+    line = found.line()
+    assert line is not None
+    assert line.start_up == pytest.approx(50e-6, rel=1e-3)
+    assert line.bandwidth == pytest.approx(2e9, rel=1e-3)
+    assert found.best().size == 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("operation", "ranks", "factor"),
+    [("all_reduce", 2, 1.0), ("all_reduce", 8, 1.75), ("all_gather", 8, 0.875), ("reduce_scatter", 4, 0.75)],
+)
+def test_bus_factor__as_nccl_tests_has_it(operation: Any, ranks: int, factor: float) -> None:
+    assert bus_factor(operation, ranks) == factor
+
+
+def test_skew__one_rank_always_last__named_and_judged_by_what_its_device_is() -> None:
+    early, late = [number * 10 * MS for number in range(20)], [number * 10 * MS + MS // 2 for number in range(20)]
+    met = skew([report(0, {}, arrived=early), report(1, {}, arrived=late)])
+
+    assert met == Skew(seconds=0.0005, work_seconds=0.001, rounds=20, last=1)
+    workload = fake_workload(FakeKernel("aten::mm", MS))
+    (finding,) = judge_skew(met, context_on(FakeDevice(), workload))
+    assert (finding.rule, finding.severity) == ("communication.slow_rank", "warning")
+    (shared,) = judge_skew(met, context_on(FakeDevice(capabilities=frozenset()), workload))
+    assert shared.severity == "info"
+
+
+def test_skew__ranks_that_take_turns_at_being_last__nobody_is_named() -> None:
+    one = [number * 10 * MS + (number % 2) * MS for number in range(20)]
+    other = [number * 10 * MS + MS // 2 for number in range(20)]
+    met = skew([report(0, {}, arrived=one), report(1, {}, arrived=other)])
+
+    assert met.last is None
+    assert judge_skew(met, context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", MS)))) == []
+
+
+def test_communication__one_rank__not_applicable_with_the_line_to_add(tmp_path: Path) -> None:
+    outcome = on_cpu(tmp_path, ranks=0)
+
+    assert (outcome.status, outcome.values) == ("not_applicable", [])
+    assert "ranks=2 in its Workload" in (outcome.reason or "")
+
+
+def test_communication__more_ranks_than_devices__unavailable(tmp_path: Path) -> None:
+    workload = fake_workload(FakeKernel("aten::mm", MS), ranks=2)
+
+    outcome = STEP.measure(context_on(FakeDevice(), workload, artifacts=tmp_path))
+    assert outcome.status == "unavailable"
+    assert outcome.reason == "torch.distributed has no backend for devices of kind fake"
+
+
+def quick_plan(**fields: Any) -> Plan:
+    given = {
+        "kind": "cpu",
+        "backend": "gloo",
+        "sizes": [1024],
+        "repetitions": 3,
+        "seconds": 0.05,
+        "rounds": 1,
+        "timeout_seconds": 30.0,
+    }
+    return Plan(**{**given, **fields})
+
+
+@pytest.mark.slow
+def test_run_job__two_jobs_at_once__do_not_meet(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(run_job, quick_plan(), ranks=2, folder=tmp_path, limit_seconds=60.0) for _ in range(2)]
+        reports = [job.result() for job in jobs]
+
+    assert [[one.rank for one in job] for job in reports] == [[0, 1], [0, 1]]
+    assert all(timed.right for job in reports for one in job for timed in one.timed)
+
+
+@pytest.mark.slow
+def test_run_job__backend_that_is_not_there__error_with_what_was_printed(tmp_path: Path) -> None:
+    with pytest.raises(MeasuringError, match="a job of 2 ranks over nosuch ended with exit status 1") as raised:
+        run_job(quick_plan(backend="nosuch"), ranks=2, folder=tmp_path, limit_seconds=60.0)
+    assert "nosuch" in str(raised.value).partition("status 1")[2]
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes that have this folder among their arguments, but for this one."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in arguments and int(process.name) != os.getpid():
+            found.append(int(process.name))
+    return found
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Plan:
+    """A plan that takes minutes."""
+    return quick_plan(repetitions=10**9, seconds=600.0)
+
+
+def test_run_job__takes_too_long__ended_with_all_its_ranks(endless: Plan, tmp_path: Path) -> None:
+    with pytest.raises(MeasuringError, match="did not end in time"):
+        run_job(endless, ranks=2, folder=tmp_path, limit_seconds=4.0)
+
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+STARTER = """
+import sys
+from pathlib import Path
+import msgspec
+from perfgate.measuring.checklist.collectives.job import run_job
+from perfgate.measuring.checklist.collectives.plan import Plan
+run_job(msgspec.json.decode(sys.argv[1], type=Plan), ranks=2, folder=Path(sys.argv[2]), limit_seconds=600.0)
+"""
+
+
+def waited_for(true: Any, seconds: float) -> Iterator[bool]:
+    latest = time.monotonic() + seconds
+    while not (found := true()) and time.monotonic() < latest:
+        time.sleep(0.1)
+    yield bool(found)
+
+
+@pytest.mark.slow
+def test_run_job__its_starter_is_killed__no_process_is_left(endless: Plan, tmp_path: Path) -> None:
+    import msgspec
+
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, msgspec.json.encode(endless).decode(), str(tmp_path)])
+    try:
+        # The starter, the launcher and two ranks.
+        (started,) = waited_for(lambda: len(processes_of(tmp_path)) >= 4, 20)
+    finally:
+        starter.kill()
+        starter.wait()
+    (gone,) = waited_for(lambda: not processes_of(tmp_path), 10)
+
+    assert started
+    assert gone
+
+
+def recorded(*timelines: Timeline, limits: dict[str, float] | None = None) -> StepOutcome:
+    recording = Recording(path=Path("recording"), format="ascend-pytorch", timelines=timelines)
+    return STEP.judge_recording(RecordingContext(recording, summarize(timelines), "model", limits or {}))
+
+
+def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path: Path) -> None:
+    recording = read_recording(sample(ALEXNET, tmp_path))
+    summaries = summarize(recording.timelines)
+    outcome = STEP.judge_recording(RecordingContext(recording, summaries, "model", {}))
+
+    shape = next(
+        one.shape
+        for one in summaries
+        if one.timeline.collectives and one.timeline.collectives[0].elapsed_ns == 79_089_520
+    )
+    # step_trace_time.csv: 105991.878 us of communication, 101963.203 us of them exposed, in 136581.009 us.
+    assert values(outcome, "communication.hidden")[shape, "profiler"] == pytest.approx(1 - 101963.203 / 105991.878)
+    assert values(outcome, "communication.exposed")[shape, "profiler"] == pytest.approx(101963.203 / 136580.962)
+    assert values(outcome, "communication.time")[shape, "hcom_allReduce_"] == pytest.approx(0.105991878)
+    # 427.6 MB of all four over HCCS in 27.3 ms.
+    assert values(outcome, "communication.link_bandwidth")[shape, "HCCS"] == pytest.approx(
+        427596800 / 0.027315583, rel=1e-3
+    )
+    first = next(
+        one for one in outcome.findings if one.rule == "communication.first" and one.evidence["shape"] == shape
+    )
+    assert first.severity == "info"
+    assert first.evidence["first [s]"] == pytest.approx(0.0790895, abs=1e-7)
+    assert first.evidence["HCCS [B/s]"] == pytest.approx(15.7676e9)
+    assert {finding.rule for finding in outcome.findings if finding.severity == "warning"} == {"communication.exposed"}
+    assert outcome.status == "attention"
+
+
+def on_rank(number: int, *, exposed: int) -> Timeline:
+    collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, None, MS, None, None)
+    step = ProfilerStep(
+        number=1,
+        computing_ns=90 * MS,
+        communication_ns=10 * MS,
+        exposed_communication_ns=exposed,
+        free_ns=10 * MS - exposed,
+    )
+    return Timeline(
+        rank=number, device=number, events=EventTableBuilder().table(), steps=(step,), collectives=(collective,)
+    )
+
+
+def test_communication__recorded_and_hidden_behind_computing__green() -> None:
+    outcome = recorded(on_rank(0, exposed=MS), on_rank(1, exposed=MS))
+
+    assert values(outcome, "communication.hidden")["rank 0", "profiler"] == pytest.approx(0.9)
+    assert values(outcome, "communication.exposed")["rank 0", "profiler"] == pytest.approx(0.01)
+    assert values(outcome, "communication.waiting") == {
+        ("rank 0",): pytest.approx(0.1),
+        ("rank 1",): pytest.approx(0.1),
+    }
+    assert outcome.status == "ok"
+
+
+def test_communication__recorded_without_collectives__not_applicable() -> None:
+    outcome = recorded(Timeline(rank=0, device=0, events=EventTableBuilder().table()))
+
+    assert (outcome.status, outcome.reason) == ("not_applicable", "the recording holds no collective")
+
+
+def test_communication__workload_in_a_group__overlap_of_its_own_trace(tmp_path: Path) -> None:
+    import torch.distributed as dist
+
+    device = FakeDevice()
+
+    def call(model: Any, inputs: Any) -> None:
+        device.launch("aten::mm", MS)
+        device.launch("ncclDevKernel_AllReduce", MS)
+
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        outcome = STEP.measure(context_on(device, fake_workload(call=call), artifacts=tmp_path))
+    finally:
+        dist.destroy_process_group()
+
+    # Nothing is computed while the reduction runs, and both take as long.
+    assert values(outcome, "communication.hidden") == {("all", "profiler"): 0.0}
+    (exposed,) = values(outcome, "communication.exposed").values()
+    assert exposed == pytest.approx(0.5, abs=0.01)
+    assert [finding.rule for finding in outcome.findings] == ["communication.exposed"]
+    assert outcome.status == "attention"
