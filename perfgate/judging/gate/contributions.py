@@ -3,9 +3,9 @@
 Seconds come from the pairs alone, whose members profile in turns. Traces are recorded once a side, so they say what became
 of an operator (more often, on other inputs) and on which line most of its change lies, and never how much it costs.
 
-The profiler slows a CPU with every operator it writes down. By how much each, base tells: its profiled call less its clocked
-call, shared among its operators. What more operators cost is given without that, so that the parts can add up to what was
-measured without a profiler.
+The profiler slows a CPU with every operator it writes down. By how much at most, base tells: its profiled call less its clocked
+call, shared among its operators. Where more operators add up to more than was measured, up to so much is taken off them, and
+what is still more is said.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Cell(NamedTuple):
         parts = [sites.of_operator(op, seconds) for op, seconds in believed.items()]
         if outside is not None:
             parts.append(sites.of_outside(outside, before=float(np.median([a[OUTSIDE_OPERATORS] for a, _ in pairs]))))
-        parts = _without_profiler(parts, self._cost_of_an_event(pairs, clocked))
+        parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         kept = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
         return _ranked(kept, measured)
 
@@ -168,12 +168,16 @@ def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
     return found
 
 
-def _without_profiler(parts: Iterable[Contribution], each: float) -> list[Contribution]:
-    """Return the parts without what the profiler adds with every further operator, ``each`` seconds.
+def _without_profiler(parts: Sequence[Contribution], measured: float, *, at_most: float) -> list[Contribution]:
+    """Return the parts without what the profiler adds with every further operator: what is beyond the measured difference.
 
-    It writes some of that into the operator and the rest around it, so what is more than an operator shows is taken from the
-    time outside operators. An operator that runs more often saves no time by that.
+    That is ``at_most`` so many seconds an operator, and may well be less: a call that is profiled has other costs too. The
+    profiler writes some of it into the operator and the rest around it, so what is more than an operator shows is taken from
+    the time outside operators. An operator that runs more often saves no time by that.
     """
+    more = sum((part.head_count or 0.0) - (part.base_count or 0.0) for part in parts if part.kind in _COUNTED)
+    beyond = sum(part.seconds for part in parts) - measured
+    each = min(at_most, beyond / more) if more and beyond / more > 0 else 0.0
     kept, around = [], 0.0
     for part in parts:
         added = each * ((part.head_count or 0.0) - (part.base_count or 0.0)) if part.kind in _COUNTED else 0.0
@@ -199,7 +203,8 @@ def _ranked(parts: Sequence[Contribution], measured: float) -> list[Contribution
     together: dict[object, float] = defaultdict(float)
     for number, part in enumerate(parts):
         together[part.line or number] += sign * part.seconds
-    changed = sum(sign * part.seconds for part in parts if part.kind in _CHANGED and sign * part.seconds > 0)
+    otherwise = {*_CHANGED, "launching"}
+    changed = sum(sign * part.seconds for part in parts if part.kind in otherwise and sign * part.seconds > 0)
     telling = _CHANGED if changed >= EXPLAINS * abs(measured) else {*_CHANGED, *_UNCHANGED}
 
     def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, float, str]:
