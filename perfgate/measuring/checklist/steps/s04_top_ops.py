@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Artifact, CallAccount, CounterSet
+from perfgate.document.run import Artifact, CallAccount, CounterSet, Finding
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.steps._kernel_runs import heaviest_lines, judge_long_runs, judge_missing, names_of
 from perfgate.measuring.checklist.steps._operators import (
     ShapeOperators,
     judge_fallbacks,
@@ -36,6 +37,8 @@ class TopOpsStep:
         counters: list[CounterSet] = []
         accounts: list[CallAccount] = []
         artifacts: list[Artifact] = []
+        long_runs: list[Finding] = []
+        names: set[str] = set()
         roof = measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
@@ -47,8 +50,13 @@ class TopOpsStep:
             counters.append(_counters(context, counted.counters, trace))
             whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
             accounts.append(account_for(trace, whose))
+            events = _events(context, trace)
+            names |= names_of(events)
+            lines = heaviest_lines(accounts[-1].rows)
+            long_runs += judge_long_runs(events, calls=trace.calls, shape=shape, lines=lines, limits=context.limits)
         counters = with_compilations(context.workload, counters, root=context.root)
-        findings = [finding for shape in shapes for finding in shape.findings]
+        findings = [finding for shape in shapes for finding in shape.findings] + long_runs
+        findings += judge_missing(context.expected_kernels, names)
         findings += [finding for counted in counters for finding in judge_fallbacks(counted)]
         findings += [finding for counted in counters for finding in judge_unstable(counted)]
         empty = not any(shape.operators for shape in shapes)
