@@ -41,7 +41,8 @@ CARD = StepCard(
         "npu_swiglu。逐元素链可由 torch.compile 或图模式融合。",
     ),
     cost=Text(
-        "2 s quick for one shape, 1 s more for each other; in full up to two minutes more for compiling a fused call, which quick leaves to step 9.",
+        "2 s quick for one shape, 1 s more for each other; in full up to two minutes more for compiling a fused "
+        "call, which quick leaves to step 9.",
         "quick 模式一个 shape 2 s，每多一个加 1 s；完整模式另需最多两分钟编译融合后的调用，quick 模式把它留给第 9 步。",
     ),
     devices={

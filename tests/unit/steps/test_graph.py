@@ -15,8 +15,8 @@ from torch import nn
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s09_graph
-from perfgate.measuring.checklist.steps._compilation import TimeUpError, time_limit
 from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
+from perfgate.measuring.checklist.steps._time_limit import TimeUpError, time_limit
 from perfgate.measuring.checklist.steps.s09_graph import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.trace.analysis import Intervals

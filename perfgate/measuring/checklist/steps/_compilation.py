@@ -8,18 +8,17 @@ import importlib
 import importlib.util
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Optional
 
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.steps._time_limit import TimeUpError, time_limit
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
@@ -30,8 +29,6 @@ from perfgate.measuring.workload.bound import BoundWorkload
 BACKENDS: Mapping[str, str] = {"cpu": "inductor", "cuda": "inductor", "npu": "npu"}
 # Only takes a call's graphs, so it shows breaks and recompiles in a second or so on any device.
 GRAPHS_ONLY = "eager"
-_AGAIN_SECONDS = 0.2
-
 # What inductor is told, as far as this torch knows it: no pool of compiler processes, which would outlive the step; the
 # C++ compiler's every vector extension is not tried out first, which takes 7 s of the 10 that the first compilation in a
 # fresh cache takes (torch 2.13, two cores) and says nothing of the workload; the generator of random numbers is torch's own,
@@ -41,10 +38,6 @@ _SETTINGS: Mapping[str, Any] = {"compile_threads": 1, "cpp.vec_isa_ok": True, "f
 
 class NotCompiledError(Exception):
     """There is no compiled call; the text says why."""
-
-
-class TimeUpError(BaseException):
-    """Time is up. No Exception, so that nobody who handles those in between takes it for one of theirs."""
 
 
 @dataclass(frozen=True)
@@ -297,44 +290,6 @@ def _tolerance(reference: Any, context: StepContext) -> float:
 
     types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
     return max([limit("graph.difference.most", context.limits), *(4 * torch.finfo(dtype).eps for dtype in types)])
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUpError in here after so many seconds, and end the processes that were started in here."""
-    before = set(_below(os.getpid()))
-
-    def ring(_signal: int, _frame: Optional[FrameType]) -> None:
-        for process in set(_below(os.getpid())) - before:
-            _end(process)
-        raise TimeUpError
-
-    # Again and again: an exception in a destructor, where the first may fall, goes no further.
-    found = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, found)
-
-
-def _below(process: int) -> Iterator[int]:
-    """Yield the processes below one, as Linux lists them (proc(5), ``children``)."""
-    try:
-        lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
-    except OSError:  # it ended meanwhile
-        return
-    for child in (int(number) for text in lists for number in text.split()):
-        yield child
-        yield from _below(child)
-
-
-def _end(process: int) -> None:
-    try:
-        os.kill(process, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _modules(built: Any) -> list[Any]:
