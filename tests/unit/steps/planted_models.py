@@ -68,8 +68,13 @@ def linears(between: Callable[[torch.Tensor], torch.Tensor] = torch.relu, **fiel
 
 
 def measure(step: Step, workload: Workload, folder: Path, **fields: Any) -> StepOutcome:
-    """Run a step quickly on the CPU."""
-    return step.measure(context(workload, folder, **fields))
+    """Run a step quickly on the CPU, with one thread: two wait for each other where the machine has other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return step.measure(context(workload, folder, **fields))
+    finally:
+        torch.set_num_threads(before)
 
 
 def context(workload: Workload, folder: Path, **fields: Any) -> StepContext:

@@ -148,7 +148,8 @@ def _judge_kernels(kernels: Iterable[Kernel], *, shape: str, limits: Mapping[str
 
 def _moves(kernel: Kernel) -> bool:
     known = kernel.type or kernel.name
-    if is_format_conversion(known):
+    # aclnnInplaceCopy casts too: that is step 8's, and a format conversion step 7's.
+    if is_format_conversion(known) or known == "Cast":
         return False
     return _MOVING_TYPES.fullmatch(known) is not None or _MOVING_NAMES.search(kernel.name) is not None
 
