@@ -251,3 +251,17 @@ def test_report_language__first_of_option_environment_file(
 def test_report_language__unknown__error_that_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="PERFGATE_LANG is 'fr'; the languages are en, zh"):
         report_language(None, tmp_path, environ={"PERFGATE_LANG": "fr"})
+
+
+def test_parse_config__expected_kernels__as_written() -> None:
+    assert parse(ONE + '[expect]\nkernels = ["FlashAttention*", "mm"]').expect.kernels == ["FlashAttention*", "mm"]
+    assert parse(ONE).expect.kernels == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[expect]\nkernel = ['a']", "did you mean 'kernels'?"), ('[expect]\nkernels = [""]', "must not be empty texts")],
+)
+def test_parse_config__expected_kernels_written_wrong__refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse(ONE + text)
