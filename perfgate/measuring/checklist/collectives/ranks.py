@@ -103,14 +103,21 @@ def _report(rank: _Rank) -> RankReport:
     timed: list[Timed] = []
     refused: dict[str, str] = {}
     for operation in OPERATIONS:
-        try:
+        if why := _refusal(rank, operation):
+            refused[operation] = why
+        else:
             timed += _time_sizes(rank, operation, sizes)
-        except (RuntimeError, NotImplementedError) as error:
-            # Every rank of a backend that lacks an operation is refused alike, before anything is sent.
-            if timed and timed[-1].operation == operation:
-                raise
-            refused[operation] = str(error).partition("\n")[0][:200]
     return RankReport(rank=rank.number, timed=timed, meetings=_meet(rank), refused=refused)
+
+
+def _refusal(rank: _Rank, operation: Operation) -> str:
+    """Return why the backend does not have an operation, nothing where it does: every rank is told alike, nothing is sent."""
+    try:
+        _PREPARE[operation](rank, 1).run()
+    except (RuntimeError, NotImplementedError) as error:
+        return str(error).partition("\n")[0][:200] or type(error).__name__
+    rank.synchronize()
+    return ""
 
 
 def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[Timed]:
@@ -157,7 +164,7 @@ def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
     return _Prepared(
         lambda: gather(everyone, mine),
         lambda: _set(mine, rank.number + 1.0),
-        lambda: torch.equal(everyone, expected),
+        lambda: bool((everyone == expected).all()),
     )
 
 
