@@ -152,7 +152,10 @@ CARD = StepCard(
                 "How much of a step passed before the device had its first task: loading, preprocessing, and the first launch.",
                 "一个 step 中设备得到首个任务之前所占的比例：取数、预处理与首次下发。",
             ),
-            source=Text("column Preparing of step_trace_time.csv", "step_trace_time.csv 的 Preparing 列"),
+            source=Text(
+                "Preparing / (Preparing + Computing + Communication(Not Overlapped) + Free) of step_trace_time.csv",
+                "step_trace_time.csv 中 Preparing / (Preparing + Computing + Communication(Not Overlapped) + Free)",
+            ),
             share=True,
         ),
         Metric(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, copied
+from perfgate.measuring.workload.stages import Stage
 
 Ints = npt.NDArray[np.int64]
 
@@ -18,17 +19,20 @@ Ints = npt.NDArray[np.int64]
 class Preprocessing:
     """Calling it preprocesses the next raw batch of a pool; what each stage took is kept, in nanoseconds of the host.
 
-    Stages that change the raw batch they are given get a fresh copy every time, and the copying is not timed.
+    Stages that change the raw batch they are given get a fresh copy every time, and the copying is not timed. They are the
+    workload's unless others are given.
     """
 
-    def __init__(self, workload: BoundWorkload, device: Device, shape: str) -> None:
-        self.stages = workload.stages
-        self._runs: list[Callable[[Any], Any]] = [stage.run for stage in workload.stages]
+    def __init__(
+        self, workload: BoundWorkload, device: Device, shape: str, stages: Optional[tuple[Stage, ...]] = None
+    ) -> None:
+        self.stages = workload.stages if stages is None else stages
+        self._runs: list[Callable[[Any], Any]] = [stage.run for stage in self.stages]
         self._raws = [workload.raw_inputs(shape, index=index) for index in range(POOL_SIZE)]
         self._device = device
         self._cursor = 0
         self._marks: list[list[int]] = []
-        self._copies = _is_changed_by(workload.preprocess, self._raws[0])
+        self._copies = _is_changed_by(self._runs, self._raws[0])
 
     def __call__(self) -> Any:
         """Preprocess one batch and return it."""
@@ -51,11 +55,12 @@ class Preprocessing:
         return np.diff(marks, axis=1)
 
 
-def _is_changed_by(preprocess: Callable[[Any], Any], raw: Any) -> bool:
-    """Return whether preprocessing changes the batch it is given; what cannot be told counts as no."""
-    given = copied(raw)
+def _is_changed_by(runs: Sequence[Callable[[Any], Any]], raw: Any) -> bool:
+    """Return whether the stages change the batch they are given; what cannot be told counts as no."""
+    given = batch = copied(raw)
     before = _content(given)
-    preprocess(given)
+    for run in runs:
+        batch = run(batch)
     return before != _content(given)
 
 

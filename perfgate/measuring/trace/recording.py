@@ -57,7 +57,8 @@ class ProfilerStep(NamedTuple):
     """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
 
     ``number`` is None for what the profiler ascribes to no step. The parts are nanoseconds of device time: computing,
-    communication, the part of it that no computing hides, and neither.
+    communication, the part of it that no computing hides, and neither. ``preparing_ns`` passed between the start of the step
+    and the device's first task; as written, so that it may be below zero.
     """
 
     number: Optional[int]
@@ -67,6 +68,7 @@ class ProfilerStep(NamedTuple):
     communication_ns: Optional[int] = None
     exposed_communication_ns: Optional[int] = None
     free_ns: Optional[int] = None
+    preparing_ns: Optional[int] = None
 
 
 class LinkUse(NamedTuple):

@@ -48,9 +48,13 @@ class _Effort:
         )
 
 
-_QUICK = _Effort(warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=Pace(0.5, 2.0))
+_QUICK = _Effort(
+    warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=Pace(0.5, 2.0)
+)
 # 700 calls are enough for a P99 (662); the windows of throughput are one second long.
-_FULL = _Effort(warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=Pace(5.0, 30.0))
+_FULL = _Effort(
+    warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=Pace(5.0, 30.0)
+)
 
 
 @dataclass

@@ -23,10 +23,12 @@ def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[ProfilerStep
     8903431 ns (sample msinsight-910B-alexnet-2501).
     """
     found: dict[Optional[int], list[ProfilerStep]] = {}
-    columns = ("deviceId", "step", "computing", "communication", "communication_not_overlapped", "free")
+    columns = ("deviceId", "step", "computing", "communication", "communication_not_overlapped", "free", "preparing")
     with opened(path) as database:
         for device, step, *times in database.rows("StepTraceTime", columns):
-            computing, communication, exposed, free = (_nanoseconds(database, time, _MICROSECOND) for time in times)
+            computing, communication, exposed, free, preparing = (
+                _nanoseconds(database, time, _MICROSECOND) for time in times
+            )
             found.setdefault(database.whole(device), []).append(
                 ProfilerStep(
                     number=_step(step),
@@ -34,6 +36,7 @@ def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[ProfilerStep
                     communication_ns=communication,
                     exposed_communication_ns=exposed,
                     free_ns=free,
+                    preparing_ns=preparing,
                 )
             )
     return {device: tuple(steps) for device, steps in found.items()}

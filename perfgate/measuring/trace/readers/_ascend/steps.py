@@ -24,6 +24,7 @@ def read_steps(path: Path) -> Mapping[Optional[int], tuple[ProfilerStep, ...]]:
                 communication_ns=row.time("communication"),
                 exposed_communication_ns=row.time("communication(not overlapped)"),
                 free_ns=row.time("free"),
+                preparing_ns=row.time("preparing"),
             )
         )
     return {device: tuple(steps) for device, steps in found.items()}

@@ -1,0 +1,191 @@
+"""Step 11: stages and their share on the fake device, pipelines on the real CPU, recorded waits for the DataLoader."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import torch
+
+from perfgate.document.run import Value
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.steps._loading import preparing_share
+from perfgate.measuring.checklist.steps.s11_preprocess import STEP
+from perfgate.measuring.devices.backends.cpu import CpuDevice
+from perfgate.measuring.timing.pipeline import measure_exposed
+from perfgate.measuring.trace.events import EventTableBuilder
+from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import ProfilerStep, Timeline
+from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.workloads import context_on, curve
+from tests.unit.trace.ascend import ALEXNET, GPT, sample
+
+MS = 1_000_000
+HERE = Path(__file__).parent
+
+
+def _value(outcome: StepOutcome, metric: str, stage: Optional[str] = None) -> Value:
+    (found,) = [v for v in outcome.values if v.metric == metric and v.labels.get("stage") == stage]
+    return found
+
+
+def _rules(outcome: StepOutcome) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.severity) for finding in outcome.findings]
+
+
+def _works(device: FakeDevice, ns: int) -> Any:
+    def stage(batch: Any) -> Any:
+        device.host_works(ns)
+        return batch
+
+    return stage
+
+
+def test_preprocess__none_given__not_applicable_with_what_to_give() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0)))
+    assert outcome.status == "not_applicable"
+    assert outcome.reason is not None
+    assert "give it preprocess=function" in outcome.reason
+
+
+def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:
+    device = FakeDevice()
+    stages = {"decode": _works(device, 2 * MS), "resize": _works(device, MS)}
+    outcome = STEP.measure(context_on(device, curve(9 * MS, 0, preprocess=stages)))
+    assert _value(outcome, "preprocess.time", "decode").value == 0.002
+    assert _value(outcome, "preprocess.time", "resize").value == 0.001
+    assert _value(outcome, "preprocess.share").value == pytest.approx(0.25)
+    assert [samples.labels["stage"] for samples in outcome.samples] == ["decode", "resize"]
+
+
+# On the real CPU, where a thread really works beside the model. Sleeping is work that takes no core.
+
+
+class Sleeps(torch.nn.Module):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, x: Any) -> Any:
+        time.sleep(self.seconds)
+        return x * 2
+
+
+def _slow_decode(raw: Any) -> Any:
+    time.sleep(0.012)
+    return raw.float()
+
+
+def _scale(raw: Any) -> Any:
+    return raw / 255
+
+
+def _context(model: float, preprocess: Any, **fields: Any) -> StepContext:
+    def inputs(items: int, seed: int) -> Any:
+        return torch.randint(0, 256, (items, 16), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+    workload = Workload(build=lambda device: Sleeps(model), inputs=inputs, batch=4, preprocess=preprocess, **fields)
+    return context_on(CpuDevice(), workload, root=HERE)  # type: ignore[arg-type]
+
+
+def test_preprocess__slower_than_the_model__exposed_share_is_what_the_model_waits_and_the_stage_has_its_line() -> None:
+    outcome = STEP.measure(_context(0.006, {"decode": _slow_decode, "scale": _scale}))
+    exposed = _value(outcome, "preprocess.exposed_share")
+    assert exposed.value == pytest.approx(0.5, abs=0.1)  # batches of 12 ms for a model of 6
+    assert exposed.interval is not None
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity) == ("preprocess.exposed_share", "severe")
+    assert finding.evidence["stage"] == "decode"
+    assert str(finding.evidence["line"]).startswith("test_preprocess.py:")
+    assert finding.message == "the model waits for preprocessing; decode takes most of it"
+    assert _value(outcome, "preprocess.share").value == pytest.approx(0.67, abs=0.07)
+    assert outcome.status == "attention"
+
+
+def test_preprocess__faster_than_the_model__hidden_behind_it() -> None:
+    outcome = STEP.measure(_context(0.02, {"decode": lambda raw: (time.sleep(0.005), raw.float())[1]}))
+    exposed = _value(outcome, "preprocess.exposed_share").value
+    assert exposed is not None
+    assert exposed < 0.05
+    assert outcome.status == "ok"
+    assert _value(outcome, "preprocess.share").value == pytest.approx(0.2, abs=0.05)
+
+
+def test_preprocess__device_does_the_same_sooner__measured_gain() -> None:
+    context = _context(0.001, _slow_decode, preprocess_on_device=lambda raw: raw.float())
+    outcome = STEP.measure(context)
+    speedup = _value(outcome, "preprocess.device_speedup")
+    assert speedup.value is not None
+    assert speedup.interval is not None
+    assert speedup.interval[0] is not None
+    assert speedup.interval[0] > 3
+    assert ("preprocess.on_device", "info") in _rules(outcome)
+
+
+def test_preprocess__device_does_less__another_output_and_no_gain() -> None:
+    outcome = STEP.measure(_context(0.001, _slow_decode, preprocess_on_device=lambda raw: raw.float() * 0.9))
+    assert ("preprocess.device_differs", "warning") in _rules(outcome)
+    assert ("preprocess.on_device", "info") not in _rules(outcome)
+
+
+def test_measure_exposed__stage_that_raises__its_own_error_and_no_thread_left() -> None:
+    import threading
+
+    def fails() -> Any:
+        raise OSError("truncated image")
+
+    made = iter([1, 2, 3, 4, 5])
+    with pytest.raises(OSError, match="truncated image"):
+        measure_exposed(lambda: next(made, None) or fails(), lambda batch: batch, CpuDevice(), seconds=1.0, seed=1)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("preprocess")]
+
+
+# Recordings that were made elsewhere.
+
+
+def _recorded(path: Path) -> StepOutcome:
+    recording = read_recording(path)
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "recorded", {}))
+
+
+def test_judge_recording__resnet_with_a_loader_of_no_workers__waits_a_third_of_the_time(tmp_path: Path) -> None:
+    outcome = _recorded(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path))
+    assert _rules(outcome) == [("preprocess.loading_share", "severe")]
+    assert _value(outcome, "preprocess.loading_share").value == pytest.approx(0.2935, abs=1e-3)
+    assert outcome.findings[0].evidence["op"] == "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@pytest.mark.parametrize("export", ["text", "db"])
+def test_judge_recording__alexnet__waits_little_and_prepares_as_the_table_says(tmp_path: Path, export: str) -> None:
+    outcome = _recorded(sample(f"{ALEXNET}/{export}/level1/rank0_ascend_pt", tmp_path))
+    assert outcome.status == "ok"
+    loading = _value(outcome, "preprocess.loading_share").value
+    assert loading is not None
+    assert 0.02 < loading < 0.03
+    # text: Preparing 17902.5 us, then 8873.8 computing, 101963.2 sending and 25744.1 idle
+    assert _value(outcome, "preprocess.preparing_share").value == pytest.approx(0.118, abs=0.003)
+
+
+def test_judge_recording__nothing_of_loading__unavailable_and_says_what_was_looked_for(tmp_path: Path) -> None:
+    outcome = _recorded(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
+    assert outcome.status == "unavailable"
+    assert outcome.values == []
+    assert outcome.reason is not None
+    assert "no span of a DataLoader" in outcome.reason
+
+
+def _timeline(*steps: ProfilerStep) -> Timeline:
+    return Timeline(rank=0, device=0, events=EventTableBuilder().table(), steps=steps)
+
+
+def test_preparing_share__time_below_zero_of_an_older_build__tells_nothing() -> None:
+    good = ProfilerStep(1, computing_ns=60, exposed_communication_ns=10, free_ns=10, preparing_ns=20)
+    wrong = good._replace(number=2, preparing_ns=-5)
+    assert preparing_share(_timeline(good)) == pytest.approx(0.2)
+    assert preparing_share(_timeline(good, wrong)) == pytest.approx(0.2)
+    assert preparing_share(_timeline(wrong)) is None
+    assert preparing_share(_timeline()) is None
