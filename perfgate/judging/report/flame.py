@@ -162,25 +162,31 @@ def _table(tree: FlameTree) -> dict[str, object]:
 def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
     """Return what is listed, by name and kind. What a call launched is no part of its own time on the host."""
     listed: dict[tuple[int, int], _Listed] = {}
-    around: list[frozenset[tuple[int, int]]] = []
     on_stream: list[bool] = []
     for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
         on_stream.append(on_stream[parent] if parent != NONE else kind == _STREAM)
         if parent == NONE:
-            around.append(frozenset())
             continue
-        key, above = (name, kind), around[parent]
-        around.append(above if key in above else above | {key})
         zeros = [0.0] * len(sides)
-        row = listed.setdefault(key, _Listed("", -1.0, zeros.copy(), zeros.copy(), zeros.copy()))
+        row = listed.setdefault((name, kind), _Listed("", -1.0, zeros.copy(), zeros.copy(), zeros.copy()))
+        counts = on_stream[node] == (kind in _ON_DEVICE) and not _lies_in_its_like(tree, node)
         for at, totals in enumerate(sides):
             row.own[at] += totals[node].own
             row.runs[at] += totals[node].count
-            row.total[at] += 0.0 if key in above or on_stream[node] != (kind in _ON_DEVICE) else totals[node].total
+            row.total[at] += totals[node].total if counts else 0.0
         longest = max(totals[node].own for totals in sides)
         if longest > row.longest:
             row.longest, row.place = longest, tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
     return listed
+
+
+def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
+    above = tree.parent[node]
+    while above != NONE:
+        if tree.name[above] == tree.name[node] and tree.kind[above] == tree.kind[node]:
+            return True
+        above = tree.parent[above]
+    return False
 
 
 def _cells(row: _Listed) -> list[Words]:

@@ -116,7 +116,7 @@ function find() {
 }
 function colour(node) {
   const light = dark.matches ? 34 : 78;
-  if (matches && !matches[node]) return `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
+  if (matches) return matches[node] ? `hsl(285 60% ${dark.matches ? 46 : 74}%)` : `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
   if (node === size) return `hsl(220 12% ${light}%)`;
   if (compares() && $("differs").checked) {
     const change = head.total[node] - base.total[node], larger = Math.max(head.total[node], base.total[node]);

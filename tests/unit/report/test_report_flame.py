@@ -1,0 +1,225 @@
+"""The flame graph page: what stands in it, what cannot break out of it, and what its script does in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, side_by_side
+from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from tests.browser import Page, browser_page
+
+HOSTILE = '</script><img src=x onerror="alert(1)">\u202e{{ 7 * 7 }}'
+MS = 1_000_000
+
+
+def make_tree(*nodes: tuple[int, str, str, int], label: str = "short", requests: tuple[str, ...] = ()) -> FlameTree:
+    """Make a tree of nodes, each its parent, kind, name and own milliseconds over two calls; requests in turn."""
+    texts = [*dict.fromkeys(name for _, _, name, _ in nodes), "model.py:5", "[[8, 8]]"]
+    return FlameTree(
+        label=label,
+        unit="call",
+        texts=texts,
+        requests=list(requests),
+        parent=[parent for parent, *_ in nodes],
+        kind=[FLAME_KINDS.index(kind) for _, kind, _, _ in nodes],
+        name=[texts.index(name) for _, _, name, _ in nodes],
+        place=[-1 if kind in ("thread", "stream") else len(texts) - 2 for _, kind, _, _ in nodes],
+        shape=[len(texts) - 1 if kind == "host_op" else -1 for _, kind, _, _ in nodes],
+        more_shapes=[0] * len(nodes),
+        head=FlameCosts(
+            units=2,
+            node=list(range(len(nodes))),
+            request=[at % len(requests) if requests else -1 for at in range(len(nodes))],
+            own=[own * MS for *_, own in nodes],
+            count=[0 if kind in ("thread", "stream") else 2 for _, kind, _, _ in nodes],
+        ),
+    )
+
+
+BASE = make_tree((-1, "thread", "thread 1", 0), (0, "python", "forward", 4), (1, "host_op", "aten::mm", 12),
+                 (1, "host_op", "aten::relu", 4))  # fmt: skip
+HEAD = make_tree((-1, "thread", "thread 1", 0), (0, "python", "forward", 4), (1, "host_op", "aten::mm", 12),
+                 (1, "host_op", "aten::relu", 4), (1, "host_op", "aten::clone", 20))  # fmt: skip
+DEVICE = make_tree((-1, "thread", "thread 1", 0), (0, "host_op", "aten::mm", 2), (-1, "stream", "stream 7", 0),
+                   (2, "host_op", "aten::mm", 0), (3, "compute", "sgemm", 30), label="gpu")  # fmt: skip
+
+
+def embedded(page: str) -> dict:
+    (data,) = re.findall(r'<script type="application/octet-stream" id="data">([A-Za-z0-9+/=]*)</script>', page)
+    return json.loads(gzip.decompress(base64.b64decode(data)))
+
+
+def test_render_flame__page__its_policy_allows_nothing_but_its_own_style_and_script() -> None:
+    page = render_flame([HEAD])
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    hashes = [
+        base64.b64encode(hashlib.sha256(re.findall(pattern, page, re.DOTALL)[0].encode()).digest()).decode()
+        for pattern in (r"<style>(.*?)</style>", r"<script>(.*?)</script>")
+    ]
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert not re.search(r"(src|href)=|https?://", page)
+
+
+def test_render_flame__same_tree__same_bytes() -> None:
+    assert render_flame([side_by_side(BASE, HEAD)]) == render_flame([side_by_side(BASE, HEAD)])
+
+
+def test_render_flame__hostile_names__escaped_in_the_table_and_packed_in_the_data() -> None:
+    page = render_flame([make_tree((-1, "thread", HOSTILE, 0), (0, "host_op", HOSTILE, 3), label=HOSTILE,
+                                   requests=(HOSTILE,))])  # fmt: skip
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert page.count("</script>") == 2
+    assert "{{ 7 * 7 }}" in page
+    assert "\u202e" not in json.dumps(embedded(page), ensure_ascii=False)
+
+
+def test_render_flame__two_sides__table_with_both_and_their_difference() -> None:
+    page = render_flame([side_by_side(BASE, HEAD)])
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page)]
+    assert rows[1] == ["aten::clone", "operator", "model.py:5", "0", "s", "10.0", "ms", "+10.0", "ms", "0", "1"]
+    assert rows[2] == ["aten::mm", "operator", "model.py:5", "6.00", "ms", "6.00", "ms", "0", "s", "1", "1"]
+
+
+def test_render_flame__one_side__self_time_and_time_with_what_a_call_made_on_the_host() -> None:
+    page = render_flame([DEVICE])
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page)]
+    assert rows[1:] == [
+        ["sgemm", "kernel", "model.py:5", "15.0", "ms", "15.0", "ms", "1"],
+        ["aten::mm", "operator", "model.py:5", "1.00", "ms", "1.00", "ms", "2"],
+    ]
+
+
+def test_render_flame__more_frames_than_are_listed__fifty_rows_and_how_many_more() -> None:
+    page = render_flame([make_tree((-1, "thread", "t", 0), *((0, "host_op", f"op{at}", at + 1) for at in range(60)))])
+    assert page.count("<tr>") == 51
+    assert "10 more frames not listed" in page
+
+
+def test_collapsed_stacks__one_and_two_sides__stack_and_nanoseconds_of_a_call() -> None:
+    assert list(collapsed_stacks(BASE)) == [
+        "thread 1;forward 2000000", "thread 1;forward;aten::mm 6000000", "thread 1;forward;aten::relu 2000000"
+    ]  # fmt: skip
+    assert list(collapsed_stacks(side_by_side(BASE, HEAD)))[-1] == "thread 1;forward;aten::clone 0 10000000"
+
+
+def test_collapsed_stacks__separator_in_a_name__does_not_split_it() -> None:
+    tree = make_tree((-1, "thread", "t", 0), (0, "host_op", "a;b\nc 7", 2))
+    assert len(list(collapsed_stacks(tree))) == 1
+    assert next(collapsed_stacks(tree)).count(";") == 1
+
+
+def test_speedscope__device__a_profile_for_each_thread_and_stream() -> None:
+    document = json.loads(speedscope([DEVICE]))
+    host, stream = document["profiles"]
+    assert (host["name"], host["samples"], host["weights"]) == ("gpu · thread 1", [[0]], [MS])
+    assert (stream["name"], stream["samples"], stream["endValue"]) == ("gpu · stream 7", [[0, 1]], 15 * MS)
+    assert document["shared"]["frames"][1] == {"name": "sgemm", "file": "model.py", "line": 5}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def said(browser: Page, where: str = "said") -> str:
+    return browser.ask(f"document.getElementById('{where}').textContent")
+
+
+def choose(browser: Page, select: str, value: str) -> None:
+    browser.ask(f"(() => {{ const one = document.getElementById('{select}'); one.value = '{value}'; "
+                "one.dispatchEvent(new Event('change')); one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+
+
+def opened(browser: Page, folder: Path, *trees: FlameTree) -> Page:
+    file = folder / "flame.html"
+    file.write_text(render_flame(trees))
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.open(file)
+    return browser
+
+
+def test_page__keyboard__moves_zooms_and_says_both_sides(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, side_by_side(BASE, HEAD))
+    browser.ask("document.getElementById('canvas').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "Enter"):
+        browser.key(key)
+
+    assert said(browser, "crumbs") == "allthread 1forwardaten::clone"
+    assert said(browser).startswith(
+        "aten::clone; model.py:5; total base 0 s (0.00 %), head 10 ms (50.0 %), difference +10 ms; self base 0 s"
+    )
+    browser.key("Backspace")
+    assert said(browser, "crumbs") == "allthread 1forward"
+    browser.key("Escape")
+    assert said(browser, "crumbs") == "all"
+    assert browser.errors == []
+    assert len(browser.requests) == 1
+
+
+def test_page__mouse__click_zooms_and_reset_returns(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, side_by_side(BASE, HEAD))
+    left, top, width = browser.ask("(() => { const box = document.getElementById('canvas').getBoundingClientRect(); "
+                                   "return [box.left, box.top, box.width]; })()")  # fmt: skip
+    browser.click(left + width * 0.2, top + 3 * 18 + 9)
+    assert said(browser, "crumbs") == "allthread 1forwardaten::mm"
+    assert said(browser, "tip").startswith("aten::mmhost opmodel.py:5[[8, 8]]basehead")
+    browser.ask("document.getElementById('reset').click()")
+    assert said(browser, "crumbs") == "all"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pattern", "expected"),
+    [
+        ("CLONE", False, "1 frames match: base 0 s, 0.00 % of the time; head 10 ms, 50.0 % of the time; +10 ms"),
+        ("aten::(mm|relu)$", True, "2 frames match: base 8 ms, 80.0 % of the time; head 8 ms, 40.0 % of the time; 0 s"),
+        ("model.py", False, "4 frames match: base 10 ms, 100.0 % of the time; head 20 ms, 100.0 % of the time; +10 ms"),
+        ("[8, 8]", False, "3 frames match: base 8 ms, 80.0 % of the time; head 18 ms, 90.0 % of the time; +10 ms"),
+        ("(", True, "This is no regular expression."),
+    ],
+)
+def test_page__search__share_of_the_time_on_both_sides(
+    browser: Page, tmp_path: Path, wanted: str, pattern: bool, expected: str
+) -> None:
+    opened(browser, tmp_path, side_by_side(BASE, HEAD))
+    browser.ask(f"document.getElementById('pattern').checked = {str(pattern).lower()}")
+    choose(browser, "search", wanted)
+    assert said(browser, "matched") == expected
+
+
+def test_page__tracks_requests_and_recordings__chosen(browser: Page, tmp_path: Path) -> None:
+    served = make_tree((-1, "thread", "thread 1", 0), (0, "host_op", "aten::mm", 6), (0, "host_op", "aten::relu", 2),
+                       label="served", requests=("17", "18"))  # fmt: skip
+    opened(browser, tmp_path, DEVICE, served)
+    choose(browser, "tracks", "streams")
+    choose(browser, "search", "sgemm")
+    assert said(browser, "matched") == "1 frames match: 15 ms, 100.0 % of the time"
+    choose(browser, "search", "")
+    choose(browser, "trees", "1")
+    choose(browser, "requests", "1")
+    choose(browser, "search", "aten")
+    assert said(browser, "matched") == "2 frames match: 3 ms, 100.0 % of the time"
+    assert browser.errors == []
+
+
+def test_page__hostile_names__are_text(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, make_tree((-1, "thread", HOSTILE, 0), (0, "host_op", HOSTILE, 3), requests=(HOSTILE,)))
+    browser.ask("document.getElementById('canvas').focus()")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        browser.key(key)
+    assert "<img src=x" in said(browser, "crumbs")
+    assert browser.ask("document.querySelectorAll('img').length") == 0
+    assert browser.errors == []
