@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from perfgate.catalogue.lookup import METRICS
@@ -76,21 +77,40 @@ def _step_row(step: StepResult, several: bool) -> StepRow:
 
 
 def _notes(step: StepResult) -> list[str]:
-    notes = [_value_line(value) for value in step.values[:_SHOWN_VALUES]]
-    hidden = len(step.values) - len(notes)
+    known = [value for value in step.values if value.value is not None]
+    notes = [_value_line(value) for value in known[:_SHOWN_VALUES]]
+    hidden = len(known) - len(notes)
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
+    notes += _missing_lines(value for value in step.values if value.value is None)
     notes += [f"{_mark(finding.severity)} {clean(told_finding(finding), limit=200)}" for finding in step.findings]
-    notes += [clean(told(step.reason), limit=200)] if step.reason else []
-    return notes + ([clean(first_line(step.error.message))] if step.error else [])
+    if step.error:
+        return [*notes, clean(first_line(step.error.message))]
+    return notes + ([clean(told(step.reason), limit=200)] if step.reason else [])
+
+
+def _missing_lines(values: Iterable[Value]) -> list[str]:
+    """Return what is not available, once for each reason: values that lack the same thing lack it together."""
+    names: dict[str, list[str]] = {}
+    for value in values:
+        listed = names.setdefault(value.reason or "", [])
+        name = _name(value)
+        if name not in listed:
+            listed.append(name)
+    return [
+        f"{', '.join(listed)}: {say('not available')}" + (f", {clean(told(reason))}" if reason else "")
+        for reason, listed in names.items()
+    ]
+
+
+def _name(value: Value) -> str:
+    """Return what a value is of. A step mostly has one shape, which then says nothing: one without a name is left out."""
+    labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default")
+    return clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
 
 
 def _value_line(value: Value) -> str:
     unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
-    labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()))
-    name = clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
-    if value.value is None:
-        return f"{name}: {say('not available')}" + (f", {clean(told(value.reason))}" if value.reason else "")
-    return f"{name} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
+    return f"{_name(value)} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
 
 
 def _interval(value: Value, unit: str) -> str:
