@@ -28,7 +28,7 @@ CARD = StepCard(
         "batch 让每个权重多用几次，用融合算子把数据留在片上。",
     ),
     cost=Text(
-        "2 s quick, 12 s in full, for the first shape; up to 2 s more to fill memory twice as large as a cache of 500 MB.",
+        "2 s quick, 12 s in full, for the first shape; 2 s more where memory of twice 500 MB has to be filled first.",
         "仅测第一个 shape：quick 模式 2 s，完整模式 12 s；缓存为 500 MB 时，填充两倍大小的内存再加至多 2 s。",
     ),
     devices={
