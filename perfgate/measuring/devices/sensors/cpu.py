@@ -32,9 +32,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
         raise MeasuringError(f"cpu:{index} does not exist, the CPU is one device")
     sensor = _CpuSensor(host)
     if not sensor.shows_anything():
-        raise MeasuringError(
-            "the kernel shows neither temperature, clock nor energy of this CPU below /sys, as is usual in a virtual machine"
-        )
+        raise MeasuringError("no sensor of this CPU below /sys, as is usual in a virtual machine")
     return sensor
 
 
