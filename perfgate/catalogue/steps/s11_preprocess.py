@@ -195,6 +195,14 @@ CARD = StepCard(
             ),
         ),
         Rule(
+            "preprocess.contention",
+            Text(
+                "a thread that preprocesses slows the model by more than preprocessing takes: both want the same cores; give "
+                "preprocessing cores of its own, or the model fewer threads",
+                "预处理线程对模型的拖慢超过预处理本身的耗时：两者争用同一批 CPU 核；请为预处理分配独立的核，或减少模型线程数",
+            ),
+        ),
+        Rule(
             "preprocess.loading_share",
             Text("the host waits for the DataLoader's next batch", "主机在等待 DataLoader 的下一批数据"),
         ),

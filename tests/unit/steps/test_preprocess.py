@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import pytest
 import torch
@@ -84,11 +85,12 @@ def _scale(raw: Any) -> Any:
     return raw / 255
 
 
-def _context(model: float, preprocess: Any, **fields: Any) -> StepContext:
+def _context(model: Union[float, torch.nn.Module], preprocess: Any, **fields: Any) -> StepContext:
     def inputs(items: int, seed: int) -> Any:
         return torch.randint(0, 256, (items, 16), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 
-    workload = Workload(build=lambda device: Sleeps(model), inputs=inputs, batch=4, preprocess=preprocess, **fields)
+    built = model if isinstance(model, torch.nn.Module) else Sleeps(model)
+    workload = Workload(build=lambda device: built, inputs=inputs, batch=4, preprocess=preprocess, **fields)
     return context_on(CpuDevice(), workload, root=HERE)  # type: ignore[arg-type]
 
 
@@ -115,6 +117,28 @@ def test_preprocess__faster_than_the_model__hidden_behind_it() -> None:
     assert _value(outcome, "preprocess.share").value == pytest.approx(0.2, abs=0.05)
 
 
+def test_preprocess__short_but_in_the_way_of_the_model__contention_and_no_wait() -> None:
+    ran_beside = threading.Event()
+
+    class Disturbed(torch.nn.Module):
+        """Takes twice as long where a thread ran beside it, as one whose own threads want the same cores."""
+
+        def forward(self, x: Any) -> Any:
+            disturbed = ran_beside.is_set()
+            ran_beside.clear()
+            time.sleep(0.012 if disturbed else 0.006)
+            return x
+
+    def brief(raw: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            ran_beside.set()
+        return raw
+
+    outcome = STEP.measure(_context(Disturbed(), brief))
+    assert _rules(outcome) == [("preprocess.contention", "info")]
+    assert outcome.status == "ok"
+
+
 def test_preprocess__device_does_the_same_sooner__measured_gain() -> None:
     context = _context(0.001, _slow_decode, preprocess_on_device=lambda raw: raw.float())
     outcome = STEP.measure(context)
@@ -133,8 +157,6 @@ def test_preprocess__device_does_less__another_output_and_no_gain() -> None:
 
 
 def test_measure_exposed__stage_that_raises__its_own_error_and_no_thread_left() -> None:
-    import threading
-
     def fails() -> Any:
         raise OSError("truncated image")
 

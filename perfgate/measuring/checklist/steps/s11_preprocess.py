@@ -150,7 +150,10 @@ def _median(metric: str, seconds: Any, labels: dict[str, str]) -> Value:
 
 
 def _judge(context: StepContext, shape: str, stages: _Stages, share: Value, exposed: Exposed) -> list[Finding]:
-    """Hold the lower end of the exposed share against its limits: what noise alone may show is no finding."""
+    """Hold the lower end of the exposed share against its limits: what noise alone may show is no finding.
+
+    The model cannot wait longer than preprocessing takes. What it loses beyond that it loses to a thread on its own cores.
+    """
     slowest = next(stage for stage in context.workload.stages if stage.name == stages.slowest)
     evidence: dict[str, Evidence] = {
         "shape": shape,
@@ -164,7 +167,11 @@ def _judge(context: StepContext, shape: str, stages: _Stages, share: Value, expo
     }
     if (line := line_of(slowest.run, context.root)) is not None:
         evidence["line"] = line
-    return above("preprocess.exposed_share", exposed.low, given=context.limits, evidence=evidence)
+    waited = min(exposed.low, stages.whole / exposed.pipeline)
+    found = above("preprocess.exposed_share", waited, given=context.limits, evidence=evidence)
+    if not found and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
+        found = [noticed("preprocess.contention", "info", evidence)]
+    return found
 
 
 def _measure_device(context: StepContext, shape: str, effort: _Effort, gathered: _Gathered, on_device: Run) -> None:
