@@ -13,6 +13,7 @@ from typing import Any, Literal, Optional, Union
 
 import msgspec
 
+from perfgate.document.budget import Budget
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import (
     Artifact,
@@ -177,6 +178,7 @@ class StepRequest(msgspec.Struct, frozen=True, tag="step"):
     artifacts: str
     expected_kernels: list[str] = []
     graph_spans: list[str] = []
+    budgets: list[Budget] = []
 
 
 class StepReply(msgspec.Struct, frozen=True, tag="stepped"):

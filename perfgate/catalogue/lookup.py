@@ -20,6 +20,11 @@ def card(number: int) -> StepCard:
     return CARDS[number]
 
 
+def is_counted(name: str) -> bool:
+    """Return whether a metric is one of the exact counters, which step 4 counts whatever card it stands on."""
+    return name.startswith(("counters.", "ops.count:")) or name in {"memory.peak", "memory.kept"}
+
+
 def metric(name: str) -> Metric:
     """Return a metric of the catalogue; per-operator metrics (``ops.count:NAME``, ``ops.time:NAME``) are derived.
 

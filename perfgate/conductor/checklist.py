@@ -115,6 +115,7 @@ def _run_step(
         artifacts=str(folder),
         expected_kernels=config.expect.kernels,
         graph_spans=config.graph.spans,
+        budgets=list(config.budgets),
     )
     doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional
 import msgspec
 
 from perfgate.catalogue.card import Language
+from perfgate.catalogue.lookup import is_counted, metric
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.checklist import Findings, run_checklist
 from perfgate.conductor.harness import read_harnesses, unknown_harnesses
@@ -213,11 +214,19 @@ def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions
             )
             progress.status(f"{reference.name}: measuring head")
             found.head.append(
-                run_checklist(bench, head, reference, steps=options.steps, quick=True, folder=folders["head"])
+                run_checklist(
+                    bench, head, reference, steps=_head_steps(job, options), quick=True, folder=folders["head"]
+                )
             )
             found.pairs.append(PairedMeasurement())
             _measure_pairs(bench, reference, base, head, job, found)
         return found
+
+
+def _head_steps(job: _Job, options: CheckOptions) -> tuple[int, ...]:
+    """Return the steps of the head: those asked for, and those that measure what a budget is set on."""
+    budgeted = {metric(budget.metric).step for budget in job.policy.budgets if not is_counted(budget.metric)}
+    return tuple(sorted({*options.steps, *budgeted}))
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

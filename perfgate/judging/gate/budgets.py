@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import is_counted, metric
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord
@@ -97,7 +97,8 @@ def _comparison(
 
 
 def _not_measured(budget: Budget) -> str:
-    return f"step {metric(budget.metric).step} measured no such value; name the step with --steps"
+    step = 4 if is_counted(budget.metric) else metric(budget.metric).step
+    return f"step {step} measured no such value; name the step with --steps"
 
 
 def _measured(run: RunDocument, budget: Budget, workload: str, shape: str) -> Iterator[Value]:

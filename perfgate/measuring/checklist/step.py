@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Optional, Protocol, runtime_checkable
 
 from perfgate.catalogue.card import StepCard
+from perfgate.document.budget import Budget
 from perfgate.document.run import Artifact, CallAccount, CounterSet, Finding, OperatorRow, SampleSet, StepStatus, Value
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.trace.recording import Recording
@@ -22,6 +23,7 @@ class StepContext:
     ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
     what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
     ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
+    ``budgets`` are the bounds that the gate will hold what is measured to: a step measures what they take to be judged.
     """
 
     workload: BoundWorkload
@@ -35,6 +37,13 @@ class StepContext:
     progress: Callable[[str], None]
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+    def budgets_on(self, metric: str, shape: str) -> list[Budget]:
+        """Return the budgets on one metric of a shape of the workload."""
+        return [
+            found for found in self.budgets if found.metric == metric and found.place.covers(self.workload.name, shape)
+        ]
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ class Worker:
             progress=self._say,
             expected_kernels=tuple(request.expected_kernels),
             graph_spans=tuple(request.graph_spans),
+            budgets=tuple(request.budgets),
         )
         return _step_reply(*run_step(find_steps()[request.number], context))
 

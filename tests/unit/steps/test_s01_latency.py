@@ -7,11 +7,13 @@ from typing import Optional
 import numpy as np
 import pytest
 
+from perfgate.document.budget import Budget
 from perfgate.document.run import Value
 from perfgate.document.samples import unpack
 from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s01_latency import STEP
 from perfgate.measuring.workload.workload import SLA, Traffic
+from perfgate.stats.summary import P99_FLOOR
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import context_on, curve
 
@@ -167,3 +169,25 @@ def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=0.5))))
     p50 = _at_rate(outcome, "latency.p50", "0.5")
     assert p50.reason == "0.5 calls a second are fewer than 10 in the time for it"
+
+
+def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:
+    budget = Budget(metric="latency.p99", bound=0.01, at_most=True)
+    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))
+    (p99,) = [value for value in outcome.values if value.metric == "latency.p99"]
+    assert p99.value is not None
+    assert (p99.count or 0) >= P99_FLOOR
+
+
+def test_latency__budget_at_a_rate__calls_come_in_at_it() -> None:
+    budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=50.0)
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), budgets=(budget,), quick=False))
+    rates = {value.labels["rate"] for value in outcome.values if "rate" in value.labels}
+    assert rates == {"50"}
+
+
+def test_latency__budget_of_another_workload__changes_nothing() -> None:
+    budget = Budget(metric="latency.p99", bound=0.01, at_most=True, workload="other")
+    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))
+    (p99,) = [value for value in outcome.values if value.metric == "latency.p99"]
+    assert p99.value is None

@@ -14,7 +14,6 @@ from perfgate.measuring.checklist.limits import noticed
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.arrivals import calls_of, draw, rate_of
 from perfgate.measuring.timing.open_loop import OpenLoop, run_open_loop
-from perfgate.measuring.workload.workload import Workload
 from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, dependent_quantile
 
 METRICS = ("latency.p50", "latency.p99")
@@ -48,9 +47,9 @@ class OpenLoopOutcome(NamedTuple):
 
 
 def measure_open_loop(context: StepContext, shape: str, pace: Pace) -> OpenLoopOutcome:
-    """Measure at the rate of the SLA and at that of the traffic; nothing where the workload names neither."""
+    """Measure at the rates of the SLA, of budgets and of the traffic; nothing where nobody names one."""
     outcome = OpenLoopOutcome([], [])
-    for offered in _offered(context.workload.workload, pace, seed=context.seed):
+    for offered in _offered(context, shape, pace):
         context.progress(f"{offered.label} calls a second of shape {shape}, sent whether or not earlier ones are done")
         values, found = _measure(context, shape, offered)
         outcome.values.extend(values)
@@ -60,14 +59,22 @@ def measure_open_loop(context: StepContext, shape: str, pace: Pace) -> OpenLoopO
     return outcome
 
 
-def _offered(workload: Workload, pace: Pace, *, seed: int) -> Iterator[_Offered]:
+def _offered(context: StepContext, shape: str, pace: Pace) -> Iterator[_Offered]:
     """Yield the rates to measure. Traffic is of items: its calls come in when their batch is full."""
-    traffic, promised = workload.traffic, workload.sla.rate
-    if promised is not None:
-        burstiness = traffic.burstiness if traffic is not None else 1.0
-        yield _Offered(promised, draw(promised, burstiness=burstiness, count=_count(promised, pace), seed=seed))
-    if traffic is not None and (rate := rate_of(traffic) / workload.batch) != promised:
+    workload, seed = context.workload.workload, context.seed
+    traffic, promised = workload.traffic, _promised_rates(context, shape)
+    burstiness = traffic.burstiness if traffic is not None else 1.0
+    for rate in promised:
+        yield _Offered(rate, draw(rate, burstiness=burstiness, count=_count(rate, pace), seed=seed))
+    if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
         yield _Offered(rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
+
+
+def _promised_rates(context: StepContext, shape: str) -> list[float]:
+    """Return the rates that the SLA and budgets name, each once."""
+    named = [context.workload.workload.sla.rate]
+    named += [budget.rate for metric in METRICS for budget in context.budgets_on(metric, shape)]
+    return list(dict.fromkeys(rate for rate in named if rate is not None))
 
 
 def _count(rate: float, pace: Pace) -> int:

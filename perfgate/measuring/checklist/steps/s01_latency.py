@@ -90,7 +90,7 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: 
     call: Callable[[], Any] = context.workload.caller(shape)
     device, batch = context.device, context.workload.batch
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
-    times = time_calls(call, device, CallBudget(effort.calls, effort.seconds, effort.most_seconds))
+    times = time_calls(call, device, _spend(context, shape, effort))
     rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
     at_rates = measure_open_loop(context, shape, effort.open_loop)
     latencies = _latencies(times, {"shape": shape})
@@ -101,6 +101,13 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: 
         SampleSet(metric="latency", samples=pack(times.wall), labels={"shape": shape, "clock": "wall"}),
         SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
     ]
+
+
+def _spend(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
+    """Return what may be spent on calls; a budget on the P99 takes as many as a P99 needs, also when quick."""
+    if any(budget.rate is None for budget in context.budgets_on("latency.p99", shape)):
+        return CallBudget(max(effort.calls, _FULL.calls), effort.seconds, max(effort.most_seconds, _FULL.most_seconds))
+    return CallBudget(effort.calls, effort.seconds, effort.most_seconds)
 
 
 def _warm_up(steady: SteadyState, shape: str) -> list[Value]:
