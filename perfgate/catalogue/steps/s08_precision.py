@@ -194,7 +194,7 @@ CARD = StepCard(
         ),
         Metric(
             name="precision.rounded_share",
-            title=Text("share of HF32 products", "HF32 占比"),
+            title=Text("share of rounded products (HF32, TF32)", "取舍乘法占比（HF32、TF32）"),
             unit="1",
             better="neutral",
             kind="noisy",

@@ -294,3 +294,14 @@ def test_precision__recording_without_dtypes__unavailable():
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "Level1" in (outcome.reason or "")
+
+
+def test_precision__products_allowed_to_be_rounded__said(tmp_path):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        outcome = measure(STEP, linears(), tmp_path)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+    assert found(outcome)["precision.rounded"].evidence == {"switches": "float32_matmul_precision = high"}

@@ -62,10 +62,10 @@ def product_times(kernels: Iterable[Kernel]) -> ProductTimes:
 
 
 def cast_times(kernels: Sequence[Kernel]) -> Optional[CastTimes]:
-    """Return the kernels of type ``Cast``; None where the recording does not know types and dtypes of kernels."""
+    """Return the kernels that only convert between dtypes; None where the recording knows no dtypes."""
     if not any(kernel.input_dtypes for kernel in kernels):
         return None
-    casts = [kernel for kernel in kernels if kernel.type == "Cast"]
+    casts = [kernel for kernel in kernels if is_cast(kernel)]
     changes: Counter[str] = Counter()
     for kernel in casts:
         if kernel.input_dtypes and kernel.output_dtypes:
@@ -76,6 +76,12 @@ def cast_times(kernels: Sequence[Kernel]) -> Optional[CastTimes]:
         busy_ns=sum(kernel.duration_ns for kernel in kernels if not kernel.is_collective),
         change=next((change for change, _ in changes.most_common(1)), None),
     )
+
+
+def is_cast(kernel: Kernel) -> bool:
+    """Return whether a kernel only converts: of type ``Cast``, or a copy whose result has another dtype."""
+    copies = kernel.type == "TensorMove" or "aclnnInplaceCopy" in kernel.name
+    return kernel.type == "Cast" or (copies and kernel.input_dtypes[:1] != kernel.output_dtypes[:1])
 
 
 def _is_low(kernel: Kernel) -> Optional[bool]:

@@ -105,18 +105,19 @@ def low_dtype(kind: str) -> Any:
     return torch.bfloat16 if supported is None or supported() else torch.float16
 
 
-def rounding_switches(kind: str) -> list[str]:
-    """Return by which switches the program allows float32 products to be rounded."""
+def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[str]:
+    """Return by which switches the program allows its float32 products and convolutions to be rounded."""
     import torch
 
     found = []
-    if (precision := torch.get_float32_matmul_precision()) != "highest":
+    if multiplies and (precision := torch.get_float32_matmul_precision()) != "highest":
         found.append(f"float32_matmul_precision = {precision}")
-    if kind == "cuda" and torch.backends.cudnn.allow_tf32:
+    if kind == "cuda" and convolves and torch.backends.cudnn.allow_tf32:
         found.append("cudnn.allow_tf32")
     if kind == "npu":
         module: Any = getattr(torch, "npu", None)
-        found += [f"npu.{name}.allow_hf32" for name in ("matmul", "conv") if _allows(getattr(module, name, None))]
+        asked = [name for name, there in (("matmul", multiplies), ("conv", convolves)) if there]
+        found += [f"npu.{name}.allow_hf32" for name in asked if _allows(getattr(module, name, None))]
     return found
 
 

@@ -52,13 +52,14 @@ class PrecisionStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; not applicable where none has a product."""
-        found = _Found()
+        found, full = _Found(), list[AuditedOp]()
         for shape in context.workload.shapes:
             context.progress(f"looking at the precision of products with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=3)
             products = [(op, op.product) for op in audit if op.product is not None]
             if not products:
                 continue
+            full += [op for op, product in products if not product.low]
             share = _low_share(product for _, product in products)
             found.add(_judge_products(products, share, shape, context.limits))
             found.add(_kernels_or_casts(context, shape, audit))
@@ -68,7 +69,7 @@ class PrecisionStep:
                 break
         if not found.values:
             return StepOutcome(status="not_applicable", reason=_NO_PRODUCT)
-        found.findings += _rounded(context)
+        found.findings += _rounded(full, context.device.kind)
         return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -119,7 +120,7 @@ def _kernels_or_casts(context: StepContext, shape: str, audit: Sequence[AuditedO
     if "kernel_timeline" not in context.device.capabilities:
         return _judge_casts(audit, shape, context.limits, timed=True)
     summary = record_summary(context, context.workload.caller(shape), calls=3 if context.quick else 10)
-    found = _judge_kernels(kernels_of(summary.timeline), summary.spans, shape, context.limits, live=True)
+    found = _judge_kernels(kernels_of(summary.timeline), summary.spans, shape, context.limits, audit)
     if not any(value.metric == "precision.casts" for value in found.values):
         found.add(_judge_casts(audit, shape, context.limits, timed=False))
     return found
@@ -144,9 +145,16 @@ def _judge_casts(audit: Sequence[AuditedOp], shape: str, limits: Mapping[str, fl
 
 
 def _judge_kernels(
-    kernels: Sequence[Kernel], calls: int, shape: str, limits: Mapping[str, float], *, live: bool = False
+    kernels: Sequence[Kernel],
+    calls: int,
+    shape: str,
+    limits: Mapping[str, float],
+    audit: Sequence[AuditedOp] = (),
 ) -> _Found:
-    """Return shares of the kernels' time; of measured calls the arithmetic is judged, and their time stands beside it."""
+    """Return shares of the kernels' time.
+
+    Of calls that were audited too the arithmetic is judged, and the time stands beside it; they know lines.
+    """
     products, casts = product_times(kernels), cast_times(kernels)
     found = _Found()
     labels = {"shape": shape}
@@ -156,7 +164,7 @@ def _judge_kernels(
         if products.full:
             rounded = products.rounded_ns / sum(products.full.values())
             found.values.append(Value(metric="precision.rounded_share", value=rounded, labels=labels))
-        if products.full and share > 0 and not live:
+        if products.full and share > 0 and not audit:
             ((op, _),) = products.full.most_common(1)
             evidence: dict[str, Evidence] = {"shape": shape, "op": op, "dtype": "float32"}
             found.findings += below("precision.low_share", share, given=limits, evidence=evidence)
@@ -166,8 +174,16 @@ def _judge_kernels(
         found.values.append(Value(metric="precision.cast_share", value=share, labels=labels))
         if casts.change is not None:
             of_casts: dict[str, Evidence] = {"shape": shape, "op": "Cast", "change": casts.change}
+            if (line := _line_of_cast(audit)) is not None:
+                of_casts["line"] = line
             found.findings += above("precision.cast_share", share, given=limits, evidence=of_casts)
     return found
+
+
+def _line_of_cast(audit: Iterable[AuditedOp]) -> Optional[str]:
+    """Return the line from which most casts come."""
+    lines = Counter(op.line for op in audit for copy in op.copies if copy.cause == "dtype" and op.line is not None)
+    return next((line for line, _ in lines.most_common(1)), None)
 
 
 def _try(
@@ -263,6 +279,9 @@ def _finite(number: float) -> float:
     return 1.0 if math.isinf(number) else number
 
 
-def _rounded(context: StepContext) -> list[Finding]:
-    switches = rounding_switches(context.device.kind)
+def _rounded(full: Sequence[AuditedOp], kind: str) -> list[Finding]:
+    """Say by which switches the products in full precision may be rounded."""
+    convolves = any(op.convolution is not None for op in full)
+    multiplies = any(op.convolution is None for op in full)
+    switches = rounding_switches(kind, multiplies=multiplies, convolves=convolves)
     return [noticed("precision.rounded", "info", {"switches": ", ".join(switches)})] if switches else []

@@ -13,6 +13,7 @@ from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape
+from perfgate.measuring.checklist.steps._precision_kernels import is_cast
 from perfgate.measuring.checklist.steps._recorded_calls import record_summary
 from perfgate.measuring.checklist.steps._variants import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.devices.batches import each_tensor
@@ -149,7 +150,7 @@ def _judge_kernels(kernels: Iterable[Kernel], *, shape: str, limits: Mapping[str
 def _moves(kernel: Kernel) -> bool:
     known = kernel.type or kernel.name
     # aclnnInplaceCopy casts too: that is step 8's, and a format conversion step 7's.
-    if is_format_conversion(known) or known == "Cast":
+    if is_format_conversion(known) or is_cast(kernel):
         return False
     return _MOVING_TYPES.fullmatch(known) is not None or _MOVING_NAMES.search(kernel.name) is not None
 
