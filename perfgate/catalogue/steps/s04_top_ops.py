@@ -123,8 +123,8 @@ CARD = StepCard(
         Rule(
             "ops.kernel_time",
             Text(
-                "a single run of {op} takes longer than any kernel should; nothing else gets on the device meanwhile",
-                "单次 {op} 的耗时超出单个 kernel 应有的时间；期间设备无法执行其他任务",
+                "one run of {op} alone takes longer than a single kernel may",
+                "{op} 单次执行的耗时就超出了单个 kernel 的限值",
             ),
         ),
         Rule(
