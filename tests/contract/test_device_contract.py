@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import Capability, Device
 from perfgate.measuring.devices.registry import device_kinds, open_device
+from perfgate.measuring.timing.open_loop import run_open_loop
 from perfgate.measuring.trace.collect import record_calls
 from tests.fakes.device import FakeDevice, FakeTensor
 
@@ -67,6 +69,27 @@ def test_device__properties__texts_and_the_same_each_time(case):
     assert properties
     assert all(isinstance(word, str) and word for pair in properties.items() for word in pair)
     assert case.device.properties() == properties
+
+
+def test_device__idle_until__never_early_and_at_once_where_it_is_past(case):
+    device = case.device
+    until = device.clock_ns() + 3_000_000
+    device.idle_until(until)
+    woken = device.clock_ns()
+    device.idle_until(until - 1_000_000_000)
+
+    assert woken >= until
+    assert device.clock_ns() - woken < 500_000_000
+
+
+def test_device__calls_sent_at_their_times__latency_between_nothing_and_what_passed(case):
+    started = case.device.clock_ns()
+    found = run_open_loop(case.call, case.device, np.arange(5) * 0.002)
+    passed = case.device.clock_ns() - started
+
+    assert len(found.latencies) == 5
+    assert (found.latencies > 0).all()
+    assert (found.latencies <= passed).all()
 
 
 @pytest.mark.parametrize("clock", ["clock_ns", "cpu_clock_ns", "process_cpu_ns"])
@@ -196,6 +219,7 @@ child = os.fork()
 if child:
     raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.timing.open_loop import run_open_loop
 from perfgate.measuring.trace.collect import record_calls
 device = open_device("cpu")
 matrix = torch.ones(64, 64)
