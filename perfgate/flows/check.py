@@ -210,12 +210,14 @@ def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions
                 continue
             progress.status(f"{reference.name}: measuring base")
             found.base.append(
-                run_checklist(bench, base, reference, steps=BASE_STEPS, quick=True, folder=folders["base"])
+                run_checklist(
+                    bench, base, reference, steps=_with_budgeted(job, BASE_STEPS), quick=True, folder=folders["base"]
+                )
             )
             progress.status(f"{reference.name}: measuring head")
             found.head.append(
                 run_checklist(
-                    bench, head, reference, steps=_head_steps(job, options), quick=True, folder=folders["head"]
+                    bench, head, reference, steps=_with_budgeted(job, options.steps), quick=True, folder=folders["head"]
                 )
             )
             found.pairs.append(PairedMeasurement())
@@ -223,10 +225,10 @@ def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions
         return found
 
 
-def _head_steps(job: _Job, options: CheckOptions) -> tuple[int, ...]:
-    """Return the steps of the head: those asked for, and those that measure what a budget is set on."""
+def _with_budgeted(job: _Job, steps: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the steps, and those that measure what a budget is set on; of the base too, for it may break it as well."""
     budgeted = {metric(budget.metric).step for budget in job.policy.budgets if not is_counted(budget.metric)}
-    return tuple(sorted({*options.steps, *budgeted}))
+    return tuple(sorted({*steps, *budgeted}))
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

@@ -141,6 +141,14 @@ def limit(comparison: Comparison) -> Words:
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
 
 
+def to_two_digits(value: float, *, up: bool) -> float:
+    """Round a bound that somebody is to write down, away from what was measured; 0 stays 0."""
+    if value == 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return (math.ceil if up else math.floor)(value / unit) * unit
+
+
 def setting(share: float) -> Words:
     """Return a share that someone chose, as they would write it: ``1 %``, ``2.5 %``."""
     return Words(f"{share * 100:.4g} %")

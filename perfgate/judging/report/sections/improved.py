@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from perfgate.document.decision import Comparison
+from perfgate.judging.report.format import to_two_digits
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.summary import Summary
 
@@ -44,14 +44,9 @@ def _tighter(summary: Summary, better: list[Comparison]) -> Iterator[str]:
         if kept.method != "budget" or kept.outcome != "unchanged" or key not in improved or not kept.head:
             continue
         tighter = kept.head * _ROOM if kept.better == "lower" else kept.head / _ROOM
-        rounded = _to_two_digits(tighter, up=kept.better == "lower")
+        rounded = to_two_digits(tighter, up=kept.better == "lower")
         if kept.base is not None and (rounded < kept.base if kept.better == "lower" else rounded > kept.base):
             yield f'"{kept.metric}@{kept.workload}/{kept.shape}" = {rounded:g}'
-
-
-def _to_two_digits(value: float, *, up: bool) -> float:
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return (math.ceil if up else math.floor)(value / unit) * unit
 
 
 SECTION = Improved()

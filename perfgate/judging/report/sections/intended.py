@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from perfgate.document.decision import Comparison
+from perfgate.judging.report.format import to_two_digits
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
 
@@ -14,7 +15,7 @@ _SHOWN = 3
 
 
 class Intended:
-    """The tolerances that would let this change pass, to be written where a reviewer sees them."""
+    """How to accept it, and the tolerances and budgets that would let it pass, to be written where a reviewer sees them."""
 
     order = 90
     drop = KEEP
@@ -34,6 +35,10 @@ class Intended:
                 largest[comparison.metric] = max(share, largest.get(comparison.metric, 0.0))
         return {
             "settings": [f'"{name}" = {_written(share)}' for name, share in largest.items()][:_SHOWN],
+            "budgets": [_raised(c) for c in failing if c.method == "budget" and not c.metric.startswith("sla.")][
+                :_SHOWN
+            ],
+            "acceptable": any(c.method != "check" for c in failing),
             "more": max(0, len(largest) - _SHOWN),
             "wrong_output": any(c.method == "check" for c in failing),
             "from_zero": any(c.method == "exact" and c.delta is None for c in failing),
@@ -46,6 +51,12 @@ def _needed(comparison: Comparison) -> Optional[float]:
         return None
     worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
     return math.ceil(max(worst, abs(comparison.delta)) * 100 - 1e-9) / 100 if math.isfinite(worst) else None
+
+
+def _raised(comparison: Comparison) -> str:
+    """Return the line of ``[budget]`` that holds the value as it is, with two digits of room."""
+    bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
+    return f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}'
 
 
 def _written(share: float) -> str:

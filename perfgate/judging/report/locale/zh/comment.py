@@ -41,8 +41,12 @@ WORDS = {
     " a wrong output cannot be accepted: correct the model, or the workload's `check` in a change of its own.": (
         "：输出错误不能被接受，请修正模型，或在单独的改动中修正 workload 的 `check`。"
     ),
-    " allow it on the base branch first, in `perfgate.toml` under `[gate.tolerance]` (a change cannot loosen the gate it has "
-    "to pass):": "：请先在 base 分支 `perfgate.toml` 的 `[gate.tolerance]` 中放宽（改动不能放宽自己要过的门禁）：",
+    " accept it for this commit where the runs of main are kept, `perfgate baseline accept METRIC --reason TEXT`.": (
+        "：在保存 main 运行结果的机器上为此提交接受它：`perfgate baseline accept METRIC --reason TEXT`。"
+    ),
+    " Or raise the budget on the base branch first, under `[budget]`:": "或先在 base 分支的 `[budget]` 中提高预算：",
+    " Or allow it on the base branch first, in `perfgate.toml` under `[gate.tolerance]` (a change cannot loosen the gate it "
+    "has to pass):": ("或先在 base 分支 `perfgate.toml` 的 `[gate.tolerance]` 中放宽（改动不能放宽自己要过的门禁）："),
     " A count that was 0 has no relative limit: merging it makes it part of the next base.": (
         " 原为 0 的计数没有相对限值：合入后即成为下一次的 base。"
     ),
