@@ -101,7 +101,9 @@ def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
     """Return the trees under labels that tell them apart: rank and device, and the file where there are several."""
     several = len({one.recording.path for one in chosen}) > 1
     return [
-        _tree(one.timeline, _name(one.recording.path.name, one.timeline, True) if several else one.timeline.label)
+        _tree(one.timeline, _name(one.recording.path.name, one.timeline, several))
+        if several or one.timeline.label == "all"
+        else _tree(one.timeline, one.timeline.label)
         for one in chosen
     ]
 

@@ -32,6 +32,7 @@ _CAUSES = {
     "unknown": "no launch is recorded for what came next",
 }
 _WIDE = 110  # columns of a terminal
+_SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
 _SIDES = {"device": "share of busy", "host": "share of self time"}
 
 
@@ -160,17 +161,16 @@ def _totals_table(timeline: DiffTimeline) -> Table:
 def _changes_table(timeline: DiffTimeline, width: int) -> Table:
     """Return the rows that changed; a narrow terminal has no room for kinds and shapes, and --json has all of them."""
     wide = width >= _WIDE
-    table = _table("change", "", *(["kind"] if wide else []), "base>", "head>", "difference>", "runs>", "line")
-    for column in table.columns:
-        column.no_wrap, column.overflow = True, "ellipsis"
+    table = _table("change", "", *(["kind", "base>", "head>"] if wide else []), "difference>", "runs>", "line")
     if wide:
         table.add_column("shapes", no_wrap=True, overflow="ellipsis")
     for row in timeline.rows:
         times = [_time(cost.time if cost else None) for cost in (row.base, row.head)]
         runs = " → ".join(whole(cost.count) if cost else "0" for cost in (row.base, row.head))
         cost = row.head or row.base
-        line, shapes = (clean(cost.line or ""), clean(cost.shapes or "")) if cost else ("", "")
-        cells = [row.change, clean(row.name), *([row.kind] if wide else []), *times, _signed(row.delta), runs, line]
+        line, shapes = (clean(cost.line or ""), clean(cost.shapes or "", limit=_SHORT)) if cost else ("", "")
+        name = clean(row.name, limit=_LONG if wide else _SHORT)
+        cells = [row.change, name, *([row.kind, *times] if wide else []), _signed(row.delta), runs, line]
         table.add_row(*map(Text, [*cells, shapes] if wide else cells))
     return table
 

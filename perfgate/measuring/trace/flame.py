@@ -74,15 +74,15 @@ class _Frames:
 
     def __init__(self, events: EventTable) -> None:
         pairs, back = np.unique(events.group * len(KINDS) + events.kind, return_inverse=True)
-        numbers: dict[str, int] = {}
+        numbers: dict[Frame, int] = {}
         self.of: list[Frame] = []
         found = []
         for pair in pairs.tolist():
             made = frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)])
-            if made.name not in numbers:
-                numbers[made.name] = len(self.of)
+            if made not in numbers:
+                numbers[made] = len(self.of)
                 self.of.append(made)
-            found.append(numbers[made.name])
+            found.append(numbers[made])
         self.labels: IntColumn = np.array(found, dtype=np.int64)[back]
 
 
@@ -101,18 +101,18 @@ class _Rows(NamedTuple):
 def _rows(stacks: Stacks) -> _Rows:
     device = stacks.on_device
     hosts, work = np.flatnonzero(~device), np.flatnonzero(device)
-    streams, launches = stacks.events.track[work], stacks.around[work]
-    copies = _calls_above(stacks.around, streams, launches)
+    streams, launches = stacks.track[work], stacks.called_by[work]
+    copies = _calls_above(stacks.called_by, streams, launches)
     row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int64)  # the last place is for nothing around
     row_of_host[hosts] = np.arange(hosts.size)
     parent = (
         row_of_host[stacks.around[hosts]],
-        copies.rows(copies.root, stacks.around[copies.event], first=hosts.size),
+        copies.rows(copies.root, stacks.called_by[copies.event], first=hosts.size),
         copies.rows(streams, launches, first=hosts.size),
     )
     return _Rows(
         parent=np.concatenate(parent),
-        root=np.concatenate((stacks.events.track[hosts], copies.root, streams)),
+        root=np.concatenate((stacks.track[hosts], copies.root, streams)),
         event=np.concatenate((hosts, copies.event, work)),
         counted=np.repeat([True, False, True], [hosts.size, copies.event.size, work.size]),
     )

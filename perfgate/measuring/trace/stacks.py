@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Optional
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from perfgate.document.flame import FlameUnit
 from perfgate.measuring.devices.device import CALL
-from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, enclosing, self_times
+from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
 from perfgate.measuring.trace.events import (
     DEVICE_KINDS,
     KIND_CODES,
@@ -23,6 +24,9 @@ from perfgate.measuring.trace.kernels import OUTSIDE, span_of
 from perfgate.measuring.trace.steps import STEP_NAME
 
 # What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
+_MOST_LOOKED_AT = 64
+_ONE_PROCESS = frozenset({"Python", "CANN"})
 _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
 
 
@@ -30,12 +34,16 @@ _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "pytho
 class Stacks:
     """The events of a timeline's units, and what each lies in on its thread or was launched by (a position, or -1).
 
-    ``own`` are nanoseconds without those of what lies inside on the same track. ``unlaunched`` counts work of a device whose
-    launch was not recorded, ``cut`` calls that outlast one of their own kind they began in: the profiler lost an end.
+    ``called_by`` says the same, but leads from what a thread took out of torch_npu's task queue to what put it there.
+    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` are nanoseconds without those of
+    what lies inside. ``unlaunched`` counts work of a device whose launch was not recorded, ``cut`` calls that outlast one of
+    their own kind they began in: the profiler lost an end.
     """
 
     events: EventTable
     around: IntColumn
+    called_by: IntColumn
+    track: IntColumn
     own: IntColumn
     unit: FlameUnit
     units: int
@@ -49,7 +57,7 @@ class Stacks:
 
     def depth(self) -> int:
         """Return how many calls lie in one another at most, work of the device among them."""
-        return int(levels(self.around).max()) + 1 if len(self.events) else 0
+        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
 
 
 def stacks_of(events: EventTable) -> Stacks:
@@ -59,30 +67,89 @@ def stacks_of(events: EventTable) -> Stacks:
     """
     spans, unit = _units(events)
     chosen = _of_units(events, spans)
-    hosts = ~_is_kind(chosen, *DEVICE_KINDS)
-    around = np.full(len(chosen), NOTHING_AROUND, dtype=np.int64)
-    at_host = np.flatnonzero(hosts)
-    host = chosen.select(hosts)
-    within = enclosing(host.start, host.duration, host.track)
-    inner = np.flatnonzero(within != NOTHING_AROUND)
-    around[at_host[inner]] = at_host[within[inner]]
-    launched = _launches(chosen, at_device=np.flatnonzero(~hosts))
-    around[~hosts] = launched
+    device = _is_kind(chosen, *DEVICE_KINDS)
+    track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
+    around, cut = _enclosing(chosen, track, np.flatnonzero(~device))
+    launched = _launches(chosen, at_device=np.flatnonzero(device))
+    own = _own_times(chosen, around)
+    own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
+    around[device] = launched
     return Stacks(
         events=chosen,
         around=around,
-        own=self_times(chosen.start, chosen.duration, chosen.track),
+        called_by=_over_the_queue(chosen, around),
+        track=track,
+        own=own,
         unit=unit,
         units=spans.start.size if spans is not None else 1,
         unlaunched=int((launched == NOTHING_AROUND).sum()),
-        cut=_cut(host, inner, within[inner]),
+        cut=cut,
     )
 
 
-def _cut(host: EventTable, inner: npt.NDArray[np.intp], outer: IntColumn) -> int:
-    """Count calls that do not nest. Of two kinds they need not: the function that ends an annotation outlasts it."""
-    alike = host.kind[inner] == host.kind[outer]
-    return int((alike & (host.end[inner] > host.end[outer])).sum())
+def _threads(events: EventTable) -> IntColumn:
+    """Return a number for each track, the same for those of one thread: CANN's calls lie in torch_npu's of that thread.
+
+    The profilers of Ascend show CANN as a process of its own, whose threads have the names that they have in Python's.
+    """
+    first: dict[str, int] = {}
+    return np.array(
+        [
+            first.setdefault(thread, at) if process in _ONE_PROCESS else at
+            for at, (process, thread) in enumerate(events.tracks)
+        ],
+        dtype=np.int64,
+    )
+
+
+def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
+    """Return for each call the innermost one on its thread that holds all of it, and how many are cut off.
+
+    Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
+    behind its end, and the next call lies in the annotation alone.
+    """
+    around = np.full(len(events), NOTHING_AROUND, dtype=np.int64)
+    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
+    real = calls[events.duration[calls] > 0]
+    open_calls: list[int] = []
+    cut = 0
+    for at in real[np.lexsort((-events.duration[real], events.start[real], track[real]))].tolist():
+        while open_calls and (tracks[open_calls[-1]] != tracks[at] or ends[open_calls[-1]] <= starts[at]):
+            open_calls.pop()
+        near = islice(reversed(open_calls), _MOST_LOOKED_AT)
+        holding = next((outer for outer in near if ends[outer] >= ends[at]), NOTHING_AROUND)
+        around[at] = holding
+        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[at]
+        open_calls.append(at)
+    return around, cut
+
+
+def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
+    """Return the nanoseconds of each call without those of the calls directly inside it."""
+    own = events.duration.copy()
+    inner = np.flatnonzero(around != NOTHING_AROUND)
+    np.subtract.at(own, around[inner], events.duration[inner])
+    return np.maximum(own, 0)
+
+
+def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
+    """Return what called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
+
+    The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
+    way round, the recording began or ended amid them, and none is.
+    """
+    called = around.copy()
+    put = _named_in_order(events, lambda name: name == "Enqueue" or name.startswith("Enqueue@"))
+    taken = _named_in_order(events, lambda name: name.startswith("Dequeue"))
+    if put.size == taken.size:
+        called[taken] = put
+    return called
+
+
+def _named_in_order(events: EventTable, wanted: Callable[[str], bool]) -> npt.NDArray[np.intp]:
+    codes = [code for code, name in enumerate(events.names) if wanted(name)]
+    found = np.flatnonzero(np.isin(events.name, codes) & _is_kind(events, *_CALL_KINDS))
+    return found[np.argsort(events.start[found], kind="stable")]
 
 
 def attributed_share(stacks: Stacks) -> Optional[float]:
@@ -96,7 +163,7 @@ def attributed_share(stacks: Stacks) -> Optional[float]:
     busy = int(stacks.own[work].sum())
     if not busy or stacks.unlaunched == device.sum() > 0 or not _is_kind(stacks.events, *wanted).any():
         return None
-    known = _under(stacks.around, _is_kind(stacks.events, *wanted))
+    known = _under(stacks.called_by, _is_kind(stacks.events, *wanted))
     return int(stacks.own[work & known].sum()) / busy
 
 

@@ -12,7 +12,7 @@ from perfgate.measuring.trace.frames import frame, project_places
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.stacks import attributed_share, stacks_of
 
-from .ascend import sample
+from .ascend import ALEXNET, sample
 
 MAIN, OTHER, STREAM = ("1", "1"), ("1", "2"), ("0", "7")
 
@@ -185,3 +185,30 @@ def test_stacks__recorded_on_a_gpu__every_kernel_has_its_stack(tmp_path) -> None
     assert (stacks.unit, stacks.units, attributed_share(stacks), stacks.unlaunched) == ("profiler step", 6, 1.0, 0)
     assert sum(tree.head.own) == int(stacks.own.sum())
     assert np.all(np.array(tree.parent) < np.arange(len(tree.parent)))
+
+
+def test_stacks__annotation_opened_by_a_function__what_follows_lies_in_it_and_not_in_the_function() -> None:
+    """As torch.profiler has it: record_function's __enter__ ends after its span began, __exit__ after it ended."""
+    stacks = stacks_of(
+        table(
+            ("serve.py(1): loop", "python", 0, 1000, MAIN, -1),
+            ("torch/autograd/profiler.py(918): __enter__", "python", 10, 30, MAIN, -1),
+            ("span", "annotation", 30, 500, MAIN, -1),
+            ("aten::mm", "host_op", 60, 100, MAIN, -1),
+            ("torch/autograd/profiler.py(932): __exit__", "python", 520, 40, MAIN, -1),
+        )
+    )
+    assert stacks.around.tolist() == [-1, 0, 0, 2, 0]
+    assert stacks.cut == 0
+
+
+def test_stacks__recorded_on_an_npu__every_kernel_leads_over_the_task_queue_to_the_function(tmp_path) -> None:
+    first, _ = read_recording(sample(f"{ALEXNET}/text/level1", tmp_path)).timelines
+    stacks = stacks_of(first.events)
+
+    assert (attributed_share(stacks), stacks.unlaunched, stacks.cut) == (1.0, 0, 0)
+    found = [path for path in paths(flame_tree(stacks, "x")) if path.startswith("Stream 2 > ")]
+    (pooling,) = (path for path in found if "MaxPool2d_2" in path and path.endswith("MaxPoolWithArgmaxV1"))
+    assert " > nn.Module: AlexNet_0 > " in pooling
+    assert " > aten::max_pool2d_with_indices > aclnnMaxPool2dWithMask > Enqueue" in pooling
+    assert " > Dequeue@" in pooling
