@@ -359,10 +359,12 @@ def _exposed_copies(spans: _Spans, device: Sequence[OwnedEvents]) -> tuple[int, 
 
 
 def _when(parts: Sequence[OwnedEvents], span: int, *kinds: EventKind) -> Intervals:
+    # Where a table of kernels is empty there is no part at all, and nothing was done.
+    nothing = np.empty(0, dtype=np.int64)
     found = [part.when(span, *kinds) for part in parts]
     return Intervals(
-        np.concatenate([one.start for one in found]),
-        np.concatenate([one.end for one in found]),
+        np.concatenate([nothing, *(one.start for one in found)]),
+        np.concatenate([nothing, *(one.end for one in found)]),
     )
 
 

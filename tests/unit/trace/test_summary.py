@@ -134,6 +134,12 @@ def test_summarize__only_steps_and_collectives__times_and_a_count_and_nothing_el
     assert found.totals == ()
 
 
+def test_summarize__empty_table_beside_a_timeline__no_kernels_and_no_copies() -> None:
+    seen = host(("annotation", "ProfilerStep#0", 0, 100), ("compute", "x", 10, 5))
+    (found,) = summarize([timeline(0, kernels=(), events=seen, steps=(ProfilerStep(0, 0, 100),))])
+    assert (found.totals, found.exposed_copies) == ((), (0,))
+
+
 def test_summarize__nothing_of_a_device__the_operators_of_the_host() -> None:
     events = host(
         ("annotation", "ProfilerStep#2", 0, 100),
