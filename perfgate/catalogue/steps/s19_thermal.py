@@ -21,11 +21,13 @@ CARD = StepCard(
         "A soak: calls without a pause, in slices of a quarter of a second, and after each slice a fixed matrix product, the "
         "canary. Derating is 1 - throughput at the end / throughput at the begin, with its interval. Where the canary keeps "
         "its speed, it is not the device that slows down. On a CPU throughput counts CPU time, so that other processes are no "
-        "derating. A process of its own, without torch, reads the sensors once a second. Quick mode soaks for 6 s, which shows "
-        "a clock that is too low at once, but hardly heat; the full mode soaks for 35 s.",
+        "derating; where they take many of its turns, it is not judged. A process of its own, without torch, reads the "
+        "sensors once a second. Quick mode soaks for 6 s, which shows a clock that is too low at once, but hardly heat; the "
+        "full mode soaks for 35 s.",
         "烤机测试：不间断地调用，每 0.25 s 为一段，每段之后执行一次固定的矩阵乘（canary）。降速 = 1 − 末段吞吐 / 首段吞吐，"
-        "并给出置信区间；若 canary 速度不变，则变慢的不是设备。CPU 上按 CPU 时间计吞吐，其他进程的占用不算降速。传感器由一个"
-        "不加载 torch 的独立进程每秒读取一次。quick 模式只烤 6 s，能立即看出频率偏低，但难以看出发热；完整模式烤 35 s。",
+        "并给出置信区间；若 canary 速度不变，则变慢的不是设备。CPU 上按 CPU 时间计吞吐，其他进程的占用不算降速；"
+        "占用过多时不作判断。传感器由一个不加载 torch 的独立进程每秒读取一次。"
+        "quick 模式只烤 6 s，能立即看出频率偏低，但难以看出发热；完整模式烤 35 s。",
     ),
     remedy=Text(
         "Cool the device, raise its power limit, or lower its clock to one it can hold, and measure again: until then no time "
@@ -137,6 +139,14 @@ CARD = StepCard(
         Limit("thermal.derating.severe", 0.1, CHECKLIST),
         Limit("thermal.drift.warning", 0.03, CHECKLIST),
         Limit("thermal.drift.severe", 0.1, CHECKLIST),
+        Limit(
+            "thermal.shared.info",
+            0.1,
+            Text(
+                "share of the time in which the process could have run: perfgate's own mark",
+                "进程本可运行的时间中所占比例：perfgate 自定阈值",
+            ),
+        ),
         Limit("thermal.throttled.warning", 0.0, CHECKLIST),
         Limit(
             "thermal.clock.warning",
@@ -160,6 +170,13 @@ CARD = StepCard(
             Text(
                 "calls slow down while a fixed matrix product between them keeps its speed: something grows from call to call",
                 "调用逐渐变慢，而夹在其间的固定矩阵乘速度不变：有状态随调用增长",
+            ),
+        ),
+        Rule(
+            "thermal.shared",
+            Text(
+                "others used these CPUs during the soak: what speed was lost is not the device's alone, and is not judged",
+                "烤机期间其他进程占用了这些 CPU：速度下降不只来自设备，因此不作判断",
             ),
         ),
         Rule(

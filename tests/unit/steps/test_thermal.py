@@ -15,8 +15,9 @@ import torch
 from perfgate.document.run import Finding, Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
-from perfgate.measuring.checklist.steps._soak import Effort, Slice, Soak, derating, soak
-from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_throttling, sensor_values
+from perfgate.measuring.checklist.steps._soak import Derating, Effort, Slice, Soak, derating, soak
+from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_speed, judge_throttling, sensor_values
+from perfgate.measuring.devices.contention import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading, sampling
 from perfgate.measuring.devices.telemetry import Telemetry
@@ -88,6 +89,32 @@ def test_soak__calls_longer_than_the_soak__two_slices_and_no_interval() -> None:
     assert len(soaked.slices) == 2
     assert found is not None
     assert (found.low, found.high) == (None, None)
+
+
+def on_host(waited: float, *, canary: float) -> list[Finding]:
+    """Judge a host that lost 20 to 30 % of its speed, and its canary so much, while others had so much of its time."""
+    soaked = Soak(began_ns=0, slices=SOAKED.slices, calls=600, waited=waited)
+    host = context_on(FakeDevice(capabilities=frozenset()), fake_workload(FakeKernel("aten::mm", MS)))
+    return judge_speed(soaked, Derating(0.25, 0.2, 0.3, 14), Derating(canary, canary, canary, 14), host)
+
+
+def test_judge_speed__others_use_the_cpus__said_and_not_judged() -> None:
+    assert [(one.rule, one.severity) for one in on_host(0.5, canary=0.2)] == [("thermal.shared", "info")]
+
+
+def test_judge_speed__host_to_itself__the_canary_says_whether_it_is_the_device() -> None:
+    assert [(one.rule, one.severity) for one in on_host(0.05, canary=0.2)] == [("thermal.derating", "severe")]
+    assert [(one.rule, one.severity) for one in on_host(0.05, canary=0.01)] == [("thermal.drift", "severe")]
+
+
+def test_run_times__threads_that_run_and_wait__added_up(tmp_path: Path) -> None:
+    for thread, text in (("1", "100 20 3\n"), ("2", "50 30 1\n")):
+        (tmp_path / thread).mkdir()
+        (tmp_path / thread / "schedstat").write_text(text)
+
+    assert run_times(tmp_path) == RunTimes(150, 50)
+    assert RunTimes(100, 0).waited_share(RunTimes(150, 50)) == 0.5
+    assert run_times(tmp_path / "nowhere") is None
 
 
 def test_derating__of_a_canary_that_did_not_run__none() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from perfgate.measuring.devices.contention import run_times
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import measure_throughput
 from perfgate.stats.two_samples import shift
@@ -40,11 +41,15 @@ class Slice:
 
 @dataclass(frozen=True)
 class Soak:
-    """All slices, when the first began, and how many calls were made."""
+    """All slices, when the first began, and how many calls were made.
+
+    ``waited`` is the share of the time in which the process could have run and others had its CPUs, None where nobody knows.
+    """
 
     began_ns: int
     slices: tuple[Slice, ...]
     calls: int
+    waited: Optional[float] = None
 
     @property
     def ended_ns(self) -> int:
@@ -77,13 +82,15 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort)
         return call()
 
     canary = _canary(device)
-    began = device.clock_ns()
+    before, began = run_times(), device.clock_ns()
     slices: list[Slice] = []
     while len(slices) < 2 or (slices[-1].ended_ns - began) / 1e9 < effort.seconds:
         rate = _rate(counted, device, items, effort.slice_seconds)
         canary_rate = None if canary is None else _canary_rate(canary, device)
         slices.append(Slice(device.clock_ns(), rate, canary_rate))
-    return Soak(began, tuple(slices), made)
+    after = run_times()
+    waited = before.waited_share(after) if before and after else None
+    return Soak(began, tuple(slices), made, waited)
 
 
 def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Optional[Derating]:

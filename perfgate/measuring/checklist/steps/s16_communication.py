@@ -145,7 +145,8 @@ def _line_values(operation: OperationTimes) -> Iterator[Value]:
     else:
         why = "a larger message took no longer than a small one"
         yield Value(metric="communication.bandwidth", value=None, labels=labels, reason=why)
-    yield Value(metric="communication.fit", value=line.r2, labels=labels)
+    # Below 0 the line is worse than a constant: it describes nothing.
+    yield Value(metric="communication.fit", value=max(line.r2, 0.0), labels=labels)
     yield Value(metric="communication.residual", value=line.residual, labels=labels)
 
 
