@@ -30,6 +30,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
+from perfgate.judging.gate.counters import FULL_PRECISION, LOW_PRECISION
 from perfgate.judging.gate.explain import operator_lines
 from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
 from perfgate.judging.gate.rounding import rounded
@@ -130,6 +131,7 @@ class _Cell(NamedTuple):
             self.after,
             lines=operator_lines(self.head, self.after.workload, self.after.shape),
             wait=self._more_waits(),
+            promised=self._lost_precision(),
         )
         parts = [sites.of_operator(op, seconds) for op, seconds in believed.items()]
         if outside is not None:
@@ -152,6 +154,12 @@ class _Cell(NamedTuple):
         here = (self.after.workload, self.after.shape)
         waits = (c for c in self.exact if (c.workload, c.shape, c.metric) == (*here, "counters.syncs"))
         return next((part for c in waits for part in c.parts if part.head > part.base), None)
+
+    def _lost_precision(self) -> dict[str, str]:
+        """Return the operators that compute in full precision again, and the line that had asked for less."""
+        here = (self.after.workload, self.after.shape)
+        lost = (c for c in self.exact if (c.workload, c.shape, c.metric) == (*here, LOW_PRECISION))
+        return {part.name.removesuffix(FULL_PRECISION): part.line for c in lost for part in c.parts if part.line}
 
 
 def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
@@ -218,9 +226,17 @@ def _ranked(parts: Sequence[Contribution], measured: float) -> list[Contribution
 class _Sites:
     """What the traces of both sides say of an operator: how often it ran, on what, and where most of its change lies."""
 
-    def __init__(self, before: CallAccount, after: CallAccount, *, lines: dict[str, str], wait: Optional[Part]) -> None:
+    def __init__(
+        self,
+        before: CallAccount,
+        after: CallAccount,
+        *,
+        lines: dict[str, str],
+        wait: Optional[Part],
+        promised: dict[str, str],
+    ) -> None:
         self._before, self._after = _by_op(before), _by_op(after)
-        self._lines, self._wait = lines, wait
+        self._lines, self._wait, self._promised = lines, wait, promised
 
     def of_operator(self, op: str, seconds: float) -> Contribution:
         """Return what an operator adds, with the line on which most of it lies."""
@@ -234,7 +250,7 @@ class _Sites:
             seconds=rounded(seconds),
             base_count=rounded(base_count),
             head_count=rounded(head_count),
-            line=(site.row.line if site else None) or self._lines.get(op),
+            line=self._promised.get(op) or (site.row.line if site else None) or self._lines.get(op),
             inputs_change=change,
             base_inputs=site.base.shape if change and site and site.base else None,
             head_inputs=site.head.shape if change and site and site.head else None,

@@ -15,7 +15,9 @@ from perfgate.judging.gate.rounding import rounded
 MAX_PARTS = 12
 _NOTHING = OpCount(op="", count=0)
 _COPY_METRICS = ("counters.copies", "counters.noncontiguous_copies")
-_LOW_PRECISION = "counters.low_precision_ops"
+LOW_PRECISION = "counters.low_precision_ops"
+# What follows the name of an operator that computes in full precision again.
+FULL_PRECISION = " (full precision)"
 # What the sites of a counter count, where it is not the operator's own calls.
 _SITE_WORDS = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
 _REASONS = {
@@ -40,7 +42,7 @@ def _compare_set(base: CounterSet, head: CounterSet, policy: Policy, *, checked:
     for name in sorted(base.values.keys() | head.values.keys()):
         if name not in base.values or name not in head.values:
             yield _one_sided(base, head, name)
-        elif name == _LOW_PRECISION:
+        elif name == LOW_PRECISION:
             yield _compare_precision(base, head, checked=checked)
         else:
             yield _compare_counter(base, head, name, policy)
@@ -135,11 +137,11 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
     Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
     Operators that fell back to full precision explain a slower call; the times say whether it is slower.
     """
-    before, after = base.values[_LOW_PRECISION], head.values[_LOW_PRECISION]
+    before, after = base.values[LOW_PRECISION], head.values[LOW_PRECISION]
     if dropped := _dropped_precision(base, head):
         return _comparison(
             base,
-            _LOW_PRECISION,
+            LOW_PRECISION,
             before,
             after,
             outcome="regressed",
@@ -150,7 +152,7 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
             parts=dropped[:MAX_PARTS],
         )
     more = after - before
-    reason, parts = None, _parts(base, head, _LOW_PRECISION) if more > 0 else []
+    reason, parts = None, _parts(base, head, LOW_PRECISION) if more > 0 else []
     if more > 0:
         computed = f"{more} more operators a call compute below 32-bit floating point{_at_first(parts)}"
         reason = (
@@ -160,7 +162,7 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
         )
     return _comparison(
         base,
-        _LOW_PRECISION,
+        LOW_PRECISION,
         before,
         after,
         outcome="inconclusive" if more > 0 and not checked else "unchanged",
@@ -177,17 +179,17 @@ def _dropped_precision(base: CounterSet, head: CounterSet) -> list[Part]:
 
     An operator that is no longer there at all has lost nothing. The line is the one that asked for low precision.
     """
-    low_before, low_after = _sites(base, _LOW_PRECISION), _sites(head, _LOW_PRECISION)
+    low_before, low_after = _sites(base, LOW_PRECISION), _sites(head, LOW_PRECISION)
     all_before, all_after = _by_op(base), _by_op(head)
     parts = []
     for name in sorted(low_before):
         before, after = low_before[name], low_after.get(name, [])
-        full_before = all_before.get(name, _NOTHING).count - _total(before)
-        full_after = all_after.get(name, _NOTHING).count - _total(after)
+        full_before = max(0, all_before.get(name, _NOTHING).count - _total(before))
+        full_after = max(0, all_after.get(name, _NOTHING).count - _total(after))
         dropped = min(_total(before) - _total(after), full_after - full_before)
         if dropped > 0:
             line = _changed_line(after, before)
-            parts.append(Part(name=f"{name} (full precision)", base=full_before, head=full_before + dropped, line=line))
+            parts.append(Part(name=name + FULL_PRECISION, base=full_before, head=full_before + dropped, line=line))
     return sorted(parts, key=lambda part: (part.base - part.head, part.name))
 
 
