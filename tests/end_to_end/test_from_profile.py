@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +15,8 @@ import pytest
 
 from tests.end_to_end.conftest import Perfgate
 from tests.fakes.recordings import STEP, TO_NHWC, kineto_recording
+from tests.samples import unpacked
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "ascend-samples"
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 ALEXNET = "msinsight-910B-alexnet-2501/text/level1"
 
@@ -28,13 +26,7 @@ def sample(tmp_path: Path) -> Callable[..., Path]:
     """Copy a recorded sample, its files unpacked as the profiler left them."""
 
     def copy(name: str, to: str) -> Path:
-        if not (SAMPLES / name).exists():
-            pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
-        shutil.copytree(SAMPLES / name, tmp_path / to)
-        for packed in (tmp_path / to).rglob("*.gz"):
-            packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-            packed.unlink()
-        return tmp_path / to
+        return unpacked(tmp_path / to, name)
 
     return copy
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples import recorded
+
 pytestmark = pytest.mark.softnpu
 
 PROGRAM = Path(__file__).parent / "bin" / "npu-smi"
-SAMPLES = Path(__file__).parents[3] / "shared" / "ascend-samples" / "npu-smi"
 
 
 def ask(*words: str, **switches: str) -> str:
@@ -43,11 +44,8 @@ def shape(text: str) -> list[str]:
     return lines
 
 
-def recorded(name: str) -> str:
-    path = SAMPLES / name
-    if not path.exists():
-        pytest.skip("the recorded outputs of npu-smi are not beside this checkout")
-    return path.read_text()
+def sample(name: str) -> str:
+    return recorded("npu-smi", name).read_text()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def recorded(name: str) -> str:
     ],
 )
 def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devices):
-    expected = recorded(sample).split("| NPU     Chip")[0]
+    expected = sample(sample).split("| NPU     Chip")[0]
     said = ask("info", *words.split(), SOFTNPU_SMI_CHIP=chip, SOFTNPU_DEVICES=devices).split("| NPU     Chip")[0]
     assert shape(said) == shape(expected)
 
@@ -76,7 +74,7 @@ def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devic
     ],
 )
 def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chip):
-    expected = [line for line in recorded(sample).splitlines() if "|" in line]
+    expected = [line for line in sample(sample).splitlines() if "|" in line]
     said = [line for line in ask("info", SOFTNPU_SMI_CHIP=chip).splitlines() if line.startswith("|")]
     assert said[:3] == expected[:3]
     bars = [
@@ -87,8 +85,8 @@ def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chi
 
 def test_npu_smi__process__lines_of_the_recorded_output():
     busy = ask("info", "-t", "proc-mem", "-i", "0", SOFTNPU_SMI_PROCESSES="1654497:python:177")
-    assert busy == recorded("proc-mem_910B.txt")
-    assert ask("info", "-t", "proc-mem", "-i", "0") == recorded("proc-mem_idle.txt")
+    assert busy == sample("proc-mem_910B.txt")
+    assert ask("info", "-t", "proc-mem", "-i", "0") == sample("proc-mem_idle.txt")
 
 
 def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
@@ -96,7 +94,7 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         lines = [process.stdout.readline().rstrip("\n") for _ in range(3)]
         process.kill()
-    expected = recorded("watch_i2_910.txt").splitlines()
+    expected = sample("watch_i2_910.txt").splitlines()
     assert lines[0] == expected[0]
     assert [match.start() for match in re.finditer(r"\S+", lines[2])] == [
         match.start() for match in re.finditer(r"\S+", expected[2])
@@ -104,7 +102,7 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
 
 
 def test_npu_smi__driver_not_reachable__its_two_lines():
-    assert ask("info", SOFTNPU_SMI_FAIL="driver") == recorded("error_container_-8005.txt")
+    assert ask("info", SOFTNPU_SMI_FAIL="driver") == sample("error_container_-8005.txt")
 
 
 def test_npu_smi__wrong_type__usage_text():

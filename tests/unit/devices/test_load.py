@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import threading
-from pathlib import Path
 from typing import Optional
 
 import pytest
 
 from perfgate.measuring.devices.load import judge_load, watch_under_load
 from perfgate.measuring.devices.telemetry import Telemetry
-
-DETAILS = Path(__file__).parents[4] / "shared" / "ascend-samples" / "npu-smi" / "mindcluster_npu_smi_0_details.csv"
+from tests.samples import recorded
 
 
 def reading(
@@ -71,9 +69,7 @@ def test_judge_load__no_clock__unavailable() -> None:
 
 
 def test_judge_load__recorded_910a_at_work__its_clock_fell_to_800_of_1000() -> None:
-    if not DETAILS.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
-    with DETAILS.open() as stream:
+    with recorded("npu-smi", "mindcluster_npu_smi_0_details.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["dev_id"] == "0"]
     # From the first reading above 100 W on, while the card works (at rest it draws 70 W).
     at_work = [row for row in rows if float(row["power"]) > 100]

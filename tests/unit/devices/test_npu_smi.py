@@ -14,9 +14,9 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_cards, parse_map
 from perfgate.measuring.devices.ascend.table import TableChip, WatchRow, parse_info, parse_watch
 from perfgate.measuring.devices.telemetry import DeviceProcess
+from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples" / "npu-smi"
 MIB = 1024 * 1024
 WATCH = (  # the rows of the manual of Atlas 200I A2 and of a recorded 910
     "NpuID(Idx)  ChipId(Idx) Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   Ctrl Cpu(%) Memory(%)   Memory BW(%)\n"
@@ -34,11 +34,8 @@ def text(name: str) -> str:
     return (DATA / name).read_text()
 
 
-def recorded(name: str) -> str:
-    path = SAMPLES / name
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
-    return path.read_text()
+def sample(name: str) -> str:
+    return recorded("npu-smi", name).read_text()
 
 
 def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
@@ -205,25 +202,25 @@ def read_all(answer: str) -> None:
 
 
 def test_recorded__usages_and_common__golden_values() -> None:
-    chip = find_block(parse_blocks(recorded("usages_910B_64GB.txt"), "usages"), 0)
+    chip = find_block(parse_blocks(sample("usages_910B_64GB.txt"), "usages"), 0)
     assert chip is not None
     assert (chip.number("HBM Capacity(MB)"), chip.number("Ctrlcpu Usage Rate(%)")) == (65536.0, 2.0)
-    chip = find_block(parse_blocks(recorded("usages_310P3.txt"), "usages"), 0)
+    chip = find_block(parse_blocks(sample("usages_310P3.txt"), "usages"), 0)
     assert chip is not None
     assert chip.number("DDR Bandwidth Usage Rate(%)") == 51.0
-    chip = find_block(parse_blocks(recorded("common_910-32GB.txt"), "common"), 0)
+    chip = find_block(parse_blocks(sample("common_910-32GB.txt"), "common"), 0)
     assert chip is not None
     assert (chip.number("Aicore Count"), chip.number("NPU Real-time Power(W)")) == (32.0, 69.0)
-    chip = find_block(parse_blocks(recorded("common_310P3_with-mcu.txt"), "common"), 0)
+    chip = find_block(parse_blocks(sample("common_310P3_with-mcu.txt"), "common"), 0)
     assert chip is not None
     assert (chip.number("Temperature(C)"), chip.get("NPU Real-time Power(W)")) == (43.0, None)
 
 
 def test_recorded__processes__golden_values() -> None:
-    assert parse_blocks(recorded("proc-mem_910B.txt"), "proc-mem")[0].processes == [
+    assert parse_blocks(sample("proc-mem_910B.txt"), "proc-mem")[0].processes == [
         DeviceProcess(pid=1654497, name="python", memory=177 * MIB)
     ]
-    assert parse_blocks(recorded("proc-mem_idle.txt"), "proc-mem")[0].processes == []
+    assert parse_blocks(sample("proc-mem_idle.txt"), "proc-mem")[0].processes == []
 
 
 @pytest.mark.parametrize(
@@ -247,27 +244,27 @@ def test_recorded__processes__golden_values() -> None:
     ],
 )  # fmt: skip
 def test_recorded__info__golden_values(name: str, chips: int, processes: int, last: TableChip) -> None:
-    table = parse_info(recorded(name))
+    table = parse_info(sample(name))
     assert len(table.chips) == chips
     assert (None if table.processes is None else len(table.processes)) == processes
     assert table.chips[-1] == last
 
 
 def test_recorded__maps_watch_and_failures__golden_values() -> None:
-    assert [chip.logic_id for chip in parse_map(recorded("map_m_A3_phy-id-column.txt"))] == [2, 3]
-    assert [chip.npu_id for chip in parse_map(recorded("map_m_310P3_with-mcu.txt"))] == [4]
-    assert [row.power for row in parse_watch(recorded("watch_i2_910.txt"))] == [90.1, 90.2, 90.3, 90.2]
+    assert [chip.logic_id for chip in parse_map(sample("map_m_A3_phy-id-column.txt"))] == [2, 3]
+    assert [chip.npu_id for chip in parse_map(sample("map_m_310P3_with-mcu.txt"))] == [4]
+    assert [row.power for row in parse_watch(sample("watch_i2_910.txt"))] == [90.1, 90.2, 90.3, 90.2]
     with pytest.raises(MeasuringError, match="-8005"):
-        parse_info(recorded("error_container_-8005.txt"))
+        parse_info(sample("error_container_-8005.txt"))
     with pytest.raises(MeasuringError, match="does not know"):
-        parse_blocks(recorded("usage_text_on_wrong_type.txt"), "npu-smi info -t temperature")
+        parse_blocks(sample("usage_text_on_wrong_type.txt"), "npu-smi info -t temperature")
 
 
 def test_recorded__910a_session__each_answer_in_it() -> None:
     # One file of many answers (mind-cluster's fault diagnosis): cut it as it was recorded, at the commands.
     answers: dict[str, str] = {}
     command = ""
-    for line in recorded("mindcluster_910A_npu_info_before.txt").splitlines():
+    for line in sample("mindcluster_910A_npu_info_before.txt").splitlines():
         if line.startswith("/"):
             command = line.strip()
         else:

@@ -2,13 +2,10 @@
 
 import gzip
 import shutil
-from pathlib import Path
-
-import pytest
 
 from perfgate.measuring.trace.events import KINDS
+from tests.samples import recorded
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
 ALEXNET = "msinsight-910B-alexnet-2501"
 QWEN = "msinsight-910B-qwen3-cann8.3RC1-2511/level2"
 GPT = "msinsight-gpt3-cann7-2309"
@@ -16,9 +13,7 @@ GPT = "msinsight-gpt3-cann7-2309"
 
 def sample(name, folder):
     """Copy a recorded sample into a folder, with its gzipped files unpacked as the profiler wrote them."""
-    source = SAMPLES / name
-    if not source.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    source = recorded(name)
     for path in [source] if source.is_file() else sorted(source.rglob("*")):
         target = folder / path.relative_to(source.parent)
         if path.is_dir():

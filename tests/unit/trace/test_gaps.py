@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from perfgate.measuring.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.gaps import Gap, device_gaps
 from perfgate.measuring.trace.read import read_recording
-
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
+from tests.samples import recorded
 
 
 def table(*events: tuple[str, EventKind, int, int, int]) -> EventTable:
@@ -123,13 +121,6 @@ def test_device_gaps__exposed__where_only_copies_or_collectives_ran() -> None:
     assert found.busy_ns == 25
 
 
-def sample(name: str) -> Path:
-    path = SAMPLES / name
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
-    return path
-
-
 @pytest.mark.parametrize(
     ("name", "busy", "causes"),
     [
@@ -146,7 +137,7 @@ def sample(name: str) -> Path:
     ],
 )  # fmt: skip
 def test_device_gaps__recorded_sample__as_counted_once(name: str, busy: int, causes: dict[str, int]) -> None:
-    (timeline,) = read_recording(sample(name)).timelines
+    (timeline,) = read_recording(recorded(name)).timelines
     found = device_gaps(timeline.events)
 
     assert found is not None

@@ -14,9 +14,9 @@ from perfgate.measuring.trace.events import KINDS
 from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.readers.kineto import read_kineto
+from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
 RECORDED = [
     "cpu-torch2.13/cnn-infer-stack.pt.trace.json",
     "cpu-torch2.13/cnn-infer.pt.trace.json",
@@ -102,9 +102,7 @@ def test_read_kineto__bare_list_of_2021__old_categories_and_text_times():
 
 @pytest.mark.parametrize("sample", RECORDED)
 def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample):
-    path = SAMPLES / sample
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    path = recorded(sample)
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as stream:
         events = [event for event in json.load(stream, parse_float=Decimal)["traceEvents"] if event["ph"] == "X"]
 

@@ -17,9 +17,9 @@ from perfgate.measuring.trace.launches import launch_starts
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.readers import kineto
 from perfgate.measuring.trace.recording import Recording
+from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
 
 
 def read(folder: Path, document: Any, name: str = "trace.json") -> Recording:
@@ -163,9 +163,7 @@ def test_read__folder_of_ranks__all_of_them_in_order(tmp_path: Path) -> None:
     ],
 )
 def test_read_recording__recorded_sample__by_the_right_reader(name: str, format_name: str) -> None:
-    path = SAMPLES / name
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    path = recorded(name)
 
     assert read_recording(path).format == format_name
 

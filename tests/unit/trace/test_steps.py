@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import ProfilerStep
 from perfgate.measuring.trace.steps import profiler_steps
-
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
+from tests.samples import recorded
 
 
 def table(*events: tuple[str, str, int, int, int]) -> EventTable:
@@ -60,9 +57,7 @@ def test_profiler_steps__work_outside_of_all_steps__counted_nowhere() -> None:
 @pytest.mark.parametrize("name", ["cuda-hta/nccl_data.json.gz", "cuda-hta/sampled_rank-0.json.gz",
                                   "cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz"])  # fmt: skip
 def test_profiler_steps__recorded_sample__parts_add_up_and_steps_do_not_overlap(name: str) -> None:
-    path = SAMPLES / name
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    path = recorded(name)
     (timeline,) = read_recording(path).timelines
 
     assert timeline.steps

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,8 @@ from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline
 from perfgate.measuring.trace.summary import DeviceTimes, shape_names, summarize
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
+from tests.samples import recorded, unpacked
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "ascend-samples"
 NOTHING = EventTableBuilder().table()
 
 
@@ -184,19 +182,10 @@ def test_shape_names__as_short_as_tells_them_apart(
     assert shape_names([timeline(rank, device) for rank, device in places]) == names
 
 
-def _sample(name: str, folder: Path) -> Path:
-    """Return a recorded sample with its files unpacked, as the profiler left them."""
-    if not (SAMPLES / name).exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
-    shutil.copytree(SAMPLES / name, folder / "sample")
-    for packed in (folder / "sample").rglob("*.gz"):
-        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
-    return folder / "sample"
-
-
 def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the_timeline(tmp_path: Path) -> None:
-    found = summarize(read_recording(_sample("msinsight-910B-alexnet-2501/text/level1", tmp_path)).timelines)
+    found = summarize(
+        read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1")).timelines
+    )
 
     assert [(one.shape, one.spans) for one in found] == [("rank 0", 1), ("rank 1", 1)]
     for one in found:
@@ -211,7 +200,9 @@ def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the
 
 
 def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of_both(tmp_path: Path) -> None:
-    found = summarize(read_recording(_sample("msinsight-910B-qwen3-cann8.3RC1-2511/level2", tmp_path)).timelines)
+    found = summarize(
+        read_recording(unpacked(tmp_path / "sample", "msinsight-910B-qwen3-cann8.3RC1-2511/level2")).timelines
+    )
 
     assert [one.absent for one in found] == [
         {"counters.device_copies"},
@@ -222,9 +213,7 @@ def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of
 
 
 def test_summarize__three_steps_of_a_gpu__the_same_work_in_each() -> None:
-    path = SAMPLES / "cuda-hta" / "nccl_data.json.gz"
-    if not path.exists():
-        pytest.skip("the recorded samples are not beside this checkout (../shared/ascend-samples)")
+    path = recorded("cuda-hta", "nccl_data.json.gz")
 
     (found,) = summarize(read_recording(path).timelines)
 
