@@ -40,11 +40,11 @@ def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
     knee = find_knee(throughput, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
     loss = None if best is None else _loss(throughput, context.workload.batch, best)
-    values = [_throughput_value(sweep, size, shape) for size in throughput]
-    values += [
+    values = [
         _value("batch.knee", knee, "not reached: doubling the batch still pays at every size measured", labels),
         _value("batch.best", best, "no batch size keeps the SLA", labels),
         _value("batch.loss", loss, "it needs the throughput of the configured and of the best batch size", labels),
+        *(_throughput_value(sweep, size, shape) for size in throughput),
     ]
     findings = [*_notes(sweep, knee), *_judge(context, loss, best)]
     return StepOutcome(status=status_of(findings), values=values, findings=findings)
