@@ -41,10 +41,12 @@ def test_readme__workload_snippet__is_python() -> None:
     compile(workload, "README.md", "exec")
 
 
-def test_readme__config_snippet__is_accepted() -> None:
-    (config,) = snippets("toml")
-    (reference,) = parse_config(config, ROOT / "perfgate.toml").workloads
+def test_readme__config_snippets__are_accepted() -> None:
+    first, *further = snippets("toml")
+    (reference,) = parse_config(first, ROOT / "perfgate.toml").workloads
     assert (reference.file, reference.attribute) == ("perf/workload.py", "encoder")
+    for added in further:
+        assert parse_config(first + added, ROOT / "perfgate.toml").budgets
 
 
 @pytest.mark.parametrize(("number", "schema"), [(0, "vendor.github-workflows"), (1, "vendor.gitlab-ci")])
