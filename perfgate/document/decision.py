@@ -6,9 +6,10 @@ from typing import Literal, Optional
 
 import msgspec
 
+from perfgate.catalogue.advice.advice import GainOf
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import Budget
-from perfgate.document.run import ErrorDetail, Finding
+from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
@@ -246,13 +247,45 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
     line: Optional[str] = None
 
 
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What following a suggestion makes of a call (or of what ``of`` names): ``speedup`` times as fast.
+
+    A ``measured`` one was tried in turns with what there is; ``interval`` is that of the speed-up, where it has one. An
+    ``estimated`` one is an upper bound by Amdahl's law: ``share`` of the time goes altogether, and the rest stays.
+    """
+
+    kind: Literal["measured", "estimated"]
+    speedup: float
+    of: GainOf = "call"
+    interval: Optional[tuple[float, float]] = None
+    share: Optional[float] = None
+
+    @property
+    def saved(self) -> float:
+        """Return the share of the time that is saved: of what was measured at least, of what is estimated at most."""
+        return 1 - 1 / (self.interval[0] if self.interval else self.speedup)
+
+
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What to try, tied to the evidence that asks for it."""
+    """What to try, tied to the evidence that asks for it.
+
+    ``step`` is the step of the checklist that noticed it, None where a comparison did. ``code`` is what to write, ``command``
+    shows what it brings. ``source`` is who says so. ``introduced`` is what the change brought; the rest was there before.
+    """
 
     rule: str
     workload: str
     message: str
+    shape: str = ""
+    step: Optional[int] = None
+    severity: Severity = "info"
     line: Optional[str] = None
+    evidence: dict[str, Evidence] = {}
+    gain: Optional[Gain] = None
+    code: Optional[str] = None
+    command: Optional[str] = None
+    source: str = "perfgate"
+    introduced: bool = False
 
 
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -417,6 +417,21 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     workload: Optional[str] = None
 
 
+class Advisory(msgspec.Struct, frozen=True, kw_only=True):
+    """What another tool makes of a recording of a workload, in its own words; ``source`` is its name and version.
+
+    ``category`` is what it calls the problem, ``description`` what it found, ``suggestion`` what it says to do. ``evidence``
+    holds what its tables say besides, such as ``op`` and ``count``.
+    """
+
+    source: str
+    workload: str
+    category: str
+    description: str
+    suggestion: str
+    evidence: dict[str, Evidence] = {}
+
+
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed.
 
@@ -444,4 +459,5 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     replicates: list[Replicate] = []
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
+    advisories: list[Advisory] = []
     warnings: list[str] = []

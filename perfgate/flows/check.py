@@ -23,6 +23,7 @@ from perfgate.document.files import write_run
 from perfgate.document.history import write_history
 from perfgate.document.run import Harness, RunDocument, Session, Source, Testbed
 from perfgate.errors import ConfigError, RepositoryError, UsageError
+from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.environments import NONE_GIVEN, Environments, GivenInterpreters, SideCode, choose_environments
 from perfgate.flows.flame import KeptSide, with_flame_graph
 from perfgate.flows.judge import write_decision_folder
@@ -38,7 +39,7 @@ from perfgate.flows.session import (
     put_together,
     start_session,
 )
-from perfgate.judging.gate.decide import decide, more_pairs_would_help, rerun_would_help
+from perfgate.judging.gate.decide import more_pairs_would_help, rerun_would_help
 
 BASE_STEPS = (4,)
 DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
@@ -163,7 +164,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     history = stored_history(config, head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
-    decision = decide(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
+    decision = decide_with_advice(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
     write_decision_folder(out, decision, base, head, options.language)
     return decision
 

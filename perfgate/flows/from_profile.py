@@ -15,6 +15,7 @@ from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.advisor import advise_profile
 from perfgate.flows.recorded_testbed import recorded_testbed, unknown
 from perfgate.flows.recording_files import RecordingFile, content_hash, cut_off_tables, keep, recording_files
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
@@ -76,6 +77,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
     )
     found = recorded_checklist(context)
+    advised = advise_profile(options.profile, options.workload, say)
     run = RunDocument(
         perfgate_version=__version__,
         project=project.name,
@@ -95,7 +97,8 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         counters=[] if incomplete else found.counters,
         operators=found.operators,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
-        warnings=_warnings(recording, summaries, unknown(testbed), incomplete),
+        advisories=advised.found,
+        warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
     )
     write_run(out / "run.json", run)
     return run

@@ -12,8 +12,8 @@ from perfgate.document.files import read_run, write_decision, write_run, write_t
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError
+from perfgate.flows.decision import decide_with_advice, judge_folder_with_advice
 from perfgate.judging.forge.comment import marker
-from perfgate.judging.gate.decide import decide, judge_folder
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 
@@ -22,7 +22,7 @@ def judge_again(
     folder: Path, *, policy: Optional[Policy], out: Optional[Path], language: Language = "en"
 ) -> DecisionDocument:
     """Judge the documents in ``folder`` again; the decision goes to ``out``, or nowhere."""
-    decision = judge_folder(folder, policy=policy)
+    decision = judge_folder_with_advice(folder, policy=policy)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
@@ -46,7 +46,7 @@ def judge_documents(
             f"{paths[0]} is of workload {', '.join(sorted(names[0]))} and {paths[1]} of {', '.join(sorted(names[1]))}: "
             "nothing in them can be compared; give recordings of one program one name with --workload"
         )
-    decision = decide(runs[0], runs[1], policy=policy, history=History())
+    decision = decide_with_advice(runs[0], runs[1], policy=policy, history=History())
     if out is not None:
         for side, run, path in zip(("base", "head"), runs, paths):
             (out / side).mkdir(parents=True, exist_ok=True)

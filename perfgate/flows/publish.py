@@ -15,6 +15,7 @@ from perfgate.document.files import read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
+from perfgate.flows.decision import judge_folder_with_advice
 from perfgate.judging.forge.comment import TEXT_BUDGET, marker, post, state_of
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
 from perfgate.judging.forge.forge import (
@@ -27,7 +28,7 @@ from perfgate.judging.forge.forge import (
     token_variables,
 )
 from perfgate.judging.forge.limits import Clock, Sleep
-from perfgate.judging.gate.decide import exit_code, judge_folder
+from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.store.store import open_store
 from perfgate.version import __version__
@@ -98,7 +99,7 @@ def _judge(
         if event is not None:
             _refuse_stranger(read_run(head_path), event, change)
         # The artifact's own word that a regression is meant counts for nothing.
-        return judge_folder(request.folder, policy=policy, accepted=_accepted(request, doors))
+        return judge_folder_with_advice(request.folder, policy=policy, accepted=_accepted(request, doors))
     except DocumentError as error:
         # Where the folder lies on the runner is nobody's business.
         return _nothing_to_judge(str(error).replace(f"{request.folder}/", ""), policy, event)

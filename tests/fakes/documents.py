@@ -10,6 +10,7 @@ from perfgate.document.decision import (
     Comparison,
     DecisionDocument,
     Failure,
+    Gain,
     HarnessChange,
     Link,
     NoiseFloor,
@@ -239,7 +240,12 @@ def suggestions() -> list[Suggestion]:
             rule="small-ops",
             workload="encoder",
             message="Replace the loop of 24 aten::add by one batched call: each op costs a launch.",
+            shape="long",
             line="model.py:88",
+            evidence={"op": "aten::add", "more seconds a call": 0.0019},
+            gain=Gain(kind="estimated", speedup=1.0526, share=0.05),
+            command="perfgate local --workload encoder",
+            introduced=True,
         )
     ]
 

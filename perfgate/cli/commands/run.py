@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
 from perfgate.catalogue.card import Language
 from perfgate.cli.options import language_option
 from perfgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfgate.document.run import RunDocument
 
 
 @click.command("run")
@@ -43,12 +46,9 @@ def COMMAND(  # noqa: N802
     directory: Path,
 ) -> None:
     """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document."""
-    from rich.console import Console
-
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language
     from perfgate.flows.run import RunOptions, exit_code, parse_steps, run_here
-    from perfgate.judging.report.terminal import render_run
 
     spoken = report_language(language, directory)
     if profile is not None:
@@ -64,22 +64,29 @@ def COMMAND(  # noqa: N802
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick)
     with TerminalProgress() as progress:
         run = run_here(config, options, progress)
-    render_run(run, Console(), spoken)
-    click.echo(f"run document: {out / 'run.json'}")
+    _show(run, out, spoken)
     raise SystemExit(exit_code(run))
 
 
 def _make_from_profile(
     directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
 ) -> None:
-    from rich.console import Console
-
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
-    from perfgate.judging.report.terminal import render_run
 
     name = workloads[0] if workloads else DEFAULT_WORKLOAD
     with TerminalProgress() as progress:
         run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
-    render_run(run, Console(), language)
+    _show(run, out, language)
+
+
+def _show(run: RunDocument, out: Path, language: Language) -> None:
+    from rich.console import Console
+
+    from perfgate.judging.advice.advise import suggestions
+    from perfgate.judging.report.terminal import render_first_suggestions, render_run
+
+    console = Console()
+    render_run(run, console, language)
+    render_first_suggestions(suggestions(run), console, language, folder=str(out))
     click.echo(f"run document: {out / 'run.json'}")

@@ -43,7 +43,7 @@ from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.explain import operator_changes, suggestions
+from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.location import LOW_QUANTILES
 from perfgate.judging.gate.operators import compare_operators
@@ -129,7 +129,6 @@ def decide(
         operator_tests=[] if differences and comparing == "code" else compare_operators(base, head, invalid=invalid),
         operator_changes=operator_changes(base, head),
         explanations=[] if recorded else explanations(base, head, comparisons, invalid=invalid),
-        suggestions=suggestions(comparisons),
         steps=[
             StepSummary(
                 number=step.number,

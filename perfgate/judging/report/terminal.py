@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from perfgate.catalogue.card import Language
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
+from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
@@ -24,6 +25,7 @@ from perfgate.judging.report.run_rows import recorded_lines, run_title, step_row
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.recorded import recorded_row
 from perfgate.judging.report.sections.remedy import remedy_lines
+from perfgate.judging.report.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
 from perfgate.judging.report.words import Words
@@ -33,6 +35,7 @@ _LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phr
 _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
 _SHOWN = 12
 _SHOWN_RECORDED = 8
+_SHOWN_SUGGESTIONS = 3
 _TRACEBACK_LINES = 8
 
 
@@ -46,6 +49,25 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
     """Print a run: each step with its status, key values and findings."""
     with speaking(language):
         _print_run(run, console)
+
+
+def render_suggestions(suggestions: Sequence[Suggestion], console: Console, language: Language = "en") -> None:
+    """Print what to try, all of it."""
+    with speaking(language):
+        nothing = say("Nothing to try: no step noticed anything that there is advice on.")
+        _print_lines("", suggestion_lines(suggestions, "plain") or [nothing], console)
+
+
+def render_first_suggestions(
+    suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, folder: str
+) -> None:
+    """Print the most promising suggestions on a run that stands in a folder, and how to see the rest."""
+    with speaking(language):
+        _print_lines(say("Try"), suggestion_lines(suggestions[:_SHOWN_SUGGESTIONS], "plain"), console)
+        if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
+            more = formats.counted(hidden, "more suggestion")
+            rest = say("… {more}: perfgate advise {folder}", more=more, folder=Words(clean(folder)))
+            console.print(Text(f"  {rest}", "dim"))
 
 
 def _print_decision(decision: DecisionDocument, console: Console) -> None:
@@ -63,7 +85,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_moved(summary, console)
     _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
     _print_recorded(summary, console)
-    _print_lines(say("Try"), (_suggestion(told(s.message), s.line) for s in decision.suggestions[:_SHOWN]), console)
+    _print_lines(say("Try"), suggestion_lines(introduced(decision.suggestions)[:_SHOWN], "plain"), console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
 
@@ -143,10 +165,6 @@ def _first_causes(summary: Summary) -> list[Mapping[str, object]]:
 
 def _cause_line(cause: Mapping[str, object]) -> str:
     return line("shared/cause.j2", "plain", {"cause": cause})
-
-
-def _suggestion(message: str, source: object) -> str:
-    return f"{clean(message, limit=400)} ({clean(str(source))})" if source else clean(message, limit=400)
 
 
 def _print_failures(summary: Summary, console: Console) -> None:

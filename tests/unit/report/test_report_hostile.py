@@ -68,7 +68,12 @@ def hostile_decision(name: str) -> DecisionDocument:
         ],
         testbed_differences=[make_difference(name, name, name)],
         operator_changes=[replace(change, op=name, workload=name, line=name) for change in operator_changes()],
-        suggestions=[replace(one, message=name, line=name, rule=name) for one in suggestions()],
+        suggestions=[
+            replace(
+                one, message=name, line=name, rule=name, code=name, command=name, source=name, evidence={"op": name}
+            )
+            for one in suggestions()
+        ],
         steps=[
             replace(checklist()[3], slug=name, workload=name, status=name, reason=name, findings=[finding], number=99)
         ],

@@ -3,7 +3,8 @@ import random
 import pytest
 import torch
 
-from perfgate.judging.gate.explain import suggestions
+from perfgate.judging.advice.changes import on_changes
+from tests.fakes.documents import make_decision
 from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
 
 WORK = "counters.framework_ops"
@@ -165,7 +166,8 @@ def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp
         ("aten::mm (full precision)", 2, 4, line)
     ]
     assert (found.reason or "").startswith("2 more operators a call compute in full precision (aten::mm")
-    assert [suggestion.rule for suggestion in suggestions(comparisons)] == ["dropped-precision"]
+    found = on_changes(make_decision("WARN", comparisons=comparisons))
+    assert [suggestion.rule for suggestion in found] == ["dropped-precision"]
 
 
 def test_low_precision_operators_gone__nothing_dropped(tmp_path):

@@ -135,47 +135,6 @@ MESSAGES: tuple[Text, ...] = (
         "the {kind} reports health {health}; perfgate doctor says what to do",
         "{kind} 上报健康状态 {health}；请运行 perfgate doctor 查看处理办法",
     ),
-    # what to try
-    Text(
-        "attention runs as separate matmul and softmax now; keep scaled_dot_product_attention, which "
-        "transformers calls sdpa",
-        "注意力现在拆成了单独的 matmul 与 softmax；请保留 scaled_dot_product_attention（transformers 中称 sdpa）",
-    ),
-    Text(
-        "{op} runs {head} times a call instead of {base}; do it once on the whole tensor (stack, a "
-        "broadcast, or one fused op) instead of in a loop",
-        "{op} 每次调用执行 {head} 次，原为 {base} 次；请对整个张量执行一次（stack、广播或一个融合算子），"
-        "不要放在循环里",
-    ),
-    Text(
-        "a copy changes the memory layout on every call; keep one layout through the block, or "
-        "convert once outside the call",
-        "每次调用都有改变内存布局的拷贝；请在整个模块内保持一种布局，或在调用之外转换一次",
-    ),
-    Text(
-        "tensors are converted between dtypes or devices on every call; keep one dtype through the "
-        "model, or convert once when it is built",
-        "每次调用都在转换张量的 dtype 或设备；请在整个模型内保持一种 dtype，或在构建模型时转换一次",
-    ),
-    Text(
-        "tensors change between formats (NCHW, NC1HWC0, FRACTAL_NZ) in every call; cast weights once "
-        "when the model is built, and keep neighbouring operators in one format",
-        "每次调用都有张量格式转换（NCHW、NC1HWC0、FRACTAL_NZ）；请在构建模型时一次性转换权重，并让相邻算子使用同一格式",
-    ),
-    Text(
-        "{op} has no kernel on this device, so its inputs go to the host and its result back; use an "
-        "operator that has one, or move it out of the call",
-        "本设备没有 {op} 的实现，输入送到 Host、结果再送回；请换用有实现的算子，或移出调用",
-    ),
-    Text(
-        "operators compute in 32-bit floating point again; put the call back under autocast, or keep "
-        "model and inputs in one lower precision",
-        "算子又以 32 位浮点计算；请把调用放回 autocast 之下，或让模型与输入统一为较低精度",
-    ),
-    Text(
-        "one call holds more memory at once; free or reuse intermediate tensors (in-place ops, del)",
-        "一次调用同时占用的内存变多；请释放或复用中间张量（原地算子、del）",
-    ),
     # steps that say why they have no number
     Text(
         "it takes calls made here, with settings of their own; a recording shows calls that were made",

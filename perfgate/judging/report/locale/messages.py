@@ -7,7 +7,9 @@ from functools import cache
 from string import Formatter
 from typing import Optional
 
+from perfgate.catalogue.advice.lookup import ADVICE
 from perfgate.catalogue.lookup import RULES
+from perfgate.document.decision import Suggestion
 from perfgate.document.run import Evidence, Finding
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.locale.documents import MESSAGES
@@ -39,6 +41,17 @@ def told_finding(finding: Finding) -> str:
         return _filled(rule.message.zh, finding.evidence)
     except (KeyError, ValueError, AttributeError):
         return finding.message
+
+
+def told_suggestion(suggestion: Suggestion) -> str:
+    """Return what to try, in the words of its advice; what another tool says, and unknown evidence, stays as it is."""
+    advice = ADVICE.get(suggestion.rule)
+    if spoken() == "en" or advice is None:
+        return suggestion.message
+    try:
+        return _filled(advice.message.zh, suggestion.evidence)
+    except (KeyError, ValueError, AttributeError):
+        return suggestion.message
 
 
 def told(message: str) -> str:

@@ -1,17 +1,18 @@
-"""What to try, as the advice attached to the decision says."""
+"""What to try about what the change brought; everything else stands in the page and in decision.json."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.judging.report.suggestions import introduced, worded_suggestion
 from perfgate.judging.report.summary import Summary
 
-_SHOWN = 4
+_SHOWN = 5
 
 
 class Suggestions:
-    """The decision's suggestions, each once."""
+    """The suggestions on what the change introduced, each once."""
 
     order = 70
     drop = 20
@@ -21,10 +22,11 @@ class Suggestions:
 
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return the suggestions of a decision that says something got worse."""
-        distinct = {(s.rule, s.message, s.line): s for s in summary.decision.suggestions}
-        if not distinct or summary.verdict not in {"FAIL", "WARN"}:
+        found = introduced(summary.decision.suggestions)
+        if not found or summary.verdict not in {"FAIL", "WARN"}:
             return None
-        return {"suggestions": list(distinct.values())[:_SHOWN], "more": max(0, len(distinct) - _SHOWN)}
+        shown = [worded_suggestion(suggestion) for suggestion in found[:_SHOWN]]
+        return {"suggestions": shown, "more": max(0, len(found) - _SHOWN)}
 
 
 SECTION = Suggestions()

@@ -1,0 +1,24 @@
+"""``perfgate advise``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from perfgate.cli.options import language_option
+
+
+@click.command("advise")
+@click.argument("path", type=click.Path(path_type=Path), default="perfgate-out")
+@language_option
+def COMMAND(path: Path, language: Optional[str]) -> None:  # noqa: N802
+    """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for."""
+    from rich.console import Console
+
+    from perfgate.config import report_language
+    from perfgate.flows.advise import suggestions_in
+    from perfgate.judging.report.terminal import render_suggestions
+
+    render_suggestions(suggestions_in(path), Console(), report_language(language, Path()))

@@ -1,0 +1,168 @@
+"""Run msprof-analyze's advisor, where it is installed ([advisor]), on what Ascend's profiler wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from perfgate.document.run import Advisory, RunDocument
+from perfgate.judging.advice.advisor import Sheets, advisories
+
+TOOL = "msprof-analyze"
+# It takes 500 s of CPU a GB (benchmarks of version 26.2): what is larger would end at the time limit.
+TIME_LIMIT = 180.0
+MOST_BYTES = 300_000_000
+_TABLES = "ASCEND_PROFILER_OUTPUT"
+# Its last words where it found nothing; it then writes no workbook, as it does after an error, and exits 0 after both.
+_NOTHING_FOUND = "no optimization suggestions"
+# A proxy that nobody listens on, where the kernel does not let us take the network away.
+_NOWHERE = "http://127.0.0.1:9"
+
+Say = Callable[[str], None]
+
+
+class Advised(NamedTuple):
+    """What the advisor found, and why it is not all, where something went wrong."""
+
+    found: list[Advisory]
+    warnings: list[str]
+
+
+def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
+    """Run the advisor on a folder of Ascend's profiler; nothing is found in any other folder or file."""
+    folders = sorted({path.parent for path in profile.rglob(_TABLES) if path.is_dir()}) if profile.is_dir() else []
+    if profile.is_dir() and profile.name == _TABLES:
+        folders = [profile.parent]
+    return _advise(profile if len(folders) > 1 else folders[0], workload, say) if folders else Advised([], [])
+
+
+def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
+    """Run the advisor on the packed recordings of an NPU that a run kept."""
+    found: list[Advisory] = []
+    warnings: list[str] = []
+    for artifact in run.artifacts:
+        path = folder / artifact.path
+        if artifact.kind != "trace" or artifact.workload is None or not zipfile.is_zipfile(path):
+            continue
+        with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
+            with zipfile.ZipFile(path) as packed:
+                packed.extractall(scratch)
+            advised = advise_profile(Path(scratch), artifact.workload, say)
+        known = {(advisory.workload, advisory.category) for advisory in found}
+        found += [advisory for advisory in advised.found if (advisory.workload, advisory.category) not in known]
+        warnings += [warning for warning in advised.warnings if warning not in warnings]
+    return Advised(found, warnings)
+
+
+def _advise(folder: Path, workload: str, say: Say) -> Advised:
+    command = _command()
+    if command is None:
+        say(f"{TOOL} is not installed, so its advisor is not asked (pip install perfgate[advisor])")
+        return Advised([], [])
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    if size > MOST_BYTES:
+        return Advised([], [f"{TOOL} advisor: not asked, {size // 1_000_000} MB are more than it reads in time"])
+    say(f"asking {TOOL} advisor")
+    with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
+        # It looks at files of other owners only when told to, and a recording mostly comes from elsewhere.
+        arguments = ["advisor", "all", "-d", str(folder), "-o", scratch, "-l", "en", "--force"]
+        printed = _run([*_without_network(), command, *arguments], Path(scratch))
+        try:
+            sheets = _workbook(Path(scratch))
+            if sheets is not None:
+                return Advised(advisories(sheets, workload=workload, source=_source()), [])
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            return Advised([], [f"{TOOL} advisor: its workbook could not be read: {error}"])
+    if _NOTHING_FOUND in printed:
+        return Advised([], [])
+    last = next((line for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
+    return Advised([], [f"{TOOL} advisor gave no result: {last[:200]}"])
+
+
+def _command() -> Optional[str]:
+    """Return the tool that stands beside our interpreter, else the one on the path."""
+    return shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
+
+
+def _source() -> str:
+    try:
+        return f"{TOOL} advisor {importlib.metadata.version(TOOL)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{TOOL} advisor"
+
+
+def _run(command: list[str], scratch: Path) -> str:
+    """Run the tool with a time limit and return what it printed; what it starts ends with it."""
+    log = scratch / "printed.txt"
+    environ = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(scratch),
+        "LANG": "C.UTF-8",
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _NOWHERE),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=scratch,
+            env=environ,
+            start_new_session=True,
+        )
+        with _ended(process):
+            try:
+                process.wait(timeout=TIME_LIMIT)
+            except subprocess.TimeoutExpired:
+                return f"it was not done after {TIME_LIMIT:g} s"
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the process and all that it started, however the block is left."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _without_network() -> list[str]:
+    """Return the command that takes the network away, where the kernel lets us."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return []
+    prefix = [unshare, "--user", "--net", "--"]
+    try:
+        allowed = subprocess.run([*prefix, "true"], capture_output=True, timeout=5.0, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return prefix if allowed else []
+
+
+def _workbook(scratch: Path) -> Optional[Sheets]:
+    """Return the rows of every sheet of the advisor's workbook; None where it wrote none. Raises ValueError for no workbook."""
+    path = next(iter(sorted((scratch / "log").glob("mstt_advisor_*.xlsx"))), None)
+    if path is None:
+        return None
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise ValueError("openpyxl is not installed (pip install perfgate[advisor])") from error
+    book = load_workbook(path, read_only=True, data_only=True)
+    try:
+        return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+    finally:
+        book.close()

@@ -1,0 +1,28 @@
+"""The gate's decision with its advice: two rooms that do not know each other, one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.files import read_run
+from perfgate.document.history import Acceptance, History
+from perfgate.document.run import RunDocument
+from perfgate.judging.advice.advise import advised
+from perfgate.judging.gate.decide import decide, judge_folder
+
+
+def decide_with_advice(
+    base: RunDocument, head: RunDocument, *, policy: Policy, history: History, chosen_because: Optional[str] = None
+) -> DecisionDocument:
+    """Judge head against base and say what to try; a pure function, as both its parts are."""
+    return advised(decide(base, head, policy=policy, history=history, chosen_because=chosen_because), base, head)
+
+
+def judge_folder_with_advice(
+    folder: Path, *, policy: Optional[Policy] = None, accepted: Optional[list[Acceptance]] = None
+) -> DecisionDocument:
+    """Judge the documents of a check folder again, and say again what to try."""
+    decision = judge_folder(folder, policy=policy, accepted=accepted)
+    return advised(decision, read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))

@@ -1,0 +1,96 @@
+"""What msprof-analyze's advisor makes of an Ascend recording: its workbook as advisories, and those that we do not have.
+
+The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with a row for every problem, and mostly a
+sheet of a problem's name with what it was found in. Excel cuts names of sheets off after 31 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from perfgate.document.decision import Suggestion
+from perfgate.document.run import Advisory, Evidence, RunDocument
+
+Row = Sequence[object]
+Sheets = Mapping[str, Sequence[Row]]
+
+_PROBLEMS = "problems"
+_COLUMNS = ("category", "description", "suggestion")
+_SHEET_NAME = 31
+_MOST_TEXT = 1000
+_OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment")
+# Problems that these rules of ours see too: one advice is enough.
+_OURS: Mapping[str, frozenset[str]] = {
+    "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share"}),
+    "Operator Dynamic Shape Issues": frozenset({"graph.recompiles"}),
+    "Fusible Operator Analysis": frozenset({"fusion.sequence_share"}),
+    "Fusion Issues": frozenset({"fusion.pass_without_effect"}),
+    "Block Dim Issues": frozenset({"tiling.occupancy"}),
+    "Operator No Bound Issues": frozenset({"tiling.attained"}),
+    "Cube Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
+    "FA Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
+    "Vector Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
+    "AI Core Frequency Issues": frozenset({"thermal.clock", "thermal.throttled"}),
+    "Slow Dataloader Issues": frozenset({"preprocess.loading_share"}),
+    "Slow Rank Analysis": frozenset({"communication.slow_rank", "collectives.slowest_rank"}),
+}
+
+
+def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
+    """Return the problems of a workbook that come with a suggestion. Raises ValueError for a workbook of another form."""
+    header, *rows = sheets.get(_PROBLEMS) or [()]
+    columns = [str(name) for name in header]
+    missing = [name for name in _COLUMNS if name not in columns]
+    if missing:
+        raise ValueError(f"the workbook has no column {missing[0]!r} in a sheet {_PROBLEMS!r}")
+    found = []
+    for row in rows:
+        category, description, suggestion = (_text(row, columns.index(name)) for name in _COLUMNS)
+        # A summary suggests nothing.
+        if category and suggestion:
+            found.append(
+                Advisory(
+                    source=source,
+                    workload=workload,
+                    category=category,
+                    description=description,
+                    suggestion=suggestion,
+                    evidence=_evidence(sheets.get(category[:_SHEET_NAME])),
+                )
+            )
+    return found
+
+
+def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
+    """Yield what another tool suggests about problems that no step of ours noticed on the same workload."""
+    noticed = {(step.workload, finding.rule) for step in run.steps for finding in step.findings}
+    for advisory in run.advisories:
+        ours = _OURS.get(advisory.category, frozenset())
+        if any((advisory.workload, rule) in noticed for rule in ours):
+            continue
+        yield Suggestion(
+            rule=advisory.category,
+            workload=advisory.workload,
+            message=f"{advisory.category}: {advisory.description} {advisory.suggestion}".strip(),
+            evidence=advisory.evidence,
+            source=advisory.source,
+        )
+
+
+def _text(row: Row, column: int) -> str:
+    """Return a cell as one line of text; an empty or missing one as nothing."""
+    cell = row[column] if column < len(row) else None
+    return "" if cell is None else " ".join(str(cell).split())[:_MOST_TEXT]
+
+
+def _evidence(rows: Optional[Sequence[Row]]) -> dict[str, Evidence]:
+    """Return how many rows a problem's own sheet has, and what the first one names."""
+    if not rows or len(rows) < 2:
+        return {}
+    evidence: dict[str, Evidence] = {"count": len(rows) - 1}
+    columns = [str(name) for name in rows[0]]
+    named = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
+    if named is not None and (op := _text(rows[1], named)):
+        evidence["op"] = op
+    return evidence

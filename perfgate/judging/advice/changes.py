@@ -1,0 +1,207 @@
+"""Advice on what a change brought: counters that regressed, and what the explanation of a slower call is made of."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Optional
+
+from perfgate.catalogue.advice.lookup import ON_CHANGES
+from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
+from perfgate.document.run import Evidence
+from perfgate.judging.advice.gains import at_most
+
+# Of what a call takes longer; a smaller part is not worth advice.
+_TELLS = 0.1
+_OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "other-layout"}
+_STAGES = ("preprocess.low", "preprocess.time")
+# These rules see in counters what the explanation sees in the inputs of operators.
+_SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
+
+
+class _Advised(NamedTuple):
+    """A rule and what asks for it, before it is put into words."""
+
+    rule: str
+    workload: str
+    shape: str
+    op: str = ""
+    line: Optional[str] = None
+    base: float = 0.0
+    head: float = 0.0
+    before: str = ""
+    after: str = ""
+
+
+def on_changes(decision: DecisionDocument) -> list[Suggestion]:
+    """Return what to try about what regressed, one suggestion a rule and workload."""
+    found: dict[tuple[str, str], _Advised] = {}
+    for advised in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explanations)):
+        same = _SAME.get(advised.rule, set())
+        if not any((advised.workload, rule) in found for rule in same):
+            found.setdefault((advised.workload, advised.rule), advised)
+    return [_suggestion(advised, decision) for advised in found.values()]
+
+
+def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
+    for comparison in comparisons:
+        if comparison.outcome != "regressed":
+            continue
+        # Operators that dropped out of a lower precision are counted too, and compared beside the check of the output.
+        if comparison.method == "exact" or comparison.metric == "counters.low_precision_ops":
+            yield from _on_counter(comparison)
+        elif comparison.metric in _STAGES and (stage := _most_risen(comparison.parts)) is not None:
+            yield _of(comparison, "slower-stage", stage)
+
+
+def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
+    rule = _OF_COUNTER.get(comparison.metric)
+    if comparison.metric == "counters.framework_ops":
+        yield from _small_ops(comparison)
+    elif comparison.metric == "counters.copies":
+        cast = next((part for part in _rises(comparison) if part.name == "aten::_to_copy"), None)
+        if cast is not None:
+            yield _of(comparison, "dtype-round-trip", cast)
+    elif rule is not None:
+        yield _of(comparison, rule, _located(_rises(comparison)))
+
+
+_OF_COUNTER = {
+    "counters.noncontiguous_copies": "layout-copy",
+    "counters.format_conversions": "format-conversion",
+    "counters.fallbacks": "host-fallback",
+    "counters.low_precision_ops": "dropped-precision",
+    "counters.syncs": "value-for-python",
+    "counters.graph_breaks": "graph-break",
+    "counters.recompiles": "recompilation",
+    "counters.device_copies": "copies-to-device",
+    "counters.collectives": "collectives",
+    "counters.repeat_saves": "same-input-cache",
+    "memory.peak": "peak-memory",
+    "memory.kept": "memory-kept",
+}
+
+
+def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
+    """Attention that fell apart, or else the operator that runs the most times more."""
+    rises = {part.name: part for part in _rises(comparison) if not _is_format_cast(part.name)}
+    fused = any("attention" in part.name and part.head < part.base for part in comparison.parts)
+    if "aten::bmm" in rises and fused:
+        yield _of(comparison, "unfused-attention", rises["aten::bmm"])
+        return
+    most = _most_risen(list(rises.values()))
+    if most is not None and most.head - most.base >= 2:
+        yield _of(comparison, "small-ops", most)
+
+
+def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
+    for explained in explanations:
+        measured = explained.measured or 0.0
+        telling = [part for part in explained.contributions if part.seconds >= _TELLS * measured > 0]
+        for number, part in enumerate(telling):
+            rule = _rule_of(part, first=number == 0)
+            if rule is not None:
+                yield _Advised(
+                    rule,
+                    explained.workload,
+                    explained.shape,
+                    op=(part.function if rule == "slower-python" else None) or part.op,
+                    line=part.line,
+                    base=part.base_count or 0.0,
+                    head=part.head_count or 0.0,
+                    before=part.base_inputs or "?",
+                    after=part.head_inputs or "?",
+                )
+
+
+def _rule_of(part: Contribution, *, first: bool) -> Optional[str]:
+    """Return the rule on a part of a slower call that counters do not see.
+
+    An operator that merely takes longer is one only where it comes first: behind others it does so in their wake.
+    """
+    if part.inputs_change is not None:
+        return _OTHER_INPUTS[part.inputs_change]
+    if part.kind == "slower":
+        return "slower-operator" if first else None
+    if part.kind == "outside":
+        return "slower-python" if part.function is not None else None
+    return "value-for-python" if part.kind == "waiting" else None
+
+
+def _is_format_cast(name: str) -> bool:
+    """Return whether an operator of torch_npu only changes a format (``npu::npu_format_cast``, its in-place form)."""
+    return "format_cast" in name
+
+
+def _rises(comparison: Comparison) -> list[Part]:
+    return [part for part in comparison.parts if part.head > part.base]
+
+
+def _most_risen(parts: Sequence[Part]) -> Optional[Part]:
+    rises = [part for part in parts if part.head > part.base]
+    return max(rises, key=lambda part: part.head - part.base, default=None)
+
+
+def _located(rises: Sequence[Part]) -> Optional[Part]:
+    """Return the first rise whose line is known, else the first."""
+    return next((part for part in rises if part.line), None) or next(iter(rises), None)
+
+
+def _of(comparison: Comparison, rule: str, part: Optional[Part]) -> _Advised:
+    if part is None:
+        return _Advised(rule, comparison.workload, comparison.shape, op="an operator")
+    return _Advised(rule, comparison.workload, comparison.shape, part.name, part.line, part.base, part.head)
+
+
+def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
+    advice = ON_CHANGES[advised.rule]
+    seconds, gain = _share_of_call(advised, decision)
+    evidence: dict[str, Evidence] = {"op": advised.op, "base": _plain(advised.base), "head": _plain(advised.head)}
+    if advised.before or advised.after:
+        evidence.update(before=advised.before, after=advised.after)
+    if seconds:
+        evidence["more seconds a call"] = seconds
+    return Suggestion(
+        rule=advised.rule,
+        workload=advised.workload,
+        shape=advised.shape,
+        message=str(advice.message.format_map(evidence)),
+        severity="warning",
+        line=advised.line,
+        evidence=evidence,
+        gain=gain,
+        code=advice.code or None,
+        command=None if decision.recorded else f"perfgate local --workload {shlex.quote(advised.workload)}",
+        introduced=True,
+    )
+
+
+def _plain(count: float) -> Evidence:
+    """Return a count as a whole number where it is one."""
+    return int(count) if float(count).is_integer() else count
+
+
+def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Optional[Gain]]:
+    """Return the seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
+    for explained in decision.explanations:
+        if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
+            continue
+        seconds = sum(part.seconds for part in explained.contributions if part.seconds > 0 and _is_of(part, advised))
+        call = next(
+            (
+                c.head
+                for c in decision.comparisons
+                if (c.workload, c.shape, c.metric, c.method)
+                == (explained.workload, explained.shape, explained.metric, "paired")
+            ),
+            None,
+        )
+        if call:
+            return seconds, at_most(seconds / call)
+    return 0.0, None
+
+
+def _is_of(part: Contribution, advised: _Advised) -> bool:
+    if advised.line is not None and part.line is not None:
+        return part.line == advised.line
+    return advised.op in (part.op, part.function)

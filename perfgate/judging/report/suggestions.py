@@ -1,0 +1,67 @@
+"""A suggestion in words: what to try, why, what it gains, and how to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfgate.document.decision import Gain, Suggestion
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.locale.language import phrase, say
+from perfgate.judging.report.locale.messages import told_suggestion
+from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.words import Words
+
+_OURS = "perfgate"
+_OF = {
+    "call": phrase("a call"),
+    "item": phrase("an item"),
+    "answer": phrase("an answer under traffic"),
+    "input": phrase("an input on its way to the output"),
+}
+
+
+def worded_suggestion(suggestion: Suggestion) -> dict[str, object]:
+    """Return the values of ``shared/suggestion.j2``."""
+    op = suggestion.evidence.get("op")
+    message = told_suggestion(suggestion)
+    return {
+        "message": message,
+        "line": suggestion.line,
+        "op": str(op) if op is not None and str(op) not in message else None,
+        "step": suggestion.step,
+        "gain": None if suggestion.gain is None else _worded_gain(suggestion.gain),
+        "code": suggestion.code,
+        "command": suggestion.command,
+        "source": None if suggestion.source == _OURS else suggestion.source,
+    }
+
+
+def suggestion_lines(suggestions: Iterable[Suggestion], medium: Medium) -> list[Words]:
+    """Return suggestions as one item a line, for media that make lists themselves."""
+    return [line("shared/suggestion.j2", medium, {"suggestion": worded_suggestion(one)}) for one in suggestions]
+
+
+def introduced(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
+    """Return the suggestions on what a change brought, each once whatever its workload."""
+    distinct: dict[tuple[str, str, object], Suggestion] = {}
+    for suggestion in suggestions:
+        if suggestion.introduced:
+            distinct.setdefault((suggestion.rule, suggestion.message, suggestion.line), suggestion)
+    return list(distinct.values())
+
+
+def _worded_gain(gain: Gain) -> Mapping[str, object]:
+    low, high = gain.interval or (None, None)
+    return {
+        "measured": gain.kind == "measured",
+        "of": say(_OF[gain.of]),
+        "speedup": _times(gain.speedup),
+        "low": None if low is None else _times(low),
+        "high": None if high is None else _times(high),
+        "share": None if gain.share is None else formats.percent(gain.share),
+    }
+
+
+def _times(speedup: float) -> Words:
+    """Return a speed-up with the digits that tell it from none: ``1.08``, ``2.3``, ``14``."""
+    return Words(f"{speedup:.2f}" if speedup < 2 else f"{speedup:.1f}" if speedup < 10 else f"{speedup:.0f}")

@@ -1,0 +1,191 @@
+"""Suggestions of runs and decisions: gains, ranking, and what a change introduced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfgate.document.decision import Gain
+from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
+from perfgate.judging.advice.advise import advised, suggestions
+from tests.fakes.documents import make_decision, make_difference, make_run
+
+
+def step(number: int, *findings: Finding, values: tuple[Value, ...] = (), **fields: Any) -> StepResult:
+    return StepResult(
+        **{
+            "number": number, "slug": "any", "workload": "encoder", "status": "attention", "findings": list(findings),
+            "values": list(values), **fields,
+        }
+    )  # fmt: skip
+
+
+def finding(rule: str, severity: Any = "warning", **evidence: Any) -> Finding:
+    return Finding(rule=rule, severity=severity, message="words", evidence={"shape": "long", **evidence})
+
+
+GRAPH = step(
+    9,
+    finding("graph.gain", "info"),
+    values=(
+        Value(metric="graph.speedup", value=9.0, interval=(8.0, 10.0), labels={"shape": "short"}),
+        Value(metric="graph.speedup", value=1.3, interval=(1.25, 1.4), labels={"shape": "long"}),
+    ),
+)
+CHANNELS_LAST = step(
+    14,
+    finding("contiguity.channels_last"),
+    values=(
+        Value(metric="contiguity.channels_last_speedup", value=2.0, interval=(1.1, 3.0), labels={"shape": "long"}),
+    ),
+)
+SOFTMAX = step(4, finding("ops.share.softmax", **{"op": "Softmax", "ops.share.softmax": 0.2}))
+BUSY = step(2, values=(Value(metric="utilization.busy", value=0.5, labels={"shape": "long"}),), status="ok")
+GROWTH = step(17, finding("memory.growth"), finding("ops.missing_kernel", "severe", kernel="Flash*", nearest="none"))
+
+
+def test_suggestions__every_kind_of_gain__measured_by_low_end_then_estimated_then_by_severity() -> None:
+    found = suggestions(make_run(steps=[GROWTH, SOFTMAX, CHANNELS_LAST, GRAPH]))
+    assert [one.rule for one in found] == [
+        "graph.gain", "contiguity.channels_last", "ops.share.softmax", "ops.missing_kernel", "memory.growth",
+    ]  # fmt: skip
+    assert found[0].gain == Gain(kind="measured", speedup=1.3, interval=(1.25, 1.4))
+    assert found[0].gain.saved == pytest.approx(0.2)
+
+
+def test_suggestions__measured_gain__evidence_code_command_and_step() -> None:
+    (found,) = suggestions(make_run(steps=[GRAPH]))
+    assert (found.step, found.shape, found.code) == (9, "long", "model = torch.compile(model)")
+    assert found.command == "perfgate run --steps 9 --workload encoder"
+    assert (found.source, found.introduced) == ("perfgate", False)
+
+
+def test_suggestions__share_of_busy_time__of_the_call_only_as_much_as_the_device_is_busy() -> None:
+    alone, beside = (suggestions(make_run(steps=steps))[0].gain for steps in ([SOFTMAX], [SOFTMAX, BUSY]))
+    assert alone == Gain(kind="estimated", speedup=1 / 0.8, share=0.2)
+    assert beside is not None
+    assert (beside.share, beside.speedup) == (pytest.approx(0.1), pytest.approx(1 / 0.9))
+
+
+@pytest.mark.parametrize(
+    ("noticed", "values", "share"),
+    [
+        # Half the time of the operator stays at best, and the operator has 40 % of it.
+        (finding("tiling.attained", op="mm", unit="cube", time_share=0.4, **{"tiling.attained": 0.5}), (), 0.2),
+        (finding("utilization.busy", **{"utilization.busy": 0.6}), (), 0.4),
+        (
+            finding("tiling.padding_gain", op="mm", sizes="7", padded="8", saves=0.002),
+            (Value(metric="latency.p50", value=0.010, labels={"shape": "long"}),),
+            0.2,
+        ),
+    ],
+)
+def test_suggestions__part_of_the_call_that_may_go__by_amdahl(
+    noticed: Finding, values: tuple[Value, ...], share: float
+) -> None:
+    (found,) = suggestions(make_run(steps=[step(13, noticed, values=values)]))
+    assert found.gain is not None
+    assert (found.gain.kind, found.gain.share) == ("estimated", pytest.approx(share))
+    assert found.gain.speedup == pytest.approx(1 / (1 - share))
+
+
+def test_suggestions__throughput_that_is_lost__gain_an_item() -> None:
+    lost = step(5, finding("batch.loss", batch=2, best=16), values=(Value(metric="batch.loss", value=0.2),))
+    (found,) = suggestions(make_run(steps=[lost]))
+    assert found.gain == Gain(kind="measured", of="item", speedup=1.25)
+    assert found.message.startswith("use a batch size of 16 instead of 2")
+
+
+def test_suggestions__low_precision_that_is_slower__gain_of_going_back() -> None:
+    slower = step(
+        8,
+        finding("precision.slower", dtype="float16"),
+        values=(Value(metric="precision.speedup", value=0.5, interval=(0.4, 0.8), labels={"shape": "long"}),),
+    )
+    (found,) = suggestions(make_run(steps=[slower]))
+    assert found.gain is not None
+    assert (found.gain.speedup, found.gain.interval) == (2.0, (pytest.approx(1.25), pytest.approx(2.5)))
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, float("inf"), None])
+def test_suggestions__number_that_is_no_speedup__no_gain(number: Any) -> None:
+    broken = step(9, finding("graph.gain", "info"), values=(Value(metric="graph.speedup", value=number),))
+    (found,) = suggestions(make_run(steps=[broken]))
+    assert found.gain is None
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.7, "much", float("nan")])
+def test_suggestions__share_that_is_none__no_gain(share: Any) -> None:
+    (found,) = suggestions(make_run(steps=[step(4, finding("ops.share.softmax", **{"ops.share.softmax": share}))]))
+    assert found.gain is None
+
+
+def test_suggestions__unknown_rule_missing_evidence_and_plain_notes__nothing() -> None:
+    found = [finding("no.such"), finding("ops.kernel_time"), finding("counters.unstable", "info", metrics="a")]
+    assert suggestions(make_run(steps=[step(4, *found)])) == []
+
+
+def test_suggestions__one_rule_on_one_line_in_two_shapes__once_with_the_larger_gain() -> None:
+    both = [
+        finding("ops.share.softmax", **{"shape": shape, "line": "m.py:3", "ops.share.softmax": share})
+        for shape, share in (("long", 0.2), ("short", 0.3))
+    ]
+    (found,) = suggestions(make_run(steps=[step(4, *both)]))
+    assert (found.shape, found.line) == ("short", "m.py:3")
+
+
+def test_suggestions__workload_with_a_hostile_name__command_quotes_it() -> None:
+    (found,) = suggestions(make_run(steps=[step(17, finding("memory.growth"), workload="a; rm -rf ~")]))
+    assert found.command == "perfgate run --steps 17 --workload 'a; rm -rf ~'"
+
+
+def test_suggestions__recording__no_command() -> None:
+    session = Session(
+        id="a", started_at="2026-01-01T00:00:00Z", finished_at="2026-01-01T00:00:01Z", seed=0, command=FROM_PROFILE
+    )
+    (found,) = suggestions(make_run(steps=[step(17, finding("memory.growth"))], session=session))
+    assert found.command is None
+
+
+def introduced(base: StepResult, head: StepResult, **decision: Any) -> list[bool]:
+    judged = advised(
+        make_decision("FAIL", comparisons=[], **decision), make_run("base", steps=[base]), make_run(steps=[head])
+    )
+    return [suggestion.introduced for suggestion in judged.suggestions]
+
+
+def test_advised__finding_that_the_base_did_not_make__is_introduced() -> None:
+    assert introduced(step(4, status="ok"), SOFTMAX) == [True]
+
+
+def test_advised__finding_of_both_sides__was_there_before() -> None:
+    assert introduced(SOFTMAX, SOFTMAX) == [False]
+
+
+def test_advised__finding_on_another_operator__is_introduced() -> None:
+    before = step(6, finding("fusion.gelu", op="aten::mul", ops="a"))
+    after = step(6, finding("fusion.gelu", op="aten::tanh", ops="a"))
+    assert introduced(before, after) == [True]
+
+
+@pytest.mark.parametrize("status", ["unavailable", "not_applicable", "error", "invalid"])
+def test_advised__base_could_not_measure_the_step__not_known_to_be_new(status: str) -> None:
+    assert introduced(step(4, status=status), SOFTMAX) == [False]
+
+
+def test_advised__base_without_the_step_or_a_mere_note__not_introduced() -> None:
+    assert introduced(step(5, status="ok"), SOFTMAX) == [False]
+    assert introduced(step(9, status="ok"), GRAPH) == [False]
+
+
+def test_advised__other_testbed__not_the_changes_doing_unless_the_stack_is_compared() -> None:
+    differs = [make_difference()]
+    assert introduced(step(4, status="ok"), SOFTMAX, testbed_differences=differs) == [False]
+    assert introduced(step(4, status="ok"), SOFTMAX, testbed_differences=differs, comparing="stack") == [True]
+
+
+def test_advised__twice__the_same() -> None:
+    base, head = make_run("base", steps=[step(4, status="ok")]), make_run(steps=[SOFTMAX, GRAPH])
+    once = advised(make_decision(), base, head)
+    assert advised(once, base, head) == once
