@@ -22,12 +22,12 @@ from perfgate.measuring.trace.gaps import DeviceGaps, Gap, device_gaps
 from perfgate.measuring.trace.kernels import span_of
 from perfgate.measuring.trace.lines import CallLines, RowKey
 from perfgate.measuring.trace.roofline import work_of
-from perfgate.measuring.trace.stacks import Stacks, stacks_of
+from perfgate.measuring.trace.stacks import Stacks, attributed_share, stacks_of
 from perfgate.measuring.trace.tally import Dispatched
 
 # Rows kept per shape. What stands in none is summed up, and the document says how many there were.
 MAX_ROWS = 120
-# torch_npu launches from a thread of its own, whose calls lie in no operator (seen with torch_npu 2.13).
+# A profiler that recorded no launches (Level0 of torch_npu), or not both ends of the queue that they went through.
 _NOT_JOINED = "the recording does not join kernels with the operators of the host that launched them"
 _GAP_PARTS: dict[GapCause, CallPart] = {
     "host": "gap_host",
@@ -87,14 +87,10 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
         rows=rows[:MAX_ROWS],
         more_rows=len(more),
         more_time=sum(row.self_time for row in more),
-        no_lines=lines.missing or (_NOT_JOINED if on_device and not _have_lines(rows) else None),
+        no_lines=lines.missing or (_NOT_JOINED if on_device and not attributed_share(stacks) else None),
         roof=of.roof,
         work=work_of(of.order),
     )
-
-
-def _have_lines(rows: Iterable[CallRow]) -> bool:
-    return any(row.line for row in rows if row.kind != "python")
 
 
 def _faster_half(spans: Intervals) -> list[int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import msgspec
 import numpy as np
 
-from perfgate.document.run import CounterSet, CounterSite, OpCount
+from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
 from perfgate.measuring.trace.analysis import IntColumn, Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable
 from perfgate.measuring.trace.launches import launch_starts, launched_or_began
@@ -102,6 +102,41 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
         unstable=sorted({*counted.unstable, *(name for name in _differing(repeats) if name not in absent)}),
         sites=[*counted.sites, *sites],
     )
+
+
+def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:
+    """Return a set of counters whose kernels have the lines that launched them, from the rows of an account of a call.
+
+    A counter is exact, so its sites are divided among lines only where the rows hold each of its kernels.
+    """
+    by_name: dict[str, list[CallRow]] = {}
+    for row in rows:
+        if row.kind in DEVICE_KINDS:
+            by_name.setdefault(row.op, []).append(row)
+    return msgspec.structs.replace(
+        counted,
+        ops=[_op_at_line(op, by_name.get(op.op, [])) for op in counted.ops],
+        sites=[at_line for site in counted.sites for at_line in _at_lines(site, by_name.get(site.name, []))],
+    )
+
+
+def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row.line is not None:
+            counts[row.line] += round(row.count)
+    return msgspec.structs.replace(op, line=counts.most_common(1)[0][0]) if counts and op.line is None else op
+
+
+def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
+    if site.metric not in KERNEL_METRICS or site.line is not None or sum(row.count for row in rows) != site.count:
+        return [site]
+    counts: Counter[tuple[Optional[str], Optional[str]]] = Counter()
+    for row in rows:
+        counts[row.line, row.code] += round(row.count)
+    return [
+        msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()
+    ]
 
 
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:

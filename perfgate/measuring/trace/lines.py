@@ -59,6 +59,7 @@ class CallLines:
         self._events = stacks.events
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
+        self._called_by: list[int] = stacks.called_by.tolist()
         self._functions = _Functions(root)
         self._did: dict[int, Dispatched] = {}
         self._line: dict[int, str] = {}
@@ -110,11 +111,11 @@ class CallLines:
             above = self._around[above]
 
     def _line_of(self, at: int) -> Optional[str]:
-        """Return the line of an operator, or of the one that ran or launched it."""
+        """Return the line of an operator, or of the one that ran or launched it, on whatever thread."""
         while at != NOTHING_AROUND and self._kind[at] != _PYTHON:
             if at in self._line:
                 return self._line[at]
-            at = self._around[at]
+            at = self._called_by[at]
         return None
 
     def _inputs(self, at: int) -> Optional[str]:
@@ -123,7 +124,7 @@ class CallLines:
         while above != NOTHING_AROUND and self._kind[above] != _PYTHON:
             if above in self._did:
                 return self._did[above].inputs
-            above = self._around[above]
+            above = self._called_by[above]
         shape = int(self._events.shape[at])
         return None if shape == NO_TEXT else self._events.names[shape]
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from perfgate.document.run import CounterSet
+from perfgate.document.run import CallRow, CounterSet
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
 from perfgate.measuring.trace.kernels import (
@@ -9,9 +9,11 @@ from perfgate.measuring.trace.kernels import (
     is_format_conversion,
     kernel_counters,
     span_of,
+    with_kernel_lines,
     with_kernels,
     work_by_span,
 )
+from perfgate.measuring.trace.tally import COLLECTIVES
 
 HOST, STREAM = ("1", "1"), ("0", "7")
 
@@ -117,3 +119,40 @@ def test_with_kernels__spans_differ__what_differs_is_unstable():
 
     assert counted.unstable == ["counters.kernels", "ops.count:Add"]
     assert counted.values == {"counters.kernels": 1, "counters.format_conversions": 0, "counters.collectives": 0}
+
+
+def row(op, count, line=None, code=None, kind="compute"):
+    return CallRow(op=op, kind=kind, self_time=1e-6, count=count, line=line, code=code)
+
+
+def test_with_kernel_lines__rows_hold_every_kernel__sites_by_line_and_the_most_frequent_line_of_each():
+    counted = with_kernels(
+        empty(1), [Work({WorkItem("compute", "TransData"): 3, WorkItem("compute", "Relu"): 1})], absent=(COLLECTIVES,)
+    )
+
+    found = with_kernel_lines(
+        counted,
+        [
+            row("TransData", 1.0, "model.py:7", "cast(x)"),
+            row("TransData", 2.0, "model.py:9", "back(x)"),
+            row("Relu", 1.0),
+            # An operator of the host with the name of a kernel.
+            row("Relu", 4.0, "model.py:1", kind="host"),
+        ],
+    )
+
+    assert [(op.op, op.line) for op in found.ops] == [("TransData", "model.py:9"), ("Relu", None)]
+    conversions = [site for site in found.sites if site.metric == "counters.format_conversions"]
+    assert [(site.name, site.count, site.line, site.code) for site in conversions] == [
+        ("TransData", 1, "model.py:7", "cast(x)"),
+        ("TransData", 2, "model.py:9", "back(x)"),
+    ]
+    assert sum(site.count for site in found.sites if site.metric == "counters.kernels") == 4
+
+
+def test_with_kernel_lines__rows_hold_another_number__the_site_stays_whole():
+    counted = with_kernels(empty(1), [Work({WorkItem("compute", "Relu"): 3})], absent=(COLLECTIVES,))
+
+    found = with_kernel_lines(counted, [row("Relu", 2.5, "model.py:7", "relu(x)")])
+
+    assert [(site.count, site.line) for site in found.sites] == [(3, None)]

@@ -16,7 +16,8 @@ Interval = tuple[int, int]
 def write(recording: Recording, path: Path) -> None:
     """Write the timeline, a plain list of events."""
     processes = Processes(recording)
-    events = [*processes.names(recording.tasks)]
+    threads = {task.thread for task in recording.tasks} | {call.thread for call in recording.calls}
+    events = [*processes.names(recording.tasks, threads)]
     for task in recording.tasks:
         events += task_events(recording, processes, task)
     if recording.has_operators:
@@ -38,9 +39,12 @@ class Processes:
         self.overlap = number(17, recording.device)
         self.label = f"NPU {recording.device}"
 
-    def names(self, tasks: list[Task]) -> Iterator[dict]:
+    def names(self, tasks: list[Task], threads: Iterable[int]) -> Iterator[dict]:
         """Yield the names of processes and threads."""
         yield from self._process(self.host, "CANN", "CPU", 7)
+        # As recorded on a 910B: the thread has the name that torch_npu gives it in the process "Python".
+        for thread in sorted(threads):
+            yield metadata("thread_name", self.host, thread, {"name": f"Thread {thread}"})
         yield from self._process(self.device, "Ascend Hardware", self.label, 13)
         for stream in sorted({task.stream for task in tasks}):
             yield metadata("thread_name", self.device, stream, {"name": f"Stream {stream}"})
