@@ -11,7 +11,7 @@ what is still more is said.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 import msgspec
@@ -138,7 +138,7 @@ class _Cell(NamedTuple):
             parts.append(sites.of_outside(outside, before=float(np.median([a[OUTSIDE_OPERATORS] for a, _ in pairs]))))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         kept = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
-        return _ranked(kept, measured)
+        return _ranked(kept, measured, counted=self._counted(worse=measured > 0))
 
     def _cost_of_an_event(self, pairs: _Pairs, clocked: float) -> float:
         """Return the seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
@@ -151,15 +151,22 @@ class _Cell(NamedTuple):
         """Return the place where the host of a device began to wait for it; a CPU waits for nobody."""
         if "outside" in self.after.parts:
             return None
-        here = (self.after.workload, self.after.shape)
-        waits = (c for c in self.exact if (c.workload, c.shape, c.metric) == (*here, "counters.syncs"))
-        return next((part for c in waits for part in c.parts if part.head > part.base), None)
+        waits = (part for c in self._exact_here() if c.metric == "counters.syncs" for part in c.parts)
+        return next((part for part in waits if part.head > part.base), None)
+
+    def _counted(self, *, worse: bool) -> set[str]:
+        """Return the operators that an exact counter has more of, or fewer; others only do work for these."""
+        sign = 1 if worse else -1
+        parts = (part for c in self._exact_here() for part in c.parts)
+        return {part.name for part in parts if sign * (part.head - part.base) > 0}
 
     def _lost_precision(self) -> dict[str, str]:
         """Return the operators that compute in full precision again, and the line that had asked for less."""
-        here = (self.after.workload, self.after.shape)
-        lost = (c for c in self.exact if (c.workload, c.shape, c.metric) == (*here, LOW_PRECISION))
-        return {part.name.removesuffix(FULL_PRECISION): part.line for c in lost for part in c.parts if part.line}
+        lost = (part for c in self._exact_here() if c.metric == LOW_PRECISION for part in c.parts)
+        return {part.name.removesuffix(FULL_PRECISION): part.line for part in lost if part.line}
+
+    def _exact_here(self) -> Iterator[Comparison]:
+        return (c for c in self.exact if (c.workload, c.shape) == (self.after.workload, self.after.shape))
 
 
 def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
@@ -200,12 +207,13 @@ def _without_profiler(parts: Sequence[Contribution], measured: float, *, at_most
     ]
 
 
-def _ranked(parts: Sequence[Contribution], measured: float) -> list[Contribution]:
+def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collection[str]) -> list[Contribution]:
     """Return the parts in the order of what their lines explain together, the likeliest cause first.
 
-    What one line of code costs mostly spreads over several operators. Where operators came, went, run more often or on other
-    inputs, those that merely take longer do so in their wake (the caches are colder), unless the former explain little; and
-    the time between operators grows with their number.
+    What one line of code costs mostly spreads over several operators: that which the code calls (``clone``, one of those
+    ``counted`` exactly) comes before what it is made of (``copy_``). Where operators came, went, run more often or on other
+    inputs, those that merely take longer do so in their wake (the caches are colder), unless the former explain little and
+    one of the latter explains much; and the time between operators grows with their number.
     """
     sign = 1 if measured > 0 else -1
     together: dict[object, float] = defaultdict(float)
@@ -213,12 +221,16 @@ def _ranked(parts: Sequence[Contribution], measured: float) -> list[Contribution
         together[part.line or number] += sign * part.seconds
     otherwise = {*_CHANGED, "launching"}
     changed = sum(sign * part.seconds for part in parts if part.kind in otherwise and sign * part.seconds > 0)
-    telling = _CHANGED if changed >= EXPLAINS * abs(measured) else {*_CHANGED, *_UNCHANGED}
+    enough = EXPLAINS * abs(measured)
 
-    def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, float, str]:
+    def tells(part: Contribution, place: float) -> bool:
+        return part.kind in _CHANGED or (part.kind in _UNCHANGED and changed < enough <= place)
+
+    def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, bool, float, str]:
         number, part = numbered
         place = together[part.line or number]
-        return (part.kind == "launching", part.kind not in telling, -place, -sign * part.seconds, part.op)
+        inner = part.kind in _COUNTED and part.op not in counted
+        return (part.kind == "launching", not tells(part, place), -place, inner, -sign * part.seconds, part.op)
 
     return [part for _, part in sorted(enumerate(parts), key=order)]
 

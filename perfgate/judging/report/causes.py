@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Literal, Optional
 
 from perfgate.document.decision import (
     Comparison,
@@ -20,7 +20,14 @@ from perfgate.judging.report.summary import Summary, is_operator, place
 # The share of a call's loss from which an operator that runs as often as before is called its cause.
 EXPLAINS = 0.25
 _COUNTED = ("added", "removed", "more", "fewer")
-_COMPILING = ("counters.graph_breaks", "counters.recompiles")
+Compiling = Literal["graph_break", "recompilation"]
+_COMPILING: Mapping[str, Compiling] = {
+    "counters.graph_breaks": "graph_break",
+    "counters.recompiles": "recompilation",
+}
+# What the gate writes behind the name of an operator that a counter tells more of than that it runs.
+Aspect = Literal["kept", "saved", "full precision"]
+_ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class Cause:
 
     Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
     name the operator. ``rank`` is its place in the gate's explanation of a slower call, None where that does not name it, and
-    ``part`` what the explanation says of it.
+    ``part`` what the explanation says of it. ``compiling`` is what happened to a compiled graph, where ``op`` is the reason of
+    that. ``also`` is a further name by which a counter tells more of the operator (``aten::add (kept)``).
     """
 
     places: tuple[str, ...]
@@ -42,6 +50,8 @@ class Cause:
     stage: bool = False
     rank: Optional[int] = None
     part: Optional[Contribution] = None
+    compiling: Optional[Compiling] = None
+    also: Optional[str] = None
 
     @property
     def more_count(self) -> float:
@@ -68,13 +78,17 @@ def causes(summary: Summary) -> list[Cause]:
         for number, contribution in enumerate(explained.contributions):
             if contribution.seconds > 0:
                 _merge_explained(found, explained, contribution, number)
-    recompiled = _recompiled(decision)
-    worse = [cause for cause in found.values() if cause.more_count > 0 or (cause.more_time or 0) > 0]
-    return sorted(worse, key=lambda cause: (not recompiled & {(one, cause.op) for one in cause.places}, *_order(cause)))
+    compiled = _compiled(decision)
+    told = [
+        replace(cause, compiling=compiled.get((cause.places[0], cause.op))) for cause in _with_aspects(found).values()
+    ]
+    worse = [cause for cause in told if cause.more_count > 0 or (cause.more_time or 0) > 0]
+    return sorted(worse, key=_order)
 
 
-def _order(cause: Cause) -> tuple[bool, int, float, int, float, str, tuple[str, ...]]:
+def _order(cause: Cause) -> tuple[bool, bool, int, float, int, float, str, tuple[str, ...]]:
     return (
+        cause.compiling is None,
         cause.rank is None,
         cause.rank or 0,
         -(cause.more_time or 0),
@@ -85,10 +99,27 @@ def _order(cause: Cause) -> tuple[bool, int, float, int, float, str, tuple[str, 
     )
 
 
-def _recompiled(decision: DecisionDocument) -> set[tuple[str, str]]:
-    """Return place and reason of every graph break and recompilation that head has more of."""
+def parted(name: str) -> tuple[str, Optional[Aspect]]:
+    """Return the operator that a name is of, and what more the name tells of it."""
+    found = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
+    return (name, None) if found is None else (name[: -len(found) - 3], found)
+
+
+def _with_aspects(found: Mapping[tuple[str, str], Cause]) -> dict[tuple[str, str], Cause]:
+    """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line."""
+    joined = dict(found)
+    for (where, name), cause in found.items():
+        own = joined.get((where, parted(name)[0]))
+        if own is not None and own.op != name and own.line == cause.line:
+            joined[where, own.op] = replace(own, also=name)
+            del joined[where, name]
+    return joined
+
+
+def _compiled(decision: DecisionDocument) -> dict[tuple[str, str], Compiling]:
+    """Return by place and reason what head has more of: graph breaks and recompilations."""
     return {
-        (place(comparison.workload, comparison.shape), part.name)
+        (place(comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
         for comparison in decision.comparisons
         if comparison.metric in _COMPILING and comparison.outcome == "regressed"
         for part in comparison.parts
@@ -109,16 +140,18 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
 def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Optional[Cause]:
     """Return what adds most to one comparison: a counter's largest part; of a time what explains it.
 
-    Where no explanation says, that is what has more added time of the operators that run more often and those that were
-    tested by themselves.
+    A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
+    added time of the operators that run more often and those that were tested by themselves.
     """
     parts = {part.name: part.head - part.base for part in comparison.parts if part.head > part.base}
     here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
         largest = max(parts, key=lambda name: parts[name])
-        return next((cause for cause in here if cause.op == largest), None)
+        return next((cause for cause in here if largest in (cause.op, cause.also)), None)
     if comparison.unit != "s":
         return None
+    if here and here[0].compiling:
+        return here[0]
     counted = next((cause for cause in here if (cause.more_time or 0) > 0 and not cause.stage), None)
     if counted is not None and counted.rank is not None:
         return counted

@@ -7,7 +7,7 @@ from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.causes import Cause, cause_of
+from perfgate.judging.report.causes import Cause, cause_of, parted
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import Summary, place
@@ -33,8 +33,13 @@ def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -
         "places": (place(comparison.workload, comparison.shape),),
         "label": label(comparison, summary),
         "cause": None if cause is None else worded_cause(cause),
-        "see_why": cause is None and changed and comparison.unit == "s" and comparison.outcome == "regressed",
+        "see_why": cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
     }
+
+
+def _says_not_what(comparison: Comparison) -> bool:
+    """Tell whether a comparison does not say itself what it is made of: a time, and a count without parts."""
+    return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
 
 
 def grouped(rows: Iterable[dict[str, object]]) -> list[dict[str, object]]:
@@ -66,8 +71,11 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 def worded_cause(cause: Cause) -> dict[str, object]:
     """Return one operator's change in words; what did not change or is unknown is None."""
     more = cause.more_count
+    op, own_aspect = parted(cause.op)
     return {
-        "op": cause.op,
+        "op": op,
+        "aspect": parted(cause.also)[1] if cause.also else own_aspect,
+        "compiling": cause.compiling,
         "places": cause.places,
         "line": cause.line,
         "more": formats.difference(0, more, "1") if more else None,
@@ -88,7 +96,11 @@ def _changed_input(cause: Cause) -> tuple[Optional[str], Optional[str]]:
     before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
     changed = [pair for pair in zip(before, after) if pair[0] != pair[1]]
     # The one with the most dimensions: a matrix rather than its bias.
-    return max(changed, key=lambda pair: pair[1].count(","), default=(None, None))
+    first, second = max(changed, key=lambda pair: pair[1].count(","), default=(None, None))
+    if first is None or second is None:
+        return None, None
+    (shape, _, layout), (other_shape, _, other_layout) = first.partition(" "), second.partition(" ")
+    return (shape, other_shape) if layout == other_layout else (first, second)
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Optional[Words]:

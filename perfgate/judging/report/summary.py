@@ -150,9 +150,19 @@ def place(workload: str, shape: str) -> str:
 
 
 def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The turnaround holds all the other times, so it comes after them: it is news where it stands alone."""
+    """The turnaround holds all the other times, so it comes after them: it is news where it stands alone.
+
+    A counter that names the line of what it has more of comes before one that only says how many.
+    """
     return sorted(
-        comparisons, key=lambda c: (not c.gating, _METHOD_RANK[c.method], c.metric == _HOLDS_ALL_TIMES, -_size(c))
+        comparisons,
+        key=lambda c: (
+            not c.gating,
+            _METHOD_RANK[c.method],
+            c.metric == _HOLDS_ALL_TIMES,
+            c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
+            -_size(c),
+        ),
     )
 
 

@@ -46,14 +46,16 @@ def test_render_comment__marker_is_no_single_html_comment__is_refused(marker: st
 
 def test_title__time_regressed__names_worst_number_and_confirmed() -> None:
     assert title(render_comment(failing(), CONTEXT)) == (
-        "## perfgate: FAIL – fast-path latency of `encoder/long` 6.8 % slower (36.1 → 38.6 ms), confirmed"
+        "## perfgate: FAIL – fast-path latency of `encoder/long` 6.8 % slower (36.1 → 38.6 ms), confirmed: "
+        "24 more `aten::add` at `model.py:88`"
     )
 
 
 def test_title__only_counters_regressed__names_the_counter_with_its_new_count() -> None:
     decision = failing(comparisons=regressed_counters())
     assert title(render_comment(decision, CONTEXT)) == (
-        "## perfgate: FAIL – framework ops per call of `encoder/long`: 40 → 65, confirmed (exact count)"
+        "## perfgate: FAIL – framework ops per call of `encoder/long`: 40 → 65, confirmed (exact count): "
+        "24 more `aten::add` at `model.py:88`"
     )
 
 

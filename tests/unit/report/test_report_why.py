@@ -37,14 +37,18 @@ def counting(metric: str, counted: Part) -> Comparison:
     return msgspec.structs.replace(make_counter(metric, int(counted.base), int(counted.head)), parts=[counted])
 
 
+def render(made: DecisionDocument) -> str:
+    return render_comment(made, CommentContext(marker="<!-- perfgate -->"))
+
+
 def why(made: DecisionDocument) -> list[str]:
-    lines = render_comment(made, CommentContext(marker="<!-- perfgate -->")).splitlines()
+    lines = render(made).splitlines()
     first = next(number for number, line in enumerate(lines) if "Why**" in line)
     return [lines[first], *(line for line in lines[first + 1 : lines.index("", first + 2)] if line)]
 
 
 def cell(made: DecisionDocument) -> str:
-    lines = render_comment(made, CommentContext(marker="<!-- perfgate -->")).splitlines()
+    lines = render(made).splitlines()
     return next(line for line in lines if line.startswith("| **FAIL** | fast-path")).split("|")[-2].strip()
 
 
@@ -97,7 +101,7 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
                  base_inputs="float32[512], float32[512,512]", head_inputs="float32[768], float32[768,768]"),
             "- `aten::addmm` in `encoder/long`: on `float32[768,768]` instead of `float32[512,512]` at `model.py:31`, "
             "300 µs more self time",
-            "`aten::addmm` takes 300 µs longer at `model.py:31`",
+            "`aten::addmm` on `float32[768,768]` instead of `float32[512,512]` takes 300 µs longer at `model.py:31`",
         ),
         (
             part("outside operators", "outside", 300, function="tokenize", line="model.py:8"),
@@ -106,8 +110,8 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
         ),
         (
             part("aten::item", "waiting", 300, base_count=0, head_count=1, line="model.py:44"),
-            "- `aten::item` in `encoder/long` at `model.py:44`, 300 µs more",
-            "`aten::item` takes 300 µs longer at `model.py:44`",
+            "- waiting for `aten::item` in `encoder/long` at `model.py:44`, 300 µs more",
+            "waiting for `aten::item` takes 300 µs longer at `model.py:44`",
         ),
         (
             part("outside operators", "launching", 300, base_count=40, head_count=90),
@@ -145,7 +149,47 @@ def test_table__no_explanation__of_counted_and_tested_operators_the_one_with_mor
 def test_why__graph_breaks__come_before_the_operators_that_changed_with_them() -> None:
     broken = counting("counters.graph_breaks", Part(name="data-dependent branch", base=0, head=1, line="model.py:12"))
     made = decision(explained(part("aten::mul", "added", 400, base_count=0, head_count=9)), broken)
-    assert why(made)[1] == "- `data-dependent branch` in `encoder/long`: 1 more call (0 → 1) at `model.py:12`"
+    assert why(made)[1] == (
+        "- graph breaks in `encoder/long`: 1 more (0 → 1) at `model.py:12`: `data-dependent branch`"
+    )
+    assert cell(made) == "1 more graph break at `model.py:12`: `data-dependent branch`"
+
+
+@pytest.mark.parametrize(
+    ("metric", "counted", "said"),
+    [
+        ("memory.kept", Part(name="aten::add (kept)", base=0, head=1, line="model.py:44"),
+         "1 more `aten::add` at `model.py:44`, whose result is kept"),
+        ("counters.repeat_saves", Part(name="aten::add (saved)", base=0, head=1, line="model.py:44"),
+         "1 more `aten::add` at `model.py:44`, which a repeated input saves"),
+        ("memory.kept", Part(name="aten::mul (kept)", base=0, head=1, line="model.py:44"),
+         "1 more `aten::add` at `model.py:44`"),
+    ],
+)  # fmt: skip
+def test_why__counter_tells_more_of_an_operator_that_came__one_entry_says_both(
+    metric: str, counted: Part, said: str
+) -> None:
+    added = part("aten::add", "more", 300, base_count=4, head_count=5, line="model.py:44")
+    made = decision(explained(added), counting(metric, counted))
+    assert cell(made) == said
+    assert len([line for line in why(made) if "`aten::add`" in line]) == 1
+
+
+def test_why__operators_in_full_precision_again__say_so_with_the_line_that_had_asked_for_less() -> None:
+    counted = counting(
+        "counters.low_precision_ops", Part(name="aten::addmm (full precision)", base=0, head=6, line="model.py:56")
+    )
+    (row,) = [line for line in render(make_decision("WARN", comparisons=[counted])).splitlines() if "**worse**" in line]
+    assert "6 more `aten::addmm` in full precision at `model.py:56`" in row
+
+
+def test_table__count_without_parts__refers_to_what_changed() -> None:
+    counted = counting("counters.framework_ops", Part(name="aten::add", base=4, head=67, line="model.py:43"))
+    blind = make_counter("counters.allocations", 28, 218)
+    text = render(make_decision("FAIL", comparisons=[blind, counted], operator_changes=[]))
+    assert text.splitlines()[2].endswith("(exact count): 63 more `aten::add` at `model.py:43`")
+    rows = [line for line in text.splitlines() if line.startswith("| **FAIL**")]
+    assert ["framework ops" in rows[0], rows[1].endswith("| operators changed, see Why |")] == [True, True]
 
 
 def test_page__slower_call__says_how_the_parts_add_up() -> None:
