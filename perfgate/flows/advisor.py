@@ -75,7 +75,7 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
     say(f"asking {TOOL} advisor")
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
         # It looks at files of other owners only when told to, and a recording mostly comes from elsewhere.
-        arguments = ["advisor", "all", "-d", str(folder), "-o", scratch, "-l", "en", "--force"]
+        arguments = ["advisor", "all", "-d", str(folder.resolve()), "-o", scratch, "-l", "en", "--force"]
         printed = _run([*_without_network(), command, *arguments], Path(scratch))
         try:
             sheets = _workbook(Path(scratch))

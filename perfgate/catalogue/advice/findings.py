@@ -80,7 +80,7 @@ _DEVICE = (
             "or the whole call as one captured graph",
             "让 Host 跑在设备前面：算子更少更大、调用中不取回 Python 数值，或把整个调用捕获成一张图（图模式）",
         ),
-        gain=Estimated("utilization.busy", rest=True),
+        gain=Estimated("utilization.busy", rest=True, less="communication.exposed"),
         steps=(2, 9, 12),
     ),
     Advice(

@@ -75,6 +75,12 @@ def test_suggestions__share_of_busy_time__of_the_call_only_as_much_as_the_device
         (finding("tiling.attained", op="mm", unit="cube", time_share=0.4, **{"tiling.attained": 0.5}), (), 0.2),
         (finding("utilization.busy", **{"utilization.busy": 0.6}), (), 0.4),
         (
+            finding("utilization.busy", **{"utilization.busy": 0.1}),
+            # Waiting for other ranks is not waiting for the host.
+            (Value(metric="communication.exposed", value=0.6, labels={"shape": "long"}),),
+            0.3,
+        ),
+        (
             finding("tiling.padding_gain", op="mm", sizes="7", padded="8", saves=0.002),
             (Value(metric="latency.p50", value=0.010, labels={"shape": "long"}),),
             0.2,
