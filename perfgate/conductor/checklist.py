@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -40,6 +41,20 @@ class Findings:
     accounts: list[CallAccount] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def add_attempt(self, again: Iterable[StepResult], attempt: int) -> None:
+        """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""
+        repeated = {step.number: step for step in again}
+        self.steps = [_with_values(step, repeated.get(step.number), attempt) for step in self.steps]
+
+
+def _with_values(step: StepResult, again: Optional[StepResult], attempt: int) -> StepResult:
+    if again is None:
+        return step
+    values = [
+        msgspec.structs.replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in again.values
+    ]
+    return msgspec.structs.replace(step, values=[*step.values, *values], duration=step.duration + again.duration)
 
 
 def run_checklist(
@@ -128,7 +143,12 @@ def _run_step(
     findings.counters += reply.counters
     findings.operators += reply.operators
     findings.accounts += reply.accounts
-    findings.artifacts += [msgspec.structs.replace(artifact, workload=reference.name) for artifact in reply.artifacts]
+    known = {artifact.path for artifact in findings.artifacts}
+    findings.artifacts += [
+        msgspec.structs.replace(artifact, workload=reference.name)
+        for artifact in reply.artifacts
+        if artifact.path not in known
+    ]
     return True
 
 

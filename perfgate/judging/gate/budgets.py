@@ -20,7 +20,9 @@ def compare_budgets(base: RunDocument, head: RunDocument, policy: Policy) -> lis
     """Return one comparison per budget and SLA of each workload and shape; ``base`` in it is the bound.
 
     A bound is broken where the whole interval lies beyond it; then the gate fails, unless the base breaks it too. A value
-    whose interval holds the bound shows neither and warns, and so does a budget on what was not measured.
+    whose interval holds the bound shows neither and warns, and so does a budget on what was not measured. What was measured
+    several times (label ``attempt``) counts as broken by the head where each attempt breaks it, and by the base where one
+    does: a machine that stalls breaks a bound now and then, and code that is too slow does each time.
     """
     return [
         comparison
@@ -30,6 +32,13 @@ def compare_budgets(base: RunDocument, head: RunDocument, policy: Policy) -> lis
         if budget.place.covers(workload.name, shape)
         for comparison in _compare(base, head, budget, name, workload.name, shape)
     ]
+
+
+def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
+    """Return the metrics of a workload that seem to break a bound, and that measuring again could tell about."""
+    found = compare_budgets(base, head, policy)
+    names = {one.metric for one in found if one.workload == workload and one.outcome == "regressed"}
+    return {_SLA_METRIC if name == SLA else name for name in names if not is_counted(name)}
 
 
 def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[tuple[Budget, str]]:
@@ -43,7 +52,7 @@ def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[tuple[Bud
 def _compare(
     base: RunDocument, head: RunDocument, budget: Budget, name: str, workload: str, shape: str
 ) -> Iterator[Comparison]:
-    after = _worst(_measured(head, budget, workload, shape), budget)
+    after = _best_attempt(_measured(head, budget, workload, shape), budget)
     if after is None:
         if name != SLA:
             yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=_not_measured(budget))
@@ -52,8 +61,7 @@ def _compare(
         if name != SLA:
             yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=after.reason)
         return
-    before = _worst(_measured(base, budget, workload, shape), budget)
-    broken_before = before is not None and _breaks(before, budget)
+    broken_before = any(_breaks(value, budget) for value in _measured(base, budget, workload, shape))
     outcome, reason = _outcome(after, budget, broken_before=broken_before)
     yield _comparison(
         budget, name, workload, shape, outcome, gating=outcome != "inconclusive", reason=reason, value=after
@@ -114,14 +122,18 @@ def _measured(run: RunDocument, budget: Budget, workload: str, shape: str) -> It
             yield Value(metric=budget.metric, value=float(counters.values[budget.metric]))
 
 
-def _worst(values: Iterable[Value], budget: Budget) -> Optional[Value]:
-    """Return the value furthest beyond the bound, as of several batch sizes or operators; unknown ones only alone."""
+def _best_attempt(values: Iterable[Value], budget: Budget) -> Optional[Value]:
+    """Return the value of the attempt that lies best: of each the one furthest beyond, as of several batch sizes."""
+    attempts: dict[str, list[Value]] = {}
+    for value in values:
+        attempts.setdefault(value.labels.get("attempt", ""), []).append(value)
+    worst = [max(attempt, key=lambda value: _badness(value, budget)) for attempt in attempts.values()]
+    return min(worst, key=lambda value: _badness(value, budget), default=None)
 
-    def badness(value: Value) -> float:
-        end = _best_end(value, budget)
-        return -math.inf if end is None else end if budget.at_most else -end
 
-    return max(values, key=badness, default=None)
+def _badness(value: Value, budget: Budget) -> float:
+    end = _best_end(value, budget)
+    return -math.inf if end is None else end if budget.at_most else -end
 
 
 def _best_end(value: Value, budget: Budget) -> Optional[float]:

@@ -11,7 +11,7 @@ from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument, StepResult, Value
-from perfgate.judging.gate.budgets import compare_budgets
+from perfgate.judging.gate.budgets import broken_metrics, compare_budgets
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.report.comment import CommentContext, render_comment
@@ -78,6 +78,42 @@ def test_budget__nothing_measured__warns_and_says_which_step_would() -> None:
     decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
     assert decision.verdict == "WARN"
     assert "step 1 measured no such value" in (decision.comparisons[0].reason or "")
+
+
+def with_attempts(run: RunDocument, *values: float) -> RunDocument:
+    found = [
+        Value(
+            metric="latency.p99",
+            value=value,
+            interval=(value * 0.99, value * 1.01),
+            labels={"shape": "long", **({"attempt": str(attempt)} if attempt > 1 else {})},
+        )
+        for attempt, value in enumerate(values, start=1)
+    ]
+    return msgspec.structs.replace(
+        run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=found)]
+    )
+
+
+def test_budget__broken_in_one_attempt_of_two__the_machine_stalled() -> None:
+    base, head = sides(NO_CHANGE)
+    found = compared(with_attempts(base, 0.01), with_attempts(head, 0.7, 0.012), P99)
+    assert (found.outcome, found.head) == ("unchanged", 0.012)
+
+
+def test_budget__broken_in_every_attempt__broken_and_the_mildest_is_said() -> None:
+    base, head = sides(NO_CHANGE)
+    base, head = with_attempts(base, 0.01, 0.01), with_attempts(head, 0.7, 0.03, 0.2)
+    found = compared(base, head, P99)
+    assert (found.outcome, found.gating, found.head) == ("regressed", True, 0.03)
+    assert broken_metrics(base, head, Policy(budgets=[P99]), workload="encoder") == {"latency.p99"}
+    assert broken_metrics(base, head, Policy(budgets=[P99]), workload="another") == set()
+
+
+def test_budget__base_breaks_it_in_one_attempt__nobody_is_blamed() -> None:
+    base, head = sides(NO_CHANGE)
+    found = compared(with_attempts(base, 0.01, 0.05), with_attempts(head, 0.7, 0.03), P99)
+    assert (found.outcome, found.gating) == ("inconclusive", False)
 
 
 def test_budget__at_least__below_it_breaks() -> None:
