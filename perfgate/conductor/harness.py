@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from perfgate.conductor.bench import Bench, Checkout
-from perfgate.conductor.harness_code import code_hash
+from perfgate.conductor.harness_code import changed_lines, code_hash
 from perfgate.conductor.workers import WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import ErrorDetail, Harness
@@ -25,7 +26,11 @@ def read_harnesses(
     """
     own_base = Checkout(root=base.root, harness=base.root, python=base.python)
     names = [name for name in {**references[0], **references[1]} if _differs(bench, name, own_base, head, references)]
-    return _read(bench, own_base, references[0], names), _read(bench, head, references[1], names)
+    after = [
+        msgspec.structs.replace(read, changed_lines=_changed_lines(bench, read.workload, own_base, head, references))
+        for read in _read(bench, head, references[1], names)
+    ]
+    return _read(bench, own_base, references[0], names), after
 
 
 def unknown_harnesses(names: Sequence[str], why: str) -> list[Harness]:
@@ -41,6 +46,18 @@ def _differs(
     if before is None or after is None or before.text != after.text:
         return True
     return _code_hash(bench, base, before) != _code_hash(bench, head, after)
+
+
+def _changed_lines(
+    bench: Bench, name: str, base: Checkout, head: Checkout, references: tuple[References, References]
+) -> list[str]:
+    before, after = references[0].get(name), references[1][name]
+    if before is None:
+        return []
+    files = base.harness / before.file, head.harness / after.file
+    importable = _importable(bench, base), _importable(bench, head)
+    folder = Path(after.file).parent
+    return [(folder / line).as_posix() for line in changed_lines(*files, importable=importable)]
 
 
 def _read(bench: Bench, checkout: Checkout, references: References, names: Sequence[str]) -> list[Harness]:
@@ -65,5 +82,8 @@ def _read_one(bench: Bench, checkout: Checkout, reference: WorkloadReference) ->
 
 
 def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> str:
-    importable = [checkout.root / folder for folder in bench.config.measure.python_path]
-    return code_hash(checkout.harness / reference.file, importable=importable)
+    return code_hash(checkout.harness / reference.file, importable=_importable(bench, checkout))
+
+
+def _importable(bench: Bench, checkout: Checkout) -> list[Path]:
+    return [checkout.root / folder for folder in bench.config.measure.python_path]

@@ -214,12 +214,14 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of the workload file changed about what is measured; the head's measured both sides.
 
     ``removed`` and ``changed`` may hide a regression and ``added`` hides none; with ``unknown`` the base's own file could not
-    be read, and with ``not_comparable`` the base's code does not run under the head's file.
+    be read, and with ``not_comparable`` the base's code does not run under the head's file. ``lines`` are where the file
+    changed, whatever of that made this change.
     """
 
     workload: str
     kind: Literal["removed", "changed", "added", "unknown", "not_comparable"]
     message: str
+    lines: list[str] = []
 
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -377,8 +377,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
     (``build``, ``check``, ...) to a hash of their code, ``file_sha256`` is that of the code of the file
-    and of the modules beside it that it imports, without comments and docstrings.
-    ``error`` says why the file could not be read.
+    and of the modules beside it that it imports, without comments and docstrings. ``changed_lines`` are, of head, the
+    places where this code differs from the base's (``perf.py:12``). ``error`` says why the file could not be read.
     """
 
     workload: str
@@ -388,6 +388,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     batch_sizes: list[int] = []
     shapes: dict[str, str] = {}
     functions: dict[str, str] = {}
+    changed_lines: list[str] = []
     sla_p99: Optional[float] = None
     error: Optional[ErrorDetail] = None
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Optional
 
+import msgspec
+
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Failure, HarnessChange
 from perfgate.document.run import Harness, RunDocument
+
+MAX_LINES = 12
 
 
 def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
     """Return the changes, workload by workload; none where both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
-    return [
-        change for name in {**before, **after} for change in _changes(name, before.get(name), after.get(name))
-    ] + list(_not_comparable(base, head, new=after.keys() - before.keys()))
+    changes = [change for name in {**before, **after} for change in _changes(name, before.get(name), after.get(name))]
+    changes += _not_comparable(base, head, new=after.keys() - before.keys())
+    lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
+    return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
 
 
 def hides(change: HarnessChange) -> bool:

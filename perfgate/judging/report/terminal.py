@@ -79,9 +79,9 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     for warning in decision.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
-        console.print(
-            Text(f"{say('workload file')}, {clean(f'{change.workload}: {told(change.message)}', limit=400)}", "yellow")
-        )
+        where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
+        told_change = clean(f"{change.workload}: {told(change.message)}{where}", limit=400)
+        console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
     _print_moved(summary, console)
     _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
     _print_recorded(summary, console)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.harness_code import code_hash
+from perfgate.conductor.harness_code import changed_lines, code_hash
 
 WORKLOAD = '"""What is measured."""\nfrom made import inputs\nimport model\n\nbatch = 8\n'
 FILES = {
@@ -55,3 +55,41 @@ def test_code_hash__workload_among_the_projects_own_modules__only_the_file_itsel
     hashes = {code_hash(tmp_path / side / "workload.py", importable=[tmp_path / side]) for side in ("base", "head")}
     assert len(hashes) == 1
     assert code_hash(tmp_path / "nothing.py", importable=[]) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({"perf__workload": WORKLOAD.replace("8", "4")}, ["workload.py:5"]),
+        (
+            {
+                "perf__workload": WORKLOAD.replace("What is", "All that is").replace(
+                    "import model", "import model  # ours"
+                )
+            },
+            [],
+        ),
+        ({"perf__workload": WORKLOAD.replace("import model\n", "")}, ["workload.py:4"]),
+        (
+            {"perf__made": FILES["perf/made.py"].replace("return batch", "twice = 2 * batch\n    return twice")},
+            ["made.py:4"],
+        ),
+        (
+            {"perf__more__shapes": "LONG = 16\n", "perf__made": "import more.shapes\n"},
+            ["made.py:1", "more/shapes.py:1"],
+        ),
+        ({"perf__made": "def broken(:\n"}, []),
+        ({"model": "width = 128\n"}, []),
+    ],
+)
+def test_changed_lines__workload_file_and_what_it_imports__statement_of_each_change(
+    tmp_path: Path, changes: dict[str, str], lines: list[str]
+) -> None:
+    base, head = write(tmp_path / "base"), write(tmp_path / "head", **changes)
+    importable = [tmp_path / "base"], [tmp_path / "head"]
+    assert changed_lines(base, head, importable=importable) == lines
+
+
+def test_changed_lines__workload_file_was_renamed__it_is_the_same_file(tmp_path: Path) -> None:
+    base, head = write(tmp_path / "base"), write(tmp_path / "head", perf__other=WORKLOAD.replace("8", "4"))
+    assert changed_lines(base, head.with_name("other.py"), importable=([], [])) == ["other.py:5"]

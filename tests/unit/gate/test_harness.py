@@ -33,6 +33,15 @@ def harness(**fields: Any) -> Harness:
     return Harness(**{**values, **fields})
 
 
+def test_harness_changes__head_says_where_its_file_changed__the_change_says_it() -> None:
+    decision = judged([harness()], [harness(batch=1, changed_lines=["perf/workload.py:5"])])
+    assert decision.harness_changes == [
+        HarnessChange(
+            workload=WORKLOAD, kind="changed", message="the batch was 8 and is 1", lines=["perf/workload.py:5"]
+        )
+    ]
+
+
 def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO_CHANGE) -> DecisionDocument:
     base, head = sides(ratios)
     base, head = msgspec.structs.replace(base, harness=before), msgspec.structs.replace(head, harness=after)

@@ -59,6 +59,7 @@ WORDS = {
     "**Error** in the {side}, {what} of {workload} ({kind}": "{side} 出现**错误**：{workload} 的 {what}（{kind}",
     "Note:": "提示：",
     "How it was compared: base, testbed, noise floor": "比较方式：base、测试环境、噪声底",
+    " (changed at {places})": "（改动处：{places}）",
     "**The workload file changed**, and the head's measured both sides:": "**workload 文件有改动**，两侧均以 head 的文件测量：",
     # folds
     "Checklist of the head: ": "head 的检查清单：",
