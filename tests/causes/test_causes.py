@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 class Planted(NamedTuple):
-    """A repository with the plant as its last commit, and the line it stands on."""
+    """A repository with the plant as its last commit, and the line that the comment has to name."""
 
     folder: Path
     line: str
@@ -50,7 +50,11 @@ def plant_into(folder: Path, plant: Plant) -> Planted:
     after = [*before[:at], *plant.lines, *before[at + 1 :]]
     file.write_text("\n".join(after) + "\n")
     commit(folder, plant.name)
-    (here,) = [number for number, line in enumerate(after, start=1) if line.endswith("# here")]
+    (here,) = [
+        number
+        for number, line in enumerate(after, start=1)
+        if (line.startswith(plant.felt_at) if plant.felt_at else line.endswith("# here"))
+    ]
     return Planted(folder, f"{plant.file}:{here}")
 
 

@@ -58,18 +58,18 @@ class Mixed(nn.Module):
 
 
 class Images(nn.Module):
-    """Convolutions over images that stand in channels_last."""
+    """Convolutions over images, which are fastest where these stand in channels_last."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(16, 32, 3, padding=1)
-        self.body = nn.Conv2d(32, 32, 3, padding=1)
+        convolutions = (nn.Conv2d(channels, 32, 3, padding=1) for channels in (16, 32))
+        self.features = nn.Sequential(
+            *(part for one in convolutions for part in (one, nn.ReLU(), nn.AvgPool2d(3, 1, 1)))
+        )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return one number a channel, shape (batch, 32)."""
-        images = images.contiguous(memory_format=torch.channels_last)  # plant: layout
-        images = functional.relu(self.stem(images))
-        images = functional.relu(self.body(images))
+        images = self.features(images.contiguous(memory_format=torch.channels_last))  # plant: layout
         return images.mean((2, 3))
 
 

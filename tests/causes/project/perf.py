@@ -6,6 +6,7 @@ import tempfile
 
 import torch
 from model import WIDTH, Encoder, Images, Mixed, Shared
+from prepare import normalized
 
 from perfgate import Workload
 
@@ -27,12 +28,6 @@ def tokens(batch: int, seed: int) -> torch.Tensor:
     return torch.randint(0, 255, (batch, WIDTH), generator=torch.Generator().manual_seed(seed))
 
 
-def normalized(raw: torch.Tensor) -> torch.Tensor:
-    """Turn whole numbers into rows of mean 0 and deviation 1."""
-    scaled = raw.float() / 255
-    return (scaled - scaled.mean(1, keepdim=True)) / scaled.std(1, keepdim=True)  # plant: preprocess
-
-
 def built(model: type[torch.nn.Module]) -> object:
     """Return a build function of a model with the same weights each time."""
 
@@ -49,12 +44,6 @@ def build_compiled(device: torch.device) -> torch.nn.Module:
     return torch.compile(Encoder().eval().to(device), backend="eager")
 
 
-def build_images(device: torch.device) -> torch.nn.Module:
-    """Return the convolutions with weights in channels_last."""
-    torch.manual_seed(0)
-    return Images().eval().to(device, memory_format=torch.channels_last)
-
-
 def build_shared(device: torch.device) -> torch.nn.Module:
     """Return the encoder in a group of one rank."""
     if not torch.distributed.is_initialized():
@@ -67,6 +56,6 @@ def build_shared(device: torch.device) -> torch.nn.Module:
 encoder = Workload(build=built(Encoder), inputs=rows, batch=BATCH)
 mixed = Workload(build=built(Mixed), inputs=rows, batch=BATCH)
 compiled = Workload(build=build_compiled, inputs=rows, batch=BATCH)
-convolutions = Workload(build=build_images, inputs=images, batch=4)
+convolutions = Workload(build=built(Images), inputs=images, batch=4)
 shared = Workload(build=build_shared, inputs=rows, batch=BATCH)
 prepared = Workload(build=built(Encoder), inputs=tokens, preprocess=normalized, batch=BATCH)
