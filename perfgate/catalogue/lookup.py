@@ -25,6 +25,11 @@ def is_counted(name: str) -> bool:
     return name.startswith(("counters.", "ops.count:")) or name in {"memory.peak", "memory.kept"}
 
 
+def measuring_step(name: str) -> int:
+    """Return the step that measures a metric of the catalogue. Raises KeyError for another name."""
+    return 4 if is_counted(name) else metric(name).step
+
+
 def metric(name: str) -> Metric:
     """Return a metric of the catalogue; per-operator metrics (``ops.count:NAME``, ``ops.time:NAME``) are derived.
 

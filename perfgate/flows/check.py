@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 import msgspec
 
 from perfgate.catalogue.card import Language
-from perfgate.catalogue.lookup import is_counted, metric
+from perfgate.catalogue.lookup import measuring_step
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.checklist import Findings, run_checklist
 from perfgate.conductor.harness import read_harnesses, unknown_harnesses
@@ -239,7 +239,7 @@ def _confirm_bounds(
         broken = broken_metrics(*documents, job.policy, workload=reference.name)
         if not broken:
             return
-        steps = tuple(sorted({metric(name).step for name in broken}))
+        steps = tuple(sorted({measuring_step(name) for name in broken}))
         for side, checkout, findings in (("head", sides[1], found.head[-1]), ("base", sides[0], found.base[-1])):
             again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=job.out / side)
             findings.add_attempt(again.steps, attempt)
@@ -247,7 +247,7 @@ def _confirm_bounds(
 
 def _with_budgeted(job: _Job, steps: tuple[int, ...]) -> tuple[int, ...]:
     """Return the steps, and those that measure what a budget is set on; of the base too, for it may break it as well."""
-    budgeted = {metric(budget.metric).step for budget in job.policy.budgets if not is_counted(budget.metric)}
+    budgeted = {measuring_step(budget.metric) for budget in job.policy.budgets}
     return tuple(sorted({*steps, *budgeted}))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from perfgate.catalogue.lookup import is_counted, metric
+from perfgate.catalogue.lookup import is_counted, measuring_step, metric
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord
@@ -105,8 +105,7 @@ def _comparison(
 
 
 def _not_measured(budget: Budget) -> str:
-    step = 4 if is_counted(budget.metric) else metric(budget.metric).step
-    return f"step {step} measured no such value; name the step with --steps"
+    return f"step {measuring_step(budget.metric)} measured no such value; name the step with --steps"
 
 
 def _measured(run: RunDocument, budget: Budget, workload: str, shape: str) -> Iterator[Value]:

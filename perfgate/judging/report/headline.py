@@ -79,6 +79,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "pairs_needed": comparison.pairs_needed,
         "reason": comparison.reason,
         "accepted": comparison.accepted,
+        "measured": comparison.head is not None,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
     }
 

@@ -46,10 +46,13 @@ class OpenLoopOutcome(NamedTuple):
     findings: list[Finding]
 
 
-def measure_open_loop(context: StepContext, shape: str, pace: Pace) -> OpenLoopOutcome:
-    """Measure at the rates of the SLA, of budgets and of the traffic; nothing where nobody names one."""
+def measure_open_loop(context: StepContext, shape: str, pace: Pace, *, promised: Pace) -> OpenLoopOutcome:
+    """Measure at the rates of the SLA, of budgets and of the traffic; nothing where nobody names one.
+
+    What is promised at a rate gets its own pace, long enough to be judged.
+    """
     outcome = OpenLoopOutcome([], [])
-    for offered in _offered(context, shape, pace):
+    for offered in _offered(context, shape, pace, promised):
         context.progress(f"{offered.label} calls a second of shape {shape}, sent whether or not earlier ones are done")
         values, found = _measure(context, shape, offered)
         outcome.values.extend(values)
@@ -59,13 +62,13 @@ def measure_open_loop(context: StepContext, shape: str, pace: Pace) -> OpenLoopO
     return outcome
 
 
-def _offered(context: StepContext, shape: str, pace: Pace) -> Iterator[_Offered]:
+def _offered(context: StepContext, shape: str, pace: Pace, promised_pace: Pace) -> Iterator[_Offered]:
     """Yield the rates to measure. Traffic is of items: its calls come in when their batch is full."""
     workload, seed = context.workload.workload, context.seed
     traffic, promised = workload.traffic, _promised_rates(context, shape)
     burstiness = traffic.burstiness if traffic is not None else 1.0
     for rate in promised:
-        yield _Offered(rate, draw(rate, burstiness=burstiness, count=_count(rate, pace), seed=seed))
+        yield _Offered(rate, draw(rate, burstiness=burstiness, count=_count(rate, promised_pace), seed=seed))
     if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
         yield _Offered(rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
 

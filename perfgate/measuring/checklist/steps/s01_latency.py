@@ -92,7 +92,7 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: 
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
     times = time_calls(call, device, _spend(context, shape, effort))
     rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
-    at_rates = measure_open_loop(context, shape, effort.open_loop)
+    at_rates = measure_open_loop(context, shape, effort.open_loop, promised=_FULL.open_loop)
     latencies = _latencies(times, {"shape": shape})
     gathered.values += [*_warm_up(steady, shape), *latencies, *at_rates.values, *_throughput(rates, shape)]
     kept = _sla([*latencies, *at_rates.values], context.workload.workload.sla, shape)

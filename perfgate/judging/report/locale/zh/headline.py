@@ -21,6 +21,7 @@ WORDS = {
     "), nothing was compared": "），未作任何比较",
     "the times of {place} prove nothing: {message}": "{place} 的时间不足为据：{message}",
     "no number could be compared": "没有可比较的数值",
+    "{metric} of {place} is not shown to keep its bound of {limit}": "{place} 的{metric}未能证明满足 {limit} 的限值",
     "{named} is undecided": "{named}未能判定",
     " after {pairs}": "，已测 {pairs}",
     ", {unchanged} unchanged": "，{unchanged} 个指标无变化",
