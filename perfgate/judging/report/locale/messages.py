@@ -8,15 +8,19 @@ from string import Formatter
 from typing import Optional
 
 from perfgate.catalogue.advice.lookup import ADVICE
+from perfgate.catalogue.card import Text
 from perfgate.catalogue.lookup import RULES
 from perfgate.document.decision import Suggestion
+from perfgate.discovery import load_members
 from perfgate.document.run import Evidence, Finding
 from perfgate.judging.report.escape import MAX_PROSE, clean
-from perfgate.judging.report.locale.documents import MESSAGES
+from perfgate.judging.report.locale import documents
 from perfgate.judging.report.locale.language import spoken
 from perfgate.judging.report.words import Words
 
 _Pattern = tuple[tuple[str, Optional[str]], ...]
+# What stands between two reasons in one document field; a reason may hold it too.
+_AND = "; "
 
 
 class Told(str):
@@ -38,7 +42,7 @@ def told_finding(finding: Finding) -> str:
     if spoken() == "en" or rule is None or rule.message.zh == str(rule.message):
         return finding.message
     try:
-        return _filled(rule.message.zh, finding.evidence)
+        return _filled(rule.message.zh, _told_values(finding.evidence))
     except (KeyError, ValueError, AttributeError):
         return finding.message
 
@@ -49,7 +53,7 @@ def told_suggestion(suggestion: Suggestion) -> str:
     if spoken() == "en" or advice is None:
         return suggestion.message
     try:
-        return _filled(advice.message.zh, suggestion.evidence)
+        return _filled(advice.message.zh, _told_values(suggestion.evidence))
     except (KeyError, ValueError, AttributeError):
         return suggestion.message
 
@@ -63,7 +67,28 @@ def told(message: str) -> str:
         found = _match(pattern, whole)
         if found is not None:
             return _filled(words, {name: told(value) for name, value in found.items()})
-    return message
+    return _told_in_a_row(whole) or message
+
+
+def document_sentences() -> tuple[Text, ...]:
+    """Return every sentence of ours that may stand in a document, but for those of rules."""
+    return tuple(sentence for module in load_members(documents) for sentence in module.MESSAGES)
+
+
+def _told_values(evidence: Mapping[str, Evidence]) -> dict[str, Evidence]:
+    return {name: told(value) if isinstance(value, str) else value for name, value in evidence.items()}
+
+
+def _told_in_a_row(whole: str) -> Optional[Told]:
+    """Return several reasons, joined as documents join them, each in the reader's language; None where the first is unknown."""
+    at = whole.find(_AND)
+    while at >= 0:
+        first = told(whole[:at])
+        if isinstance(first, Told):
+            rest = told(whole[at + len(_AND) :])
+            return Told((*first.pieces, Words("；"), *(rest.pieces if isinstance(rest, Told) else (rest,))))
+        at = whole.find(_AND, at + 1)
+    return None
 
 
 def _filled(words: str, values: Mapping[str, Evidence]) -> Told:
@@ -80,7 +105,7 @@ def _filled(words: str, values: Mapping[str, Evidence]) -> Told:
 @cache
 def _patterns() -> list[tuple[_Pattern, str]]:
     """Return the English sentences, those with the most words of their own first: they say most."""
-    known = [*MESSAGES, *(rule.message for rule in RULES.values())]
+    known = [*document_sentences(), *(rule.message for rule in RULES.values())]
     patterns = [(_parsed(message), message.zh) for message in known]
     return sorted(patterns, key=lambda found: -sum(len(literal) for literal, _ in found[0]))
 

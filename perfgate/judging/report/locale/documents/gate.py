@@ -1,15 +1,10 @@
-"""Sentences that the gate and the checklist write into documents, and their Chinese words.
-
-Documents are English whatever language a report is in. A test holds every sentence here against the code that writes it.
-"""
+"""What the gate says of comparisons and verdicts."""
 
 from __future__ import annotations
 
 from perfgate.catalogue.card import Text
 
 MESSAGES: tuple[Text, ...] = (
-    # notes of both sides hold each other's sentences
-    Text("base and head: {note}", "base 与 head：{note}"),
     # why this base
     Text("{revision} as given, the same commit as head", "按指定的 {revision}，与 head 为同一提交"),
     Text("{revision}, an ancestor of head", "{revision}，head 的祖先"),
@@ -79,6 +74,11 @@ MESSAGES: tuple[Text, ...] = (
     ),
     Text("the output changed from {old} to {new}", "输出由 {old} 变为 {new}"),
     Text("the correctness check could not run", "正确性检查无法运行"),
+    Text("{number} more operators a call compute in full precision{where}, in lower precision before", "每次调用多出 {number} 个算子以全精度计算{where}，之前为低精度"),
+    Text("{computed}; the workload's check accepts the output", "{computed}；workload 的 check 接受其输出"),
+    Text("{computed} and no check looks at it", "{computed}，且没有 check 检查输出"),
+    Text("{more} more operators a call compute below 32-bit floating point{where}", "每次调用多出 {more} 个算子以低于 32 位浮点计算{where}"),
+    Text(" ({op} at {line})", "（{op}，{line}）"),
     # budgets
     Text("the base breaks this bound too", "base 同样违反此限"),
     Text("the value is beyond the bound, and its interval still holds it", "数值超出界限，但其区间仍包含界限"),
@@ -86,6 +86,8 @@ MESSAGES: tuple[Text, ...] = (
         "step {step} measured no such value; name the step with --steps",
         "第 {step} 步没有测得该值；请用 --steps 指定该步",
     ),
+    Text("at {rate} calls a second: {reason}", "每秒 {rate} 次调用时：{reason}"),
+    Text("at {rate} calls a second", "每秒 {rate} 次调用时"),
     # times
     Text("recorded, not compared: measure with perfgate check", "录制值，未作比较：请用 perfgate check 测量"),
     Text(
@@ -104,93 +106,4 @@ MESSAGES: tuple[Text, ...] = (
     Text("at most {bound} % with {confidence} % confidence", "至多 {bound} %，置信度 {confidence} %"),
     Text("{pairs} pairs are too few for a bound", "{pairs} 对太少，给不出界"),
     Text("a slowdown of {size} % is not excluded ({seen})", "不能排除 {size} % 的变慢（{seen}）"),
-    # the workload file
-    Text("the base does not run under the head's workload file", "base 无法在 head 的 workload 文件下运行"),
-    Text("the base cannot run a workload that is new", "base 无法运行新增的 workload"),
-    Text(
-        "what the base's own workload file measures is not known: {why}",
-        "无法得知 base 自己的 workload 文件测量什么：{why}",
-    ),
-    Text("no reason given", "未说明原因"),
-    Text("workload {name} is new", "新增 workload {name}"),
-    Text("the head no longer measures workload {name}", "head 不再测量 workload {name}"),
-    Text("the head no longer measures shape {shape}", "head 不再测量 shape {shape}"),
-    Text("shape {shape} is new", "新增 shape {shape}"),
-    Text("shape {shape} was {before} and is {after}", "shape {shape} 由 {before} 变为 {after}"),
-    Text("the batch was {before} and is {after}", "batch 由 {before} 变为 {after}"),
-    Text("the sizes of the batch sweep changed", "batch 扫描的取值有变"),
-    Text("the SLA of the P99 latency was {before} s and is {after} s", "P99 时延的 SLA 由 {before} s 变为 {after} s"),
-    Text("the head removed the SLA of the P99 latency", "head 去掉了 P99 时延的 SLA"),
-    Text("the head added an SLA of the P99 latency", "head 新增了 P99 时延的 SLA"),
-    Text("the head removed {function}=", "head 去掉了 {function}="),
-    Text("the head added {function}=", "head 新增了 {function}="),
-    Text("the head changed {function}=", "head 修改了 {function}="),
-    Text("other code of {file}, or of a module beside it, changed", "{file} 的其他代码或其旁边的模块有改动"),
-    # notes of a session
-    Text(
-        "{workload}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass",
-        "{workload}：没有检查输出；请为 workload 提供 `check`，以免结果错误的模型通过",
-    ),
-    Text(
-        "the {kind} reports health {health}; perfgate doctor says what to do",
-        "{kind} 上报健康状态 {health}；请运行 perfgate doctor 查看处理办法",
-    ),
-    # steps that say why they have no number
-    Text(
-        "it takes calls made here, with settings of their own; a recording shows calls that were made",
-        "需要在本机以专门的设置发起调用；录制数据只有已发生的调用",
-    ),
-    Text(
-        "the recording marks no steps; call prof.step() after every iteration, so that a step can be "
-        "told from the next",
-        "录制数据没有标出 step；请在每次迭代后调用 prof.step()，以区分相邻的 step",
-    ),
-    Text("the recording does not say when its steps began and ended", "录制数据没有记录各 step 的起止"),
-    Text("the recording shows nothing that ran on a device", "录制数据中没有在设备上运行的内容"),
-    Text(
-        "the recording does not say what the device did in each of its steps",
-        "录制数据没有记录设备在各 step 中做了什么",
-    ),
-    Text(
-        "the recording has no timeline of the device, and tables of kernels hold no copies",
-        "录制数据没有设备时间线，而 kernel 表中不含拷贝",
-    ),
-    Text("the recording holds no operator of its steps", "录制数据中没有各 step 的算子"),
-    Text("a recording has one batch size", "一份录制数据只有一种 batch size"),
-    Text(
-        "not estimable: a P99 needs {needed} calls, there are {calls}; see P90",
-        "不可估计：P99 需要 {needed} 次调用，现有 {calls} 次；请看 P90",
-    ),
-    Text(
-        "the profiler shows no kernels of this device on a timeline of their own; see utilization.host",
-        "profiler 没有给出本设备 kernel 的单独时间线；请看 utilization.host",
-    ),
-    Text(
-        "the driver told its utilization {times} times in {seconds} s of calls",
-        "在 {seconds} s 的调用中驱动上报了 {times} 次利用率",
-    ),
-    Text("the device works in host memory: there is nothing to copy", "设备直接使用 Host 内存：没有拷贝"),
-    Text("nothing was copied", "没有拷贝"),
-    Text(
-        "the trace holds no operator: a call runs none that the profiler knows",
-        "轨迹中没有算子：调用未运行 profiler 认识的算子",
-    ),
-    Text("the trace holds no operator", "轨迹中没有算子"),
-    Text("the workload names no batch size but the configured {size}", "workload 只给出了当前配置的 batch size {size}"),
-    Text(
-        "the batch size is fixed at {configured}: a batch of {size} is refused ({error})",
-        "batch size 固定为 {configured}：拒绝 batch {size}（{error}）",
-    ),
-    Text(
-        "no batch size but the configured {size} fits into the device's memory",
-        "只有当前配置的 batch size {size} 能放进设备内存",
-    ),
-    Text(
-        "not reached: doubling the batch still pays at every size measured",
-        "未出现拐点：在测过的每个取值上，batch 翻倍仍有收益",
-    ),
-    Text("no batch size keeps the SLA", "没有 batch size 能满足 SLA"),
-    Text(
-        "it needs the throughput of the configured and of the best batch size", "需要当前配置与最佳 batch size 的吞吐"
-    ),
 )
