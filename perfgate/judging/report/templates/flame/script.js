@@ -264,7 +264,7 @@ dark.addEventListener("change", draw);
 function legend() {
   const differs = compares() && $("differs").checked;
   $("legend").textContent = differs ? "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in one "
-    + `${tree.unit}.` : `Time in one ${tree.unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.`;
+    + `${tree.unit}. The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's.` : `Time in one ${tree.unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.`;
 }
 options($("trees"), trees.map((one, at) => [at, one.label]));
 $("of-trees").hidden = trees.length < 2;
