@@ -19,7 +19,9 @@ _PROBLEMS = "problems"
 _COLUMNS = ("category", "description", "suggestion")
 _SHEET_NAME = 31
 _MOST_TEXT = 1000
-_OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment")
+_OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment", "Description")
+# In a column of descriptions the operator stands before this.
+_AFTER_OP = " Op shape:"
 # Problems that these rules of ours see too: one advice is enough.
 _OURS: Mapping[str, frozenset[str]] = {
     "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share"}),
@@ -91,6 +93,6 @@ def _evidence(rows: Optional[Sequence[Row]]) -> dict[str, Evidence]:
     evidence: dict[str, Evidence] = {"count": len(rows) - 1}
     columns = [str(name) for name in rows[0]]
     named = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
-    if named is not None and (op := _text(rows[1], named)):
+    if named is not None and (op := _text(rows[1], named).partition(_AFTER_OP)[0]):
         evidence["op"] = op
     return evidence

@@ -26,6 +26,7 @@ SHEETS: dict[str, list[tuple[object, ...]]] = {
         ("Overall Summary", "A step takes 9 ms.\n  -- 5 ms\n", None, None, None, None),
         ("Byte Alignment Analysis", "2 collectives\nare not aligned.", "1. Align them.", None, None, None),
         ("Operator Dynamic Shape Issues", "shapes change", "switch it off", 1, None, None),
+        ("Cube Operator Perf Analysis", "bottlenecks", "look at them", None, None, None),
         ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", "sequences", "fuse them", 3, "37.5", "0.0039"),
     ],
     "Byte Alignment Analysis": [
@@ -33,6 +34,7 @@ SHEETS: dict[str, list[tuple[object, ...]]] = {
         ("hcom_allReduce__1", 28647232, 1816.8),
         ("hcom_allReduce__2", 17267200, 1204.6),
     ],
+    "Cube Operator Perf Analysis": [("Type", "Description"), ("bound", "MatMulV3_7 Op shape: 8,16 dtype: FLOAT")],
     "OPERATOR SEQUENCE ANALYSIS BASE": [("start index", "end index"), (33, 42)],
 }
 SOURCE = "msprof-analyze advisor 26.2.0"
@@ -46,6 +48,7 @@ def test_advisories__workbook__problems_that_suggest_something_with_the_rows_of_
     assert [(one.category, one.evidence) for one in found()] == [
         ("Byte Alignment Analysis", {"count": 2, "op": "hcom_allReduce__1"}),
         ("Operator Dynamic Shape Issues", {}),
+        ("Cube Operator Perf Analysis", {"count": 1, "op": "MatMulV3_7"}),
         # Excel allows 31 characters in the name of a sheet.
         ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", {"count": 1}),
     ]
@@ -69,6 +72,7 @@ def test_suggestions__problem_that_no_step_of_ours_noticed__merged_with_its_sour
     merged = suggestions(make_run(steps=[], advisories=found()))
     assert [(one.rule, one.source, one.step) for one in merged] == [
         ("Byte Alignment Analysis", SOURCE, None),
+        ("Cube Operator Perf Analysis", SOURCE, None),
         ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", SOURCE, None),
         ("Operator Dynamic Shape Issues", SOURCE, None),
     ]
@@ -148,7 +152,7 @@ def test_advise__workbook_beside_the_report__its_problems(recording: Path, tool:
     tool(f"SHEETS = {SHEETS!r}\n{WRITE}")
     categories, warnings, said = ask(recording)
     assert categories[0] == "Byte Alignment Analysis"
-    assert (len(categories), warnings, said) == (3, [], ["asking msprof-analyze advisor"])
+    assert (len(categories), warnings, said) == (4, [], ["asking msprof-analyze advisor"])
 
 
 def test_advise__packed_recording_of_a_run__unpacked_and_advised_on(recording: Path, tool: Any, tmp_path: Path) -> None:
@@ -161,7 +165,7 @@ def test_advise__packed_recording_of_a_run__unpacked_and_advised_on(recording: P
     trace = Artifact(name="trace", kind="trace", path="trace.zip", bytes=1, sha256="0" * 64, workload="decoder")
     found = advise_run(make_run(artifacts=[trace, trace]), tmp_path, lambda _: None)
     assert [(one.workload, one.category) for one in found.found[:1]] == [("decoder", "Byte Alignment Analysis")]
-    assert len(found.found) == 3  # each problem once a workload
+    assert len(found.found) == 4  # each problem once a workload
 
 
 def test_advise__recording_named_from_here__the_tool_finds_it_from_anywhere(
