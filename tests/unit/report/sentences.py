@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 from jinja2 import Environment, nodes
@@ -17,7 +18,14 @@ REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
 # What a tag, a style or a link of ours says is no sentence.
 _MARKUP = re.compile(r"<style>.*?</style>|<[^>]*>|\{\{.*?\}\}|`[^`]*`", re.DOTALL)
+# A place of a sentence that is filled later, with how its number is written.
+_FORMAT = re.compile(r"\{(\w+):[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
+# A pattern that begins with a name of its own and a colon says enough, however short it is.
+_NAMED = re.compile(r"[A-Za-z]{2,}:\\ ")
+# Nothing that a step says in fewer words is a sentence.
+_FEWEST_WORDS = 3
+_DIGIT = "7"
 
 
 def all_sentences() -> set[str]:
@@ -76,16 +84,74 @@ def _constants(expression: ast.expr) -> Iterator[str]:
 def written_messages() -> list[str]:
     """Return as patterns what the gate and the checklist may write into documents: an f-string's values match anything."""
     package = REPORT.parent.parent
-    folders = ["judging/gate", "conductor", "flows", "measuring/checklist"]
+    folders = ["judging/gate", "conductor", "flows", "measuring/checklist", "measuring/devices", "measuring/trace"]
     modules = [module for folder in folders for module in sorted((package / folder).rglob("*.py"))]
     texts = {text for module in modules for text in _texts(ast.parse(module.read_text(encoding="utf-8")))}
     # What is hardly more than values would match every sentence.
-    return [text for text in texts if len(_WORD.findall(text)) > 1]
+    return [text for text in texts if len(_WORD.findall(text)) > 1 or _NAMED.match(text)]
+
+
+def step_sentences() -> dict[str, str]:
+    """Return every sentence that the steps hold and may give as a reason, with a digit for each value, and where it stands.
+
+    That is all of their text but docstrings, the names in evidence and labels, and what they tell while they measure: a
+    reason may reach its value by any way, so none is left out for the way it takes.
+    """
+    measuring = REPORT.parent.parent / "measuring"
+    folders = [measuring / "checklist" / "steps", measuring / "checklist" / "recorded.py", measuring / "trace" / "account.py",
+               measuring / "trace" / "lines.py"]  # fmt: skip
+    found = {}
+    for folder in folders:
+        for module in sorted(folder.glob("*.py")) if folder.is_dir() else [folder]:
+            for line, text in _spoken(ast.parse(module.read_text(encoding="utf-8"))):
+                if sum(any(map(str.isalpha, word)) for word in text.split()) >= _FEWEST_WORDS:
+                    found[text] = f"{module.name}:{line}"
+    return found
+
+
+def _spoken(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in _without_names(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, _FORMAT.sub(_DIGIT, node.value)
+        elif isinstance(node, ast.JoinedStr):
+            yield from ((node.lineno, text) for text in _samples(node))
+
+
+def _without_names(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes but texts that name or describe something for the program, and the pieces of an f-string."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+        progress = isinstance(child, ast.Call) and getattr(child.func, "attr", "") == "progress"
+        key = isinstance(node, ast.Dict) and any(child is name for name in node.keys)
+        index = isinstance(node, ast.Subscript) and child is node.slice
+        if isinstance(node, ast.JoinedStr):
+            if isinstance(child, ast.FormattedValue):
+                yield from _without_names(child.value)
+        elif not (docstring or progress or key or index):
+            yield from _without_names(child)
+
+
+def _samples(text: ast.JoinedStr) -> Iterator[str]:
+    """Yield what an f-string may read, once for each way its conditions go."""
+    ways: list[list[str]] = []
+    for part in text.values:
+        value = part.value if isinstance(part, ast.FormattedValue) else part
+        choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        ways.append([sample for choice in choices for sample in _sample(choice)])
+    yield from map("".join, product(*ways))
+
+
+def _sample(value: ast.expr) -> Iterator[str]:
+    if isinstance(value, ast.JoinedStr):
+        yield from _samples(value)
+    else:
+        yield value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else _DIGIT
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield re.escape(node.value)
+            yield re.escape(_FORMAT.sub(r"{\1}", node.value))
         if isinstance(node, ast.JoinedStr):
-            yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in node.values)
+            yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".*" for part in node.values)

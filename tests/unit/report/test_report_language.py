@@ -12,12 +12,11 @@ from perfgate.catalogue.lookup import RULES
 from perfgate.document.run import Finding
 from perfgate.judging.report.escape import prose
 from perfgate.judging.report.format import counted, directed_percent
-from perfgate.judging.report.locale.documents import MESSAGES
 from perfgate.judging.report.locale.language import chinese, say, speaking, spoken
-from perfgate.judging.report.locale.messages import Told, told, told_finding
+from perfgate.judging.report.locale.messages import Told, document_sentences, told, told_finding
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
-from tests.unit.report.sentences import TEMPLATES, all_sentences, unsaid_words, written_messages
+from tests.unit.report.sentences import TEMPLATES, all_sentences, step_sentences, unsaid_words, written_messages
 
 # What both languages call the same.
 UNTRANSLATED = {"perfgate", "base", "head"}
@@ -43,14 +42,21 @@ def test_catalogue__translation__has_the_values_of_the_sentence(english: str) ->
     assert names(chinese()[english]) == names(english)
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=str)
+@pytest.mark.parametrize("message", document_sentences(), ids=str)
 def test_messages__translation__has_the_values_of_the_sentence(message: str) -> None:
     assert names(getattr(message, "zh", "")) == names(message)
 
 
 def test_messages__every_sentence__is_one_that_the_code_writes() -> None:
     written = [re.compile(pattern, re.DOTALL) for pattern in written_messages()]
-    assert [message for message in MESSAGES if not any(pattern.fullmatch(message) for pattern in written)] == []
+    assert [
+        message for message in document_sentences() if not any(pattern.fullmatch(message) for pattern in written)
+    ] == []
+
+
+def test_steps__every_sentence_that_may_be_a_reason__has_its_chinese() -> None:
+    with speaking("zh"):
+        assert {text: place for text, place in step_sentences().items() if not isinstance(told(text), Told)} == {}
 
 
 @pytest.mark.parametrize(

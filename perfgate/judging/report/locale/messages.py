@@ -10,8 +10,8 @@ from typing import Optional
 from perfgate.catalogue.advice.lookup import ADVICE
 from perfgate.catalogue.card import Text
 from perfgate.catalogue.lookup import RULES
-from perfgate.document.decision import Suggestion
 from perfgate.discovery import load_members
+from perfgate.document.decision import Suggestion
 from perfgate.document.run import Evidence, Finding
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.locale import documents
@@ -63,11 +63,7 @@ def told(message: str) -> str:
     if spoken() == "en" or isinstance(message, Told):
         return message
     whole = clean(message, limit=MAX_PROSE)
-    for pattern, words in _patterns():
-        found = _match(pattern, whole)
-        if found is not None:
-            return _filled(words, {name: told(value) for name, value in found.items()})
-    return _told_in_a_row(whole) or message
+    return _told_as_one(whole) or _told_in_a_row(whole) or message
 
 
 def document_sentences() -> tuple[Text, ...]:
@@ -79,12 +75,20 @@ def _told_values(evidence: Mapping[str, Evidence]) -> dict[str, Evidence]:
     return {name: told(value) if isinstance(value, str) else value for name, value in evidence.items()}
 
 
+def _told_as_one(text: str) -> Optional[Told]:
+    for pattern, words in _patterns():
+        found = _match(pattern, text)
+        if found is not None:
+            return _filled(words, {name: told(value) for name, value in found.items()})
+    return None
+
+
 def _told_in_a_row(whole: str) -> Optional[Told]:
     """Return several reasons, joined as documents join them, each in the reader's language; None where the first is unknown."""
     at = whole.find(_AND)
     while at >= 0:
-        first = told(whole[:at])
-        if isinstance(first, Told):
+        first = _told_as_one(whole[:at])
+        if first is not None:
             rest = told(whole[at + len(_AND) :])
             return Told((*first.pieces, Words("；"), *(rest.pieces if isinstance(rest, Told) else (rest,))))
         at = whole.find(_AND, at + 1)

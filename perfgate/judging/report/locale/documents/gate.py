@@ -74,11 +74,24 @@ MESSAGES: tuple[Text, ...] = (
     ),
     Text("the output changed from {old} to {new}", "输出由 {old} 变为 {new}"),
     Text("the correctness check could not run", "正确性检查无法运行"),
-    Text("{number} more operators a call compute in full precision{where}, in lower precision before", "每次调用多出 {number} 个算子以全精度计算{where}，之前为低精度"),
+    Text(
+        "{number} more operators a call compute in full precision, in lower precision before",
+        "每次调用多出 {number} 个算子以全精度计算，之前为低精度",
+    ),
+    Text(
+        "{number} more operators a call compute in full precision ({op} at {line}), in lower precision before",
+        "每次调用多出 {number} 个算子以全精度计算（{op}，{line}），之前为低精度",
+    ),
     Text("{computed}; the workload's check accepts the output", "{computed}；workload 的 check 接受其输出"),
     Text("{computed} and no check looks at it", "{computed}，且没有 check 检查输出"),
-    Text("{more} more operators a call compute below 32-bit floating point{where}", "每次调用多出 {more} 个算子以低于 32 位浮点计算{where}"),
-    Text(" ({op} at {line})", "（{op}，{line}）"),
+    Text(
+        "{more} more operators a call compute below 32-bit floating point",
+        "每次调用多出 {more} 个算子以低于 32 位浮点的精度计算",
+    ),
+    Text(
+        "{more} more operators a call compute below 32-bit floating point ({op} at {line})",
+        "每次调用多出 {more} 个算子以低于 32 位浮点的精度计算（{op}，{line}）",
+    ),
     # budgets
     Text("the base breaks this bound too", "base 同样违反此限"),
     Text("the value is beyond the bound, and its interval still holds it", "数值超出界限，但其区间仍包含界限"),

@@ -32,12 +32,18 @@ MESSAGES: tuple[Text, ...] = (
     ),
     Text("no flame graph: {error}", "没有火焰图：{error}"),
     # of the advisor
-    Text("{tool} advisor: not asked, {size} MB are more than it reads in time", "{tool} advisor：未运行，{size} MB 超出其可及时读取的大小"),
+    Text(
+        "{tool} advisor: not asked, {size} MB are more than it reads in time",
+        "{tool} advisor：未运行，{size} MB 超出其可及时读取的大小",
+    ),
     Text("{tool} advisor: its workbook could not be read: {error}", "{tool} advisor：无法读取其结果表：{error}"),
     Text("{tool} advisor gave no result: {last}", "{tool} advisor 没有给出结果：{last}"),
     Text("it printed nothing", "没有任何输出"),
     # of a recording
-    Text("made from a recording: counts are compared exactly, times with nothing", "取自录制数据：计数作精确比较，时间不作比较"),
+    Text(
+        "made from a recording: counts are compared exactly, times with nothing",
+        "取自录制数据：计数作精确比较，时间不作比较",
+    ),
     Text("not in the recording, so not checked to be equal: {what}", "录制数据中没有，因此未核对是否一致：{what}"),
     Text("{what}: nothing is counted; record it again", "{what}：不作计数；请重新录制"),
     Text("not recorded: {what} ({why})", "未录制：{what}（{why}）"),
@@ -72,11 +78,17 @@ MESSAGES: tuple[Text, ...] = (
         "kernel 表没有写明这些 kernel 在 {devices} 个设备中的哪一个上运行",
     ),
     Text("they are in analysis.db; name the folder it lies in", "它们在 analysis.db 中；请指定其所在目录"),
-    Text("a timeline alone has no table of kernels; name the folder it lies in", "单独的时间线没有 kernel 表；请指定其所在目录"),
+    Text(
+        "a timeline alone has no table of kernels; name the folder it lies in",
+        "单独的时间线没有 kernel 表；请指定其所在目录",
+    ),
     Text(
         "nothing ran on a device while this was recorded, or the profiler was not told to look",
         "录制期间没有内容在设备上运行，或 profiler 未开启设备采集",
     ),
     Text("{spans} spans were begun and never ended, and are left out", "{spans} 个区间只有开始没有结束，已略去"),
-    Text("the trace marks no steps; call the profiler's step() after each", "轨迹没有标出 step；请在每个 step 后调用 profiler 的 step()"),
+    Text(
+        "the trace marks no steps; call the profiler's step() after each",
+        "轨迹没有标出 step；请在每个 step 后调用 profiler 的 step()",
+    ),
 )
