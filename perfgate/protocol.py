@@ -182,7 +182,7 @@ class StepRequest(msgspec.Struct, frozen=True, tag="step"):
 
 
 class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
-    """What the step measured, and what it found out beyond its own result."""
+    """What the step measured, what it found out beyond its own result, and the files it made or used."""
 
     result: StepResult
     operators: list[OperatorRow] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -241,7 +242,9 @@ def _confirm_bounds(
             return
         steps = tuple(sorted({measuring_step(name) for name in broken}))
         for side, checkout, findings in (("head", sides[1], found.head[-1]), ("base", sides[0], found.base[-1])):
-            again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=job.out / side)
+            # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
+            with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
+                again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
             findings.add_attempt(again.steps, attempt)
 
 

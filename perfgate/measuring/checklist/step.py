@@ -24,6 +24,7 @@ class StepContext:
     what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
     ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
     ``budgets`` are the bounds that the gate will hold what is measured to: a step measures what they take to be judged.
+    ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
     workload: BoundWorkload
@@ -38,6 +39,7 @@ class StepContext:
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    kept: list[Artifact] = field(default_factory=list)
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         """Return the budgets on one metric of a shape of the workload."""
@@ -58,7 +60,6 @@ class StepOutcome:
     operators: list[OperatorRow] = field(default_factory=list)
     accounts: list[CallAccount] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
-    artifacts: list[Artifact] = field(default_factory=list)
 
 
 class Step(Protocol):

@@ -16,15 +16,21 @@ from perfgate.measuring.devices.device import CALL, Device
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.trace.recording import Timeline
 
 
 @dataclass(frozen=True)
 class CallTrace:
-    """A trace of so many calls, and the file it was read from."""
+    """A trace of so many calls on one device, and the file it was read from."""
 
-    events: EventTable
+    timeline: Timeline
     calls: int
     path: Path
+
+    @property
+    def events(self) -> EventTable:
+        """Return what happened on host and device."""
+        return self.timeline.events
 
     def host_ops(self) -> EventTable:
         """Return the framework operators, of all threads, that began while calls were made."""
@@ -67,8 +73,8 @@ def read_calls(path: Path) -> CallTrace:
     timelines = read_recording(path).timelines
     if len(timelines) != 1:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
-    events = timelines[0].events
-    return CallTrace(events=events, calls=len(events.named(CALL).of_kind("annotation")), path=path)
+    calls = timelines[0].events.named(CALL).of_kind("annotation")
+    return CallTrace(timeline=timelines[0], calls=len(calls), path=path)
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:

@@ -134,9 +134,7 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
     counts: Counter[tuple[Optional[str], Optional[str]]] = Counter()
     for row in rows:
         counts[row.line, row.code] += round(row.count)
-    return [
-        msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()
-    ]
+    return [msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()]
 
 
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 import msgspec
 
-from perfgate.document.run import StepResult
+from perfgate.document.run import Artifact, StepResult
 from perfgate.errors import MeasuringError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
@@ -157,7 +157,7 @@ class Worker:
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
         )
-        return _step_reply(*run_step(find_steps()[request.number], context))
+        return _step_reply(*run_step(find_steps()[request.number], context), kept=context.kept)
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened)
@@ -236,15 +236,15 @@ class Worker:
         return self.recorder
 
 
-def _step_reply(result: StepResult, outcome: Optional[StepOutcome]) -> StepReply:
+def _step_reply(result: StepResult, outcome: Optional[StepOutcome], *, kept: list[Artifact]) -> StepReply:
     if outcome is None:
-        return StepReply(result=result)
+        return StepReply(result=result, artifacts=kept)
     return StepReply(
         result=result,
         operators=outcome.operators,
         accounts=outcome.accounts,
         counters=outcome.counters,
-        artifacts=outcome.artifacts,
+        artifacts=kept,
     )
 
 

@@ -122,10 +122,10 @@ def test_utilization__no_timeline__host_only_and_the_reason(tmp_path):
     assert outcome.status == "ok"
 
 
-def test_utilization__afterwards__no_trace_left_behind(tmp_path):
+def test_utilization__afterwards__the_trace_stays_for_the_steps_to_come_and_nothing_else(tmp_path):
     measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=10 * US))
 
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["trace-fake-default.json.gz"]
 
 
 def test_utilization__driver_tells__its_median_beside_ours_unless_quick(tmp_path, monkeypatch):

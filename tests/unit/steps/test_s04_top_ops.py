@@ -91,14 +91,15 @@ def test_top_ops__more_ops_than_rows__coverage_says_what_is_missing(tmp_path):
 
 def test_top_ops__trace__is_an_artifact_with_its_hash(tmp_path):
     workload = fake_workload(FakeKernel("aten::mm", 100 * US), shapes={"plain": {}, "a/b c": {}})
-    outcome = measure(tmp_path, workload=workload)
+    context = context_on(FakeDevice(), workload, artifacts=tmp_path)
+    STEP.measure(context)
 
-    assert [artifact.path for artifact in outcome.artifacts] == [
+    assert [artifact.path for artifact in context.kept] == [
         "trace-fake-plain.json.gz",
         "trace-fake-a-b-c-0af99a60.json.gz",
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(artifact.path for artifact in outcome.artifacts)
-    first = outcome.artifacts[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(artifact.path for artifact in context.kept)
+    first = context.kept[0]
     content = (tmp_path / first.path).read_bytes()
     assert (first.kind, first.bytes, first.workload) == ("trace", len(content), "fake")
     assert first.sha256 == hashlib.sha256(content).hexdigest()

@@ -14,6 +14,7 @@ from perfgate.measuring.trace.events import KINDS
 from perfgate.measuring.trace.readers._json_events import event_lists
 from perfgate.measuring.trace.readers._times import nanoseconds
 from perfgate.measuring.trace.readers.kineto import read_kineto
+from perfgate.measuring.trace.recording import Timeline
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
@@ -81,7 +82,7 @@ def test_read_kineto__device_trace__kernels_copies_and_collectives_apart():
 
 
 def test_call_trace__device_trace__kernels_without_copies():
-    trace = CallTrace(read_kineto(DATA / "device.json"), calls=1, path=DATA / "device.json")
+    trace = CallTrace(Timeline(None, None, read_kineto(DATA / "device.json")), calls=1, path=DATA / "device.json")
 
     # Kernel 540..600 and collective 590..630: 90 us together.
     assert union_length(Intervals(trace.kernels().start, trace.kernels().end)) == 90_000

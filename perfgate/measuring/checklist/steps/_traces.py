@@ -1,23 +1,64 @@
-"""Traces that a run keeps: found again by the step after the one that recorded them, and named in the document."""
+"""The trace of steady calls that all steps of a run look at: recorded once a shape, and kept with the run.
+
+Where a profiler's recordings are analysed by other processes, one costs seconds, and each step has a process of its own; so it
+is the file that they share.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from perfgate.document.run import Artifact
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.trace.collect import CallTrace, calls_within, read_calls, record_calls, trace_name
+from perfgate.measuring.trace.summary import DeviceSummary, summarize
 
 # What the devices write: Kineto, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")
+_FEWEST_CALLS = 3
 
 
-def kept_trace(folder: Path, name: str) -> Optional[Path]:
-    """Return the trace of a name that an earlier step of this run left in ``folder``; the flow cleared those of other runs."""
+def steady_calls(context: StepContext, shape: str) -> CallTrace:
+    """Return the run's trace of steady calls of a shape: what an earlier step recorded, else what is recorded now.
+
+    Raises MeasuringError where the device cannot record one.
+    """
+    name = trace_name(context.workload.name, shape)
+    kept = _kept(context.artifacts, name)
+    trace = _record(context, shape, name) if kept is None else read_calls(kept)
+    context.kept.append(_artifact(trace.path, context.workload.name))
+    return trace
+
+
+def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
+    """Return the run's trace of steady calls, summarised as a recording made elsewhere would be; each call is a span."""
+    (summary,) = summarize([steady_calls(context, shape).timeline])
+    return summary
+
+
+def _kept(folder: Path, name: str) -> Optional[Path]:
+    """Return the trace that an earlier step of this run left; the flow cleared those of other runs."""
     return next((path for suffix in _SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
 
 
-def trace_artifact(path: Path, workload: str) -> Artifact:
+def _record(context: StepContext, shape: str, name: str) -> CallTrace:
+    """Record some calls; the file has its name only when it is whole, because a worker may be killed meanwhile."""
+    call = context.workload.caller(shape)
+    with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder:
+        state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 5.0)
+        most = 10 if context.quick else 20
+        calls = calls_within(state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most)
+        trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name=name)
+        return replace(trace, path=trace.path.replace(context.artifacts / trace.path.name))
+
+
+def _artifact(path: Path, workload: str) -> Artifact:
     """Return the record of a trace that lies in the run's folder."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:

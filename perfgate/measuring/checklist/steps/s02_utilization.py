@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import below
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import read_under_load
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
-from perfgate.measuring.trace.collect import calls_within, record_calls
+from perfgate.measuring.trace.collect import calls_within
 
 _FEWEST_CALLS = 20
 _MOST_CALLS = 100
@@ -75,7 +74,7 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
         absent = (Value(metric=name, value=None, labels=labels, reason=_NO_TIMELINE) for name in _TIMELINE_METRICS)
         return [*absent, host]
     reported = [] if context.quick else [_reported(context, call, labels)]
-    busy_ns = _busy_ns(context, call, calls=run.calls)
+    busy_ns = _busy_ns(context, shape, calls=run.calls)
     return [
         # Kernels of the traced run may take a hair longer than in the run without; a share ends at 1.
         Value(metric="utilization.busy", value=min(busy_ns / run.wall_ns, 1.0), count=run.calls, labels=labels),
@@ -128,11 +127,10 @@ def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, s
     return Value(metric="utilization.reported", value=statistics.median(shares), count=len(shares), labels=labels)
 
 
-def _busy_ns(context: StepContext, call: Callable[[], Any], *, calls: int) -> int:
-    """Return the nanoseconds in which a kernel ran, on any stream, over as many traced calls."""
-    with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".utilization-") as folder:
-        trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name="trace")
-    return union_length(trace.kernels().intervals)
+def _busy_ns(context: StepContext, shape: str, *, calls: int) -> float:
+    """Return the nanoseconds in which a kernel of so many calls ran, on any stream, as traced calls tell."""
+    trace = steady_calls(context, shape)
+    return union_length(trace.kernels().intervals) / trace.calls * calls
 
 
 def _judge(context: StepContext, value: Value) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Artifact, CallAccount, CounterSet, Finding
+from perfgate.document.run import CallAccount, CounterSet, Finding
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._kernel_runs import heaviest_lines, judge_long_runs, judge_missing, names_of
 from perfgate.measuring.checklist.steps._operators import (
@@ -12,16 +12,14 @@ from perfgate.measuring.checklist.steps._operators import (
     judge_operators,
     judge_unstable,
 )
-from perfgate.measuring.checklist.steps._traces import trace_artifact
-from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.trace.account import AccountOf, account_for
-from perfgate.measuring.trace.collect import CallTrace, calls_within, record_calls, trace_name
+from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.compiled import with_compilations
 from perfgate.measuring.trace.counters import count_in_order
 from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.fallbacks import with_fallbacks
-from perfgate.measuring.trace.kernels import with_kernels, work_by_span
+from perfgate.measuring.trace.kernels import with_kernel_lines, with_kernels, work_by_span
 from perfgate.measuring.trace.operators import operator_totals
 from perfgate.measuring.trace.roofline import measure_roof
 
@@ -36,20 +34,18 @@ class TopOpsStep:
         shapes: list[ShapeOperators] = []
         counters: list[CounterSet] = []
         accounts: list[CallAccount] = []
-        artifacts: list[Artifact] = []
         long_runs: list[Finding] = []
         names: set[str] = set()
         roof = measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
-            trace = _trace(context, shape)
+            trace = steady_calls(context, shape)
             shapes.append(_operators(context, shape, trace))
-            artifacts.append(trace_artifact(trace.path, context.workload.name))
             context.progress(f"counting operators with inputs of shape {shape}")
             counted = count_in_order(context.workload, context.device, shape, root=context.root)
-            counters.append(_counters(context, counted.counters, trace))
             whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
             accounts.append(account_for(trace, whose))
+            counters.append(with_kernel_lines(_counters(context, counted.counters, trace), accounts[-1].rows))
             events = _events(context, trace)
             names |= names_of(events)
             lines = heaviest_lines(accounts[-1].rows)
@@ -68,21 +64,10 @@ class TopOpsStep:
             operators=[row for shape in shapes for row in shape.operators],
             accounts=accounts,
             counters=counters,
-            artifacts=artifacts,
         )
 
 
 STEP = TopOpsStep()
-
-
-def _trace(context: StepContext, shape: str) -> CallTrace:
-    call = context.workload.caller(shape)
-    with quiet():
-        state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 5.0)
-        most = 10 if context.quick else 20
-        calls = calls_within(state.call_ns, seconds=5.0, fewest=3, most=most)
-        name = trace_name(context.workload.name, shape)
-        return record_calls(context.device, call, calls=calls, folder=context.artifacts, name=name)
 
 
 def _operators(context: StepContext, shape: str, trace: CallTrace) -> ShapeOperators:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +18,13 @@ from perfgate.measuring.checklist.steps._fused_kernels import is_fused, kernel_f
 from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, can_hold_patterns, find_patterns
 from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
 from perfgate.measuring.checklist.steps._node_times import NodeTimes, node_times
+from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.collect import CallTrace, record_calls
+from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.compiled import has_compiled
-from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.summary import DeviceSummary, summarize
 
-_TRACED_CALLS = 5
 _COMPILE_SECONDS = 120.0
 _COMPARE_SECONDS = 5.0
 _SHOWN_OPS = 6
@@ -100,13 +98,12 @@ def _measure_shape(context: StepContext, shape: str, found: _Found) -> bool:
     patterns = find_patterns(nodes)
     hidden = _HIDDEN if has_compiled() else None if len(patterns) == len(find_patterns(again)) else _DIFFERS
     found.add("fusion.patterns", None if hidden else float(len(patterns)), labels, hidden or "")
-    with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".fusion-") as folder:
-        trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-        times = None if hidden else node_times(nodes, trace, on_device=_shows_kernels(context))
-        found.add("fusion.share", times and _merged_share(patterns, times), labels, hidden or _NO_JOIN)
-        if times is not None:
-            found.findings += _costly(patterns, nodes, times, shape, context.limits)
-        _judge_trace(context, trace, found, labels, operators=len(nodes), judged=times is not None)
+    trace = steady_calls(context, shape)
+    times = None if hidden else node_times(nodes, trace, on_device=_shows_kernels(context))
+    found.add("fusion.share", times and _merged_share(patterns, times), labels, hidden or _NO_JOIN)
+    if times is not None:
+        found.findings += _costly(patterns, nodes, times, shape, context.limits)
+    _judge_trace(context, trace, found, labels, operators=len(nodes), judged=times is not None)
     return True
 
 
@@ -120,7 +117,7 @@ def _judge_trace(
     """Add what the names in a trace tell; its sequences of kernels are judged where the patterns could not be."""
     if _shows_kernels(context):
         found.add("fusion.kernels_per_op", len(trace.events.of_kind("compute")) / trace.calls / operators, labels)
-        (summary,) = summarize(read_recording(trace.path).timelines)
+        (summary,) = summarize([trace.timeline])
         _judge_kernels(found, summary, context.limits, labels, judge=not judged)
         return
     ops = trace.host_ops()

@@ -14,7 +14,7 @@ from perfgate.measuring.checklist.limits import above, noticed
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import EITHER, AuditedOp, Convolution, audit_shape
 from perfgate.measuring.checklist.steps._npu_formats import format_changes
-from perfgate.measuring.checklist.steps._recorded_calls import record_summary
+from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.trace.kernels import is_format_conversion
 from perfgate.measuring.trace.recording import Kernel
 from perfgate.measuring.trace.summary import kernels_of
@@ -136,8 +136,7 @@ def _on_device(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> 
     """Return the conversions of a short trace, with the line of a cast that the program itself asks for."""
     if "kernel_timeline" not in context.device.capabilities:
         return None
-    call = context.workload.caller(shape)
-    summary = record_summary(context, call, calls=3 if context.quick else 10)
+    summary = steady_summary(context, shape)
     conversions = of_kernels(kernels_of(summary.timeline), calls=summary.spans)
     asked = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
     return conversions._replace(found=[one._replace(line=asked) for one in conversions.found]) if asked else conversions

@@ -21,7 +21,7 @@ from perfgate.measuring.checklist.steps._precision_trial import (
     try_autocast,
     try_full,
 )
-from perfgate.measuring.checklist.steps._recorded_calls import record_summary
+from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.trace.recording import Kernel
 from perfgate.measuring.trace.summary import kernels_of
 
@@ -119,7 +119,7 @@ def _kernels_or_casts(context: StepContext, shape: str, audit: Sequence[AuditedO
     """Judge the kernels of a short trace; casts are those of the dispatched operators where no kernel tells of them."""
     if "kernel_timeline" not in context.device.capabilities:
         return _judge_casts(audit, shape, context.limits, timed=True)
-    summary = record_summary(context, context.workload.caller(shape), calls=3 if context.quick else 10)
+    summary = steady_summary(context, shape)
     found = _judge_kernels(kernels_of(summary.timeline), summary.spans, shape, context.limits, audit)
     if not any(value.metric == "precision.casts" for value in found.values):
         found.add(_judge_casts(audit, shape, context.limits, timed=False))

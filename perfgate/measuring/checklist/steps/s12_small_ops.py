@@ -20,7 +20,7 @@ from perfgate.measuring.checklist.steps._launches import (
     launches_of,
     loops_of,
 )
-from perfgate.measuring.checklist.steps._recorded_calls import record_summary
+from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
@@ -30,7 +30,6 @@ from perfgate.measuring.trace.summary import DeviceSummary
 from perfgate.measuring.trace.tally import SYNCS, CallTally
 from perfgate.stats.summary import CONFIDENCE, quantile
 
-_FEWEST_CALLS = 3
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
 _MOST_ENQUEUED = 100
@@ -43,12 +42,11 @@ _NO_KERNEL = "no kernel ran on the device"
 @dataclass(frozen=True)
 class _Effort:
     warm_up_seconds: float
-    traced_calls: int
     enqueue_seconds: float
 
 
-_QUICK = _Effort(warm_up_seconds=0.5, traced_calls=5, enqueue_seconds=0.5)
-_FULL = _Effort(warm_up_seconds=5.0, traced_calls=20, enqueue_seconds=3.0)
+_QUICK = _Effort(warm_up_seconds=0.5, enqueue_seconds=0.5)
+_FULL = _Effort(warm_up_seconds=5.0, enqueue_seconds=3.0)
 
 
 @dataclass
@@ -94,8 +92,7 @@ def _measure_shape(context: StepContext, shape: str, found: _Found) -> None:
     effort = _QUICK if context.quick else _FULL
     call, labels = context.workload.caller(shape), {"shape": shape}
     state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
-    calls = calls_within(state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=effort.traced_calls)
-    summary = record_summary(context, call, calls=calls)
+    summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
     names = {name for name, op in tally.ops.items() if op.count and not op.view}
     launches = launches_of(summary, shorter_ns=_shorter_ns(context.limits), dispatched=names)

@@ -13,14 +13,13 @@ from perfgate.measuring.checklist.limits import above, below, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._core_use import CoreUse, core_uses, known_cores
 from perfgate.measuring.checklist.steps._products import Product, Replay, record_products
-from perfgate.measuring.checklist.steps._recorded_calls import record_summary
+from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.trace.summary import DeviceSummary
 
-_TRACED_CALLS = 3
 _TOP_OPS = 10
 # A gain of less than a hundredth of the call is not worth a word.
 _NOTICEABLE = 0.01
@@ -73,7 +72,7 @@ class TilingStep:
             _try_sizes(context, shape, found)
             if "kernel_timeline" in context.device.capabilities:
                 context.progress(f"use of cores with inputs of shape {shape}")
-                summary = record_summary(context, context.workload.caller(shape), calls=_TRACED_CALLS)
+                summary = steady_summary(context, shape)
                 _judge_cores(summary, {"shape": shape}, context.device.properties(), context.limits, found)
         if not found.values:
             return StepOutcome(status="not_applicable", reason="; ".join(found.missing))

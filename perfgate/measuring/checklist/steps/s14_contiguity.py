@@ -14,7 +14,7 @@ from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape
 from perfgate.measuring.checklist.steps._precision_kernels import is_cast
-from perfgate.measuring.checklist.steps._recorded_calls import record_summary
+from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.checklist.steps._variants import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.quiet import quiet
@@ -65,8 +65,7 @@ class ContiguityStep:
             audit = audit_shape(context, shape)
             found.add(_judge_copies(audit, shape=shape, limits=context.limits))
             if "kernel_timeline" in context.device.capabilities:
-                call = context.workload.caller(shape)
-                summary = record_summary(context, call, calls=3 if context.quick else 10)
+                summary = steady_summary(context, shape)
                 found.add(_judge_kernels(kernels_of(summary.timeline), shape=shape, limits=context.limits))
             if _has_2d_convolution(audit):
                 found.add(_try_channels_last(context, shape, audit))

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Artifact, Finding, Value
+from perfgate.document.run import Finding, Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._traces import kept_trace, trace_artifact
+from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.collect import calls_within, read_calls, record_calls, trace_name
+from perfgate.measuring.trace.collect import calls_within, read_calls
 from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.stacks import Stacks, attributed_share, stacks_of
 
@@ -75,18 +75,16 @@ class ProfileStep:
     def _measure(self, context: StepContext) -> StepOutcome:
         values: list[Value] = []
         findings: list[Finding] = []
-        artifacts: list[Artifact] = []
         for shape in context.workload.shapes:
             context.progress(f"reading the trace of shape {shape}")
-            path, is_new = _trace(context, shape)
-            judged = _judge(read_calls(path).events, {"shape": shape}, context.limits)
-            values += [*judged.values, Value(metric="profile.size", value=path.stat().st_size, labels={"shape": shape})]
+            trace, labels = steady_calls(context, shape), {"shape": shape}
+            judged = _judge(trace.events, labels, context.limits)
+            values += [*judged.values, Value(metric="profile.size", value=trace.path.stat().st_size, labels=labels)]
             findings += judged.findings
-            artifacts += [trace_artifact(path, context.workload.name)] if is_new else []
         overhead = _overhead(context, context.workload.shapes[0])
         values.append(overhead.value)
         findings += overhead.findings
-        return StepOutcome(status=status_of(findings), values=values, findings=findings, artifacts=artifacts)
+        return StepOutcome(status=status_of(findings), values=values, findings=findings)
 
 
 STEP = ProfileStep()
@@ -95,19 +93,6 @@ STEP = ProfileStep()
 class _Judged(NamedTuple):
     values: list[Value]
     findings: list[Finding]
-
-
-def _trace(context: StepContext, shape: str) -> tuple[Path, bool]:
-    """Return the trace that step 4 left, else one that is recorded now; and whether it is new."""
-    name = trace_name(context.workload.name, shape)
-    kept = kept_trace(context.artifacts, name)
-    if kept is not None:
-        return kept, False
-    call = context.workload.caller(shape)
-    with quiet():
-        state = find_steady_state(call, context.device, cap_seconds=1.0)
-        calls = calls_within(state.call_ns, seconds=5.0, fewest=3, most=10 if context.quick else 20)
-        return record_calls(context.device, call, calls=calls, folder=context.artifacts, name=name).path, True
 
 
 def _judge(events: EventTable, labels: dict[str, str], limits: Mapping[str, float]) -> _Judged:
