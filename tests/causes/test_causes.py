@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.causes.comments import first_cause, title, verdict
 from tests.causes.plants import PLANTS, Plant
 from tests.end_to_end.conftest import Perfgate
 
@@ -37,6 +37,7 @@ def test_comment__planted_cause__named_first_with_its_line(plant: Plant, perfgat
     first = first_cause(comment)
     assert any(name in first for name in plant.names), f"{first}\n\n{comment}"
     assert planted.line in first, f"{first}\n\n{comment}"
+    assert planted.line in title(comment), comment
 
 
 def plant_into(folder: Path, plant: Plant) -> Planted:
@@ -56,21 +57,6 @@ def plant_into(folder: Path, plant: Plant) -> Planted:
         if (line.startswith(plant.felt_at) if plant.felt_at else line.endswith("# here"))
     ]
     return Planted(folder, f"{plant.file}:{here}")
-
-
-def verdict(comment: str) -> str:
-    """Return the verdict in the title."""
-    found = re.search(r"^## perfgate: (\w+)", comment, re.MULTILINE)
-    assert found is not None, comment
-    return found[1]
-
-
-def first_cause(comment: str) -> str:
-    """Return the cause of the table's first row, or the title where there is no table."""
-    rows = [line for line in comment.splitlines() if line.startswith("| **")]
-    if not rows:
-        return comment.splitlines()[2]
-    return rows[0].rstrip(" |").rpartition(" | ")[2]
 
 
 def commit(folder: Path, message: str) -> None:

@@ -284,7 +284,11 @@ class FakeDevice:
         return None if self.fallen_back is None else frozenset(self.fallen_back)
 
     def host_waits(self) -> list[HostWait]:
-        return [HostWait(self, "synchronize", "FakeDevice.synchronize")]
+        # A framework's own waits are operators; the fake has none, and calls its copies as the trace does.
+        return [
+            HostWait(self, "synchronize", "FakeDevice.synchronize"),
+            HostWait(self, "wait_for_copy", "aten::copy_"),
+        ]
 
     def condition(self) -> Condition:
         untroubled = Condition(throttled=False, clock_share=1.0, foreign_processes=0)
@@ -347,9 +351,13 @@ class FakeDevice:
         self._host_works(self.launch_ns)
         start, end = self._run(self.current, round(size / bandwidth * 1e9))
         if waits:
-            self.host_ns = end
+            self.wait_for_copy(end)
         if self._log:
             self._log.copy(kind, size, began, self.host_ns, start, end, stream=self.current)
+
+    def wait_for_copy(self, end: int) -> None:
+        """Let the host wait until a copy is done."""
+        self.host_ns = end
 
     def _release(self, size: int) -> None:
         self.used_bytes -= size

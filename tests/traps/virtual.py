@@ -14,6 +14,7 @@ from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.measuring.timing.blocks import BlockRecorder, BlockWarmUp, warm_up
+from perfgate.measuring.trace.profile import OperatorProfile
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice, FakeTensor
@@ -24,6 +25,7 @@ SHAPE, WORKLOAD = "default", "encoder"
 POLICY = Policy(looks=[12])
 MESSAGE_NS = 30 * US  # what a request and its reply take
 PAUSE_NS = 2 * MS  # between two quads
+PROFILED_CALLS = 3
 HOST = frozenset[Any]()  # the capabilities of a CPU
 
 Call = Callable[[FakeDevice], Any]
@@ -36,10 +38,18 @@ def works(ns: int) -> Side:
     return lambda: lambda device: device.launch("mm", ns)
 
 
+def workload_of(call: Call) -> Workload:
+    """Return a workload that makes this call on its device, whatever the inputs."""
+    return Workload(
+        build=lambda handle: handle, inputs=lambda batch, seed: FakeTensor(batch, 0), call=lambda on, _: call(on)
+    )
+
+
 @dataclass
 class _Member:
     recorder: BlockRecorder
     warm: BlockWarmUp
+    profile: OperatorProfile
     seen_ns: list[int] = field(default_factory=list)
 
 
@@ -48,7 +58,7 @@ class VirtualGate:
     """Measures pairs on one device after another. ``base`` and ``head`` make what a process calls, anew for each process.
 
     ``device`` makes the machine of a pair; ``in_order`` lets the base go first every time, as a gate that draws no lots
-    would; ``reported`` changes what the head's worker hands over.
+    would; ``reported`` changes what the head's worker hands over. With ``profiled`` each process shows its operators, too.
     """
 
     base: Side
@@ -61,6 +71,7 @@ class VirtualGate:
     block_seconds: float = 0.01
     in_order: bool = False
     reported: Change = lambda columns: columns
+    profiled: bool = False
 
     def decide(self, *, policy: Policy = POLICY) -> DecisionDocument:
         """Measure, and judge the documents."""
@@ -86,12 +97,9 @@ class VirtualGate:
         return _document("base", base), _document("head", head)
 
     def _start(self, call: Call, device: FakeDevice) -> _Member:
-        workload = Workload(
-            build=lambda handle: handle, inputs=lambda batch, seed: FakeTensor(batch, 0), call=lambda on, _: call(on)
-        )
-        bound = BoundWorkload(WORKLOAD, workload, device, seed=1)
+        bound = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
         warm = warm_up(bound, device, block_seconds=self.block_seconds, cap_seconds=2.0)
-        return _Member(BlockRecorder(bound, device), warm)
+        return _Member(BlockRecorder(bound, device), warm, OperatorProfile(bound, device))
 
     def _run_quads(self, device: FakeDevice, members: dict[int, _Member], leads: Sequence[bool]) -> None:
         calls = self.calls or max(member.warm.block_calls[SHAPE] for member in members.values())
@@ -105,6 +113,8 @@ class VirtualGate:
                 device.host_ns += MESSAGE_NS
                 members[index].seen_ns.append(device.host_ns - started)
                 sequence += 1
+        for member in members.values() if self.profiled else ():
+            member.profile.run(SHAPE, calls=PROFILED_CALLS)
 
     def _replicate(self, plan: Any, member: _Member, *, second: bool) -> Replicate:
         columns = member.recorder.columns()[SHAPE]
@@ -120,6 +130,7 @@ class VirtualGate:
             start_up=0.1,
             warm_up_calls=member.warm.calls,
             steady=member.warm.steady,
+            operators=member.profile.typical_times(),
             shapes={SHAPE: msgspec.structs.replace(columns, seen_ns=member.seen_ns)},
         )
 

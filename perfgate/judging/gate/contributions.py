@@ -262,11 +262,19 @@ class _Sites:
             seconds=rounded(seconds),
             base_count=rounded(base_count),
             head_count=rounded(head_count),
-            line=self._promised.get(op) or (site.row.line if site else None) or self._lines.get(op),
+            line=self._promised.get(op)
+            or (site.row.line if site else None)
+            or self._lines.get(op)
+            or self._waited(site),
             inputs_change=change,
             base_inputs=site.base.shape if change and site and site.base else None,
             head_inputs=site.head.shape if change and site and site.head else None,
         )
+
+    def _waited(self, site: Optional[AlignedRow]) -> Optional[str]:
+        """Return the line where the host began to wait for a copy, for a copy on the device that is new."""
+        new = site is not None and site.base is None and site.row.kind == "copy"
+        return self._wait.line if new and self._wait is not None and "copy" in self._wait.name else None
 
     def of_outside(self, seconds: float, *, before: float) -> Contribution:
         """Return what is added outside operators: that of waiting, of more operators, else of the function that grew most."""

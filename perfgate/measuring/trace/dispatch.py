@@ -141,7 +141,7 @@ class CountingMode(WatchingMode):
             op.add(COPIES, line)
             op.add(COPY_BYTES, line, target.numel() * target.element_size())
             op.add(NONCONTIGUOUS_COPIES, line, layout_differs(target, source))
-            waits = waits or (target.device.type == "cpu" != source.device.type)
+            waits = waits or _waits_for_copy(target, source, non_blocking=_asked_not_to_wait(name, args, keywords))
         op.add(SYNCS, line, waits and not self._waiting)
 
     def _is_low_precision(self, name: str, result: Any) -> bool:
@@ -216,6 +216,23 @@ def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str,
     if name == "aten::repeat_interleave" and keywords.get("output_size") is not None:
         return False
     return _has_waiting_tag(func)
+
+
+def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
+    """Return whether the host waits for a copy between itself and a device.
+
+    To the device it need not where it is asked not to, and the source is page-locked: from pageable memory such a copy "might
+    be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
+    """
+    if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
+        return False
+    return target.device.type == "cpu" or not (non_blocking and source.is_pinned())
+
+
+def _asked_not_to_wait(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Return ``non_blocking`` of an operator that copies; it is the third argument of those that copy in place."""
+    in_place = name in _COPY_IN_PLACE or name == "aten::copy"
+    return bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
 
 
 @lru_cache(maxsize=4096)
