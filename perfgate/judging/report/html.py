@@ -26,7 +26,7 @@ from perfgate.judging.report.sections.checklist import worded_step
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.remedy import remedy_lines
 from perfgate.judging.report.sections.why import worded_account
-from perfgate.judging.report.suggestions import suggestion_lines
+from perfgate.judging.report.suggestions import worded_suggestion
 from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
@@ -75,10 +75,8 @@ def _top(summary: Summary) -> dict[str, object]:
         "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
         "causes": [worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
         "account": worded_account(summary),
-        "suggestions": suggestion_lines([one for one in decision.suggestions if one.introduced][:_MAX_ROWS], "html"),
-        "other_suggestions": suggestion_lines(
-            [one for one in decision.suggestions if not one.introduced][:_MAX_ROWS], "html"
-        ),
+        "suggestions": [worded_suggestion(one) for one in decision.suggestions if one.introduced][:_MAX_ROWS],
+        "other_suggestions": [worded_suggestion(one) for one in decision.suggestions if not one.introduced][:_MAX_ROWS],
     }
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.judging.report import format as formats
+from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.locale.messages import told_suggestion
-from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.text import line
 from perfgate.judging.report.words import Words
 
 _OURS = "perfgate"
@@ -36,9 +37,11 @@ def worded_suggestion(suggestion: Suggestion) -> dict[str, object]:
     }
 
 
-def suggestion_lines(suggestions: Iterable[Suggestion], medium: Medium) -> list[Words]:
-    """Return suggestions as one item a line, for media that make lists themselves."""
-    return [line("shared/suggestion.j2", medium, {"suggestion": worded_suggestion(one)}) for one in suggestions]
+def suggestion_lines(suggestion: Suggestion) -> list[str]:
+    """Return a suggestion in plain text: the words, and below them what to write and what shows it, fit to be copied."""
+    words = line("shared/suggestion.j2", "plain", {"suggestion": worded_suggestion(suggestion)})
+    to_copy = (clean(text, limit=MAX_PROSE) for text in (suggestion.code, suggestion.command) if text)
+    return [words, *to_copy]
 
 
 def introduced(suggestions: Iterable[Suggestion]) -> list[Suggestion]:

@@ -54,8 +54,9 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
 def render_suggestions(suggestions: Sequence[Suggestion], console: Console, language: Language = "en") -> None:
     """Print what to try, all of it."""
     with speaking(language):
-        nothing = say("Nothing to try: no step noticed anything that there is advice on.")
-        _print_lines("", suggestion_lines(suggestions, "plain") or [nothing], console)
+        _print_suggestions(suggestions, console)
+        if not suggestions:
+            console.print(say("Nothing to try: no step noticed anything that there is advice on."))
 
 
 def render_first_suggestions(
@@ -63,7 +64,7 @@ def render_first_suggestions(
 ) -> None:
     """Print the most promising suggestions on a run that stands in a folder, and how to see the rest."""
     with speaking(language):
-        _print_lines(say("Try"), suggestion_lines(suggestions[:_SHOWN_SUGGESTIONS], "plain"), console)
+        _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
         if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
             more = formats.counted(hidden, "more suggestion")
             rest = say("… {more}: perfgate advise {folder}", more=more, folder=Words(clean(folder)))
@@ -85,7 +86,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_moved(summary, console)
     _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
     _print_recorded(summary, console)
-    _print_lines(say("Try"), suggestion_lines(introduced(decision.suggestions)[:_SHOWN], "plain"), console)
+    _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
 
@@ -165,6 +166,14 @@ def _first_causes(summary: Summary) -> list[Mapping[str, object]]:
 
 def _cause_line(cause: Mapping[str, object]) -> str:
     return line("shared/cause.j2", "plain", {"cause": cause})
+
+
+def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> None:
+    for number, suggestion in enumerate(suggestions):
+        words, *to_copy = suggestion_lines(suggestion)
+        _print_lines(say("Try") if number == 0 else "", [words], console)
+        for text in to_copy:
+            console.print(Padding(Text(text, "cyan"), (0, 0, 0, 6)))
 
 
 def _print_failures(summary: Summary, console: Console) -> None:
