@@ -40,13 +40,14 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def prose(text: str, *, limit: int = MAX_PROSE) -> str:
+def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
     """Return a sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
 
-    For sentences that perfgate itself wrote into a document around outside names.
+    For sentences that perfgate itself wrote into a document around outside names. Where one begins, a number might start a
+    list, so there it becomes code too.
     """
     words = clean(text, limit=limit).split()
-    return " ".join(_prose_word(word, first=index == 0) for index, word in enumerate(words))
+    return " ".join(_prose_word(word, first=begins and index == 0) for index, word in enumerate(words))
 
 
 def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:

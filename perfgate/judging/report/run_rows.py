@@ -96,10 +96,13 @@ def _missing_lines(values: Iterable[Value]) -> list[str]:
         name = _name(value)
         if name not in listed:
             listed.append(name)
-    return [
-        f"{', '.join(listed)}: {say('not available')}" + (f", {clean(told(reason))}" if reason else "")
-        for reason, listed in names.items()
-    ]
+    return [_missing_line(Words(say(", ").join(listed)), reason) for reason, listed in names.items()]
+
+
+def _missing_line(names: Words, reason: str) -> str:
+    if not reason:
+        return say("{names}: not available", names=names)
+    return say("{names}: not available, {reason}", names=names, reason=Words(clean(told(reason))))
 
 
 def _name(value: Value) -> str:

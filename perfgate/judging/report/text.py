@@ -7,7 +7,7 @@ here; forgetting a filter therefore makes text ugly, never dangerous. An undefin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Literal, Optional
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -109,11 +109,15 @@ def _finalize_html(value: object) -> Markup:
     return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
 
 
-def _by_piece(escaped: Callable[[str], str], text: str) -> str:
-    """Return a sentence of a document in the language spoken, what is from outside in it escaped."""
+def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: str) -> str:
+    """Return a sentence of a document in the language spoken, what is from outside in it escaped: first, and ``within``."""
     sentence = told(text)
-    pieces = sentence.pieces if isinstance(sentence, Told) else (sentence,)
-    return "".join(piece if isinstance(piece, Words) else escaped(piece) for piece in pieces)
+    first, *rest = sentence.pieces if isinstance(sentence, Told) else (sentence,)
+    return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
+
+
+def _piece(escaped: Callable[[str], str], piece: str) -> str:
+    return piece if isinstance(piece, Words) else escaped(piece)
 
 
 def _markdown_link(url: str, text: str) -> _Ready:
@@ -139,7 +143,7 @@ _FINALIZE: dict[str, Callable[[object], str]] = {
 }
 _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
     "markdown": {
-        "prose": lambda text: _Ready(_by_piece(prose, text)),
+        "prose": lambda text: _Ready(_by_piece(prose, partial(prose, begins=False), text)),
         "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
         "link": _markdown_link,
@@ -147,7 +151,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "literal": lambda text: _Ready(code_span(text)),
     },
     "plain": {
-        "prose": lambda text: _Ready(_by_piece(_clean_prose, text)),
+        "prose": lambda text: _Ready(_by_piece(_clean_prose, _clean_prose, text)),
         "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
         "link": _plain_link,
@@ -155,7 +159,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "literal": lambda text: _Ready(clean(text)),
     },
     "html": {
-        "prose": lambda text: escape(_by_piece(_clean_prose, text)),
+        "prose": lambda text: escape(_by_piece(_clean_prose, _clean_prose, text)),
         "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])

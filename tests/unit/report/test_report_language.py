@@ -97,7 +97,7 @@ def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> N
     row = {"metric": Words("P50"), "place": HOSTILE}
     with speaking("zh"):
         assert environment("markdown").from_string(template).render(row=row) == (
-            "``</details> @octocat `x` ∣ [a](https://evil.example)`` 的P50"
+            "``</details> @octocat `x` ∣ [a](https://evil.example)`` P50"
         )
         assert "&lt;/details&gt;" in environment("html").from_string(template).render(row=row)
 

@@ -45,7 +45,11 @@ class Checklist:
 def tally(steps: list[StepSummary]) -> list[Words]:
     """Return how many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
     counts = Counter(step.status for step in steps)
-    return [Words(f"{counts[status]:,} {say(name)}") for status, name in STATUS_NAMES.items() if counts[status]]
+    return [
+        say("{count} {status}", count=Words(f"{counts[status]:,}"), status=say(name))
+        for status, name in STATUS_NAMES.items()
+        if counts[status]
+    ]
 
 
 def worded_step(step: StepSummary) -> dict[str, object]:

@@ -48,13 +48,13 @@ WORDS = {
     " Or allow it on the base branch first, in `perfgate.toml` under `[gate.tolerance]` (a change cannot loosen the gate it "
     "has to pass):": ("或先在 base 分支 `perfgate.toml` 的 `[gate.tolerance]` 中放宽（改动不能放宽自己要过的门禁）："),
     " A count that was 0 has no relative limit: merging it makes it part of the next base.": (
-        " 原为 0 的计数没有相对限值：合入后即成为下一次的 base。"
+        "原为 0 的计数没有相对限值：合入后即成为下一次的 base。"
     ),
     # what got better
     "**Better than the base**: ": "**优于 base**：",
     ". Merged, this is the baseline that the next change is held to; `perfgate baseline record` on main keeps it for the "
     "trend.": "。合入后即成为下一次改动的基线；在 main 上运行 `perfgate baseline record` 可将其记入趋势。",
-    " A budget in `perfgate.toml` that would hold on to it: ": " 可在 `perfgate.toml` 中用以下预算守住它：",
+    " A budget in `perfgate.toml` that would hold on to it: ": "可在 `perfgate.toml` 中设以下预算以守住：",
     # errors, notes, workload file
     "**Error** in the {side}, {what} of {workload} ({kind}": "{side} 出现**错误**：{workload} 的 {what}（{kind}",
     "Note:": "提示：",
@@ -97,7 +97,7 @@ WORDS = {
     "testbed: ": "测试环境：",
     "package: ": "软件包：",
     "and {more_packages}, see `decision.json`": "{more_packages}，见 `decision.json`",
-    "noise floor of {metric} of {place}: {floor} (base against base)": "{place} 的{metric}噪声底：{floor}（base 对 base）",
+    "noise floor of {metric} of {place}: {floor} (base against base)": "{place} {metric}噪声底：{floor}（base 对 base）",
     "failed: {what} of {workload}": "失败：{workload} 的 {what}",
     # the end
     "Left out for size: ": "因篇幅略去：",

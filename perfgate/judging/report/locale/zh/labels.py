@@ -23,6 +23,7 @@ WORDS = {
     "undecided": "未判定",
     "worse": "变差",
     # statuses of a step
+    "{count} {status}": "{count} 项{status}",
     "error": "出错",
     "invalid": "无效",
     "not applicable": "不适用",

@@ -13,7 +13,6 @@ WORDS = {
     "no bound": "无界",
     "no change": "无变化",
     "none": "无",
-    "not available": "不可用",
     "not estimable": "不可估计",
     "not shown to be kept": "未能证明满足",
     "output changed": "输出已改变",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 WORDS = {
-    "note:": "提示：",
+    "note:": "提示:",
     "error in workload": "workload 出错",
     "error in the {side}: {what} of {workload} ({kind})": "{side} 出错：{workload} 的 {what}（{kind}）",
     "Recorded, not compared: measure with perfgate check": "录制值，未作比较：请用 perfgate check 测量",
     "… {count} more in decision.json": "… 另外 {count} 项见 decision.json",
     "{more} in run.json": "{more}见 run.json",
+    ", ": "、",
+    "{names}: not available": "{names}：不可用",
+    "{names}: not available, {reason}": "{names}：不可用（{reason}）",
     "from a recording": "取自录制数据",
     "at {commit}": "提交 {commit}",
     "outside git": "不在 git 中",
