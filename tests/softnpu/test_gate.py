@@ -1,119 +1,24 @@
-"""perfgate itself on the real torch_npu: a checklist, and gates of planted changes."""
+"""perfgate itself on the real torch_npu: gates of planted changes, and runs of what goes wrong."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.softnpu.checkout import Project
+
 pytestmark = pytest.mark.softnpu
 
-PROJECT = Path(__file__).parent / "project"
 RELU = "x = torch.relu(self.first(x))"
 SIGMOID = "x = torch.sigmoid(self.second(x))"
 IMPORT = "import torch\nfrom torch import nn"
 
 
-class Project:
-    """A git repository with the small model, its commit on main, and perfgate as a process of its own."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.root = folder / "project"
-        shutil.copytree(PROJECT, self.root)
-        temporary = folder / "tmp"
-        temporary.mkdir()
-        who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        self.environment = {
-            **environment,
-            **who,
-            "HOME": str(folder),
-            "TMPDIR": str(temporary),
-            "PERFGATE_LOCK": str(folder / "lock"),
-            "PERFGATE_STORE": str(folder / "store.sqlite"),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-        }
-        self.git("init", "-q", "-b", "main")
-        self.commit("the model")
-        self.git("checkout", "-q", "-b", "feature")
-
-    def git(self, *arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=self.root, env=self.environment, check=True, capture_output=True)
-
-    def commit(self, message: str, *changes: tuple[str, str]) -> None:
-        """Commit the work tree with texts of the model replaced."""
-        model = self.root / "model.py"
-        text = model.read_text()
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
-        model.write_text(text)
-        self.git("add", "--all")
-        self.git("commit", "-qm", message)
-
-    def perfgate(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "perfgate.cli.main", *arguments],
-            cwd=self.root,
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-
-    def check(self) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
-        """Gate the feature branch; return the process, the decision and the comment."""
-        done = self.perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4")
-        assert (self.root / "out" / "decision.json").exists(), done.stdout + done.stderr
-        decision = json.loads((self.root / "out" / "decision.json").read_text())
-        return done, decision, (self.root / "out" / "comment.md").read_text()
-
-    def run(self, *arguments: str, **variables: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        """Run the checklist; return the process and the run document."""
-        done = self.perfgate("run", "--quick", "--out", "out", *arguments, **variables)
-        assert (self.root / "out" / "run.json").exists(), done.stdout + done.stderr
-        return done, json.loads((self.root / "out" / "run.json").read_text())
-
-
-@pytest.fixture
-def project(tmp_path: Path, npu_environment: dict[str, str]) -> Project:
-    return Project(tmp_path, npu_environment)
-
-
 def _of(decision: dict[str, Any], metric: str) -> dict[str, Any]:
     return next(found for found in decision["comparisons"] if found["metric"] == metric)
-
-
-def test_run__small_model__every_step_measured_on_the_npu_and_its_kernels_by_type(project: Project) -> None:
-    done, run = project.run()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {step["slug"]: step["status"] in ("ok", "attention") for step in run["steps"]} == {
-        "latency": True,
-        "utilization": True,
-        "transfer": True,
-        "top_ops": True,
-        "batch": True,
-    }
-    assert run["testbed"]["device_kind"] == "npu"
-    assert run["testbed"]["comparable"]["device.name"] == "Ascend910B3"
-    kernels = {row["op"]: row["count"] for row in run["operators"] if row["kind"] == "compute"}
-    assert (kernels["MatMulV2"], kernels["Relu"], kernels["Sigmoid"]) == (3, 1, 1)
-    counters = run["counters"][0]
-    assert counters["values"]["counters.kernels"] == 5
-    assert counters["values"]["counters.format_conversions"] == 0
-    assert "counters.kernels" not in counters["unstable"]
-    trace = next(artifact for artifact in run["artifacts"] if artifact["kind"] == "trace")
-    top = project.perfgate("trace", "top", "--json", f"out/{trace['path']}")
-    rows = json.loads(top.stdout)["timelines"][0]["rows"]
-    assert rows[0]["name"] == "MatMulV2"
-    assert rows[0]["kind"] == "compute"
 
 
 def test_check__refactoring__passes(project: Project) -> None:
@@ -149,6 +54,28 @@ def test_check__format_conversion_on_one_side__the_exact_counter_names_transdata
     assert (found["base"], found["head"], found["outcome"]) == (0, 2, "regressed")
     assert [part["name"] for part in found["parts"]] == ["TransData"]
     assert "`TransData`" in comment
+
+
+def test_check__lost_pinned_memory__the_host_waits_for_the_copy_and_its_line_is_named(project: Project) -> None:
+    project.git("checkout", "-q", "main")
+    table = "self.table = torch.ones(1 << 18)"
+    project.commit(
+        "a table on the host",
+        ("self.last = nn.Linear(512, 64)", f"self.last = nn.Linear(512, 64)\n        {table}.pin_memory()"),
+        (
+            "return self.last(x)",
+            "table = self.table.to(x.device, non_blocking=True)\n        return self.last(x) + table[:64]",
+        ),
+    )
+    project.git("checkout", "-q", "-B", "feature")
+    project.commit("copied plainly", (".pin_memory()", ""), (", non_blocking=True", ""))
+    done, decision, comment = project.check()
+    assert (done.returncode, decision["verdict"]) == (1, "FAIL"), comment
+    found = _of(decision, "counters.syncs")
+    assert (found["base"], found["head"], found["outcome"]) == (0, 1, "regressed")
+    assert found["parts"] == [{"name": "aten::_to_copy", "base": 0, "head": 1, "line": "model.py:18"}]
+    title = next(line for line in comment.splitlines() if line.startswith("## "))
+    assert title.endswith("`model.py:18`"), comment
 
 
 def test_run__operator_that_fails__costs_its_step_and_spoils_no_other(project: Project) -> None:
