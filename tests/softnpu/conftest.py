@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.softnpu.checkout import Project
 from tests.softnpu.environment import extended, variables
 
 HERE = Path(__file__).parent
@@ -58,3 +59,8 @@ def on_npu(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., sub
         )
 
     return run
+
+
+@pytest.fixture
+def project(tmp_path: Path, npu_environment: dict[str, str]) -> Project:
+    return Project(tmp_path, npu_environment)

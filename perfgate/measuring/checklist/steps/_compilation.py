@@ -102,7 +102,10 @@ def _missing_torchair() -> Optional[str]:
     try:
         importlib.import_module("torch_npu.dynamo.torchair")
     except ImportError as error:
-        return f"torchair, which compiles for an NPU, cannot be imported: {_said(error)}"
+        return (
+            f"torchair, which compiles for an NPU, cannot be imported: {_said(error)}; "
+            "pip install protobuf attrs packaging gives it what torch_npu does not bring along"
+        )
     return None
 
 

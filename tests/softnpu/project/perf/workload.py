@@ -3,7 +3,7 @@
 import torch
 from model import Model
 
-from perfgate import Workload
+from perfgate import Traffic, Workload
 
 
 def build(device):
@@ -19,4 +19,20 @@ def check(output, batch):
     assert torch.isfinite(output).all()
 
 
+def preprocess(batch):
+    return (batch - batch.mean()) / batch.std()
+
+
 model = Workload(build=build, inputs=inputs, check=check, batch=16, batch_sizes=(8, 16, 32))
+
+# Everything that a workload can say of itself, so that no step has nothing to measure.
+served = Workload(
+    build=build,
+    inputs=inputs,
+    check=check,
+    batch=16,
+    batch_sizes=(8, 16, 32),
+    preprocess=preprocess,
+    traffic=Traffic(rate=50),
+    ranks=2,
+)

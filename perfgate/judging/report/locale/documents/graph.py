@@ -12,8 +12,9 @@ MESSAGES: tuple[Text, ...] = (
         "PATH 中没有 C++ 编译器 {compiler}（inductor 在 CPU 上所需）",
     ),
     Text(
-        "torchair, which compiles for an NPU, cannot be imported: {error}",
-        "无法导入 torchair（NPU 图模式所需）：{error}",
+        "torchair, which compiles for an NPU, cannot be imported: {error}; "
+        "pip install protobuf attrs packaging gives it what torch_npu does not bring along",
+        "无法导入 torchair（NPU 图模式所需）：{error}；请执行 pip install protobuf attrs packaging 补齐 torch_npu 未自带的依赖",
     ),
     Text(
         "the model cannot be copied, and the original shall stay as it is: {error}",
