@@ -12,8 +12,8 @@ from typing import Optional
 from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
-from perfgate.document.files import read_run
 from perfgate.document.budget import parse_place
+from perfgate.document.files import read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError

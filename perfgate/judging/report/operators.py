@@ -27,7 +27,9 @@ def slower_operators(summary: Summary) -> list[OperatorTest]:
     """
     counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
     counted |= {(c.workload, c.shape, part.name) for c in summary.decision.comparisons for part in c.parts}
-    counted |= {(one.workload, one.shape, part.op) for one in summary.decision.explanations for part in one.contributions}
+    counted |= {
+        (one.workload, one.shape, part.op) for one in summary.decision.explanations for part in one.contributions
+    }
     return [
         test
         for test in summary.decision.operator_tests
