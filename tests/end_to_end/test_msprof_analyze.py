@@ -14,10 +14,12 @@ import pytest
 
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
-from perfgate.document.run import RunDocument
+from perfgate.document.run import Artifact, RunDocument
+from perfgate.flows.advisor import advise_run
 from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.advice.advise import suggestions
+from tests.fakes.documents import make_run
 from tests.samples import unpacked
 
 pytest.importorskip("msprof_analyze", reason="msprof-analyze is not installed (pip install perfgate[advisor])")
@@ -169,6 +171,14 @@ def test_advisor__alexnet__problems_of_its_own_merged_and_those_of_ours_said_onc
     assert {"utilization.busy", "format.share", "tiling.attained", "contiguity.kernel_share"} <= found.keys()
     affinity = next(one for one in run.advisories if one.category == "Affinity API Issues")
     assert affinity.evidence == {"count": 1, "op": "torch_npu.optim.NpuFusedSGD"}
+
+
+def test_advisor__recording_that_a_run_packed__advised_on_like_its_folder(ranks: Ranks, tmp_path: Path) -> None:
+    name = shutil.make_archive(str(tmp_path / "trace-encoder"), "zip", ranks.folder / "rank0_ascend_pt")
+    trace = Artifact(name="trace", kind="trace", path=Path(name).name, bytes=1, sha256="0" * 64, workload="encoder")
+    advised = advise_run(make_run(artifacts=[trace]), tmp_path, lambda _: None)
+    assert {one.category for one in advised.found} == {one.category for one in ranks.rank0.advisories}
+    assert ({one.workload for one in advised.found}, advised.warnings) == ({"encoder"}, [])
 
 
 def test_advisor__same_problems_on_both_ranks__nothing_is_new(ranks: Ranks) -> None:

@@ -186,7 +186,7 @@ def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float
     for explained in decision.explanations:
         if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
             continue
-        seconds = sum(part.seconds for part in explained.contributions if part.seconds > 0 and _is_of(part, advised))
+        seconds = _seconds(advised, explained.contributions)
         call = next(
             (
                 c.head
@@ -199,6 +199,21 @@ def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float
         if call:
             return seconds, at_most(seconds / call)
     return 0.0, None
+
+
+def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:
+    """Return what the operators add, and their part of the time between operators that grew with the number of them."""
+    own = [part for part in contributions if part.seconds > 0 and _is_of(part, advised)]
+    seconds = sum(part.seconds for part in own)
+    more = sum(max(0.0, _more(part)) for part in own)
+    for part in contributions:
+        if part.kind == "launching" and _more(part) > 0:
+            seconds += max(0.0, part.seconds) * min(1.0, more / _more(part))
+    return seconds
+
+
+def _more(part: Contribution) -> float:
+    return (part.head_count or 0.0) - (part.base_count or 0.0)
 
 
 def _is_of(part: Contribution, advised: _Advised) -> bool:

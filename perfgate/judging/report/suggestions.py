@@ -13,6 +13,8 @@ from perfgate.judging.report.text import line
 from perfgate.judging.report.words import Words
 
 _OURS = "perfgate"
+# A smaller gain reads as none.
+_NOTICEABLE = 0.005
 _OF = {
     "call": phrase("a call"),
     "item": phrase("an item"),
@@ -30,7 +32,9 @@ def worded_suggestion(suggestion: Suggestion) -> dict[str, object]:
         "line": suggestion.line,
         "op": str(op) if op is not None and str(op) not in message else None,
         "step": suggestion.step,
-        "gain": None if suggestion.gain is None else _worded_gain(suggestion.gain),
+        "gain": _worded_gain(suggestion.gain)
+        if suggestion.gain and suggestion.gain.speedup > 1 + _NOTICEABLE
+        else None,
         "code": suggestion.code,
         "command": suggestion.command,
         "source": None if suggestion.source == _OURS else suggestion.source,

@@ -108,6 +108,15 @@ def test_on_changes__call_that_is_explained__gain_of_undoing_the_line_by_amdahl(
     assert found[0].evidence["more seconds a call"] == pytest.approx(0.004)
 
 
+def test_on_changes__operators_between_which_time_passes__their_part_of_it_belongs_to_the_line() -> None:
+    add = Part(name="aten::add", base=1, head=7, line=LINE)
+    latency = make_comparison("latency.low", outcome="regressed", base=0.016, head=0.020, shape="long")
+    on_line = Contribution(op="aten::add", kind="more", seconds=0.001, base_count=1, head_count=7, line=LINE)
+    between = Contribution(op="outside operators", kind="launching", seconds=0.003, base_count=10, head_count=19)
+    found = _advice(_regressed("counters.framework_ops", add), latency, explanations=(_slower(on_line, between),))
+    assert found[0].evidence["more seconds a call"] == pytest.approx(0.001 + 0.003 * 6 / 9)
+
+
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [

@@ -56,6 +56,7 @@ def printed(*suggestions: Suggestion, language: Any = "en") -> str:
             {"code": "torch.compile(model)", "command": "perfgate run --steps 9"},
             "compile the model; write `torch.compile(model)`; see `perfgate run --steps 9`",
         ),
+        ({"gain": Gain(kind="estimated", speedup=1.004, share=0.004)}, "compile the model"),
         ({"source": "msprof-analyze advisor 26.2.0"}, "compile the model, says `msprof-analyze advisor 26.2.0`"),
     ],
 )
