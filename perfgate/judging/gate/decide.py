@@ -42,7 +42,7 @@ from perfgate.judging.gate.accepted import with_accepted
 from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.contributions import explanations
-from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.location import LOW_QUANTILES
@@ -238,6 +238,12 @@ def _verdict(
         for c in comparisons
         if c.method in ("check", "budget") and not c.gating and c.outcome == "inconclusive"
     ]
+    # Full precision where less had been asked for may be meant, and then it is faster or merged with this warning.
+    dropped = [
+        _name(c)
+        for c in comparisons
+        if c.metric == LOW_PRECISION and c.outcome == "regressed" and not _faster(c, gating)
+    ]
     # A count that only the head's calls disagree about cannot be held to the base's: it must not hide behind that.
     unsteady = [
         f"{_name(c)}: {c.reason}"
@@ -261,7 +267,7 @@ def _verdict(
         ),
         ("INCONCLUSIVE", "undecided", undecided),
         ("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
-        ("WARN", "suspected", suspected + promised),
+        ("WARN", "suspected", suspected + promised + dropped),
         ("WARN", "unsteady", unsteady),
         ("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
     ]
@@ -282,6 +288,12 @@ def _name(comparison: Comparison) -> str:
 def _measured(screened: Comparison, gating: list[Comparison]) -> bool:
     """Return whether what the stored runs flag was measured side by side; that answer then counts."""
     return any(c.method == "paired" and (c.workload, c.shape) == (screened.workload, screened.shape) for c in gating)
+
+
+def _faster(counted: Comparison, gating: list[Comparison]) -> bool:
+    """Return whether the pairs show that calls of this place take less time."""
+    here = (c for c in gating if (c.workload, c.shape, c.method) == (counted.workload, counted.shape, "paired"))
+    return any(c.outcome == "improved" for c in here)
 
 
 def _check_sides(base: RunDocument, head: RunDocument) -> None:

@@ -15,6 +15,8 @@ from perfgate.judging.report.words import Words
 
 # Rows that agree in these columns are one row with several places.
 _SAME = ("label", "metric", "base", "head", "change", "limit", "reason")
+# How code calls operators whose names are the framework's own.
+_FAMILIAR = {"aten::_local_scalar_dense": ".item()", "aten::_to_copy": ".to()"}
 _OUTCOME_LABELS = {
     "improved": phrase("better"),
     "unchanged": phrase("same"),
@@ -74,6 +76,7 @@ def worded_cause(cause: Cause) -> dict[str, object]:
     op, own_aspect = parted(cause.op)
     return {
         "op": op,
+        "familiar": _FAMILIAR.get(op),
         "aspect": parted(cause.also)[1] if cause.also else own_aspect,
         "compiling": cause.compiling,
         "places": cause.places,

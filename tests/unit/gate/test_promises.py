@@ -140,6 +140,24 @@ def test_decide__low_precision_rises__warns_and_names_it():
     assert "m.py:5" in comment
 
 
+@pytest.mark.parametrize(("speed", "verdict"), [(1.0, "WARN"), (0.9, "PASS")])
+def test_decide__low_precision_dropped__warns_with_its_line_unless_calls_got_faster(speed, verdict):
+    name = "counters.low_precision_ops"
+    base, head = sides([speed * ratio for ratio in NO_CHANGE])
+    low = counted(
+        {name: 2}, [site("m.py:5", "with autocast():", 2, name, "aten::mm")], [OpCount(op="aten::mm", count=2)]
+    )
+    base = msgspec.structs.replace(base, counters=[low])
+    head = msgspec.structs.replace(head, counters=[counted({name: 0}, ops=[OpCount(op="aten::mm", count=2)])])
+    decision = decide(base, head, policy=Policy(), history=History())
+
+    assert decision.verdict == verdict
+    if verdict == "WARN":
+        assert decision.reasons == [f"suspected: encoder/long {name}"]
+        comment = render_comment(decision, CONTEXT)
+        assert "2 → 0, confirmed (exact count): 2 more `aten::mm` in full precision at `m.py:5`" in comment
+
+
 @pytest.mark.parametrize(
     "name", ["counters.syncs", "counters.graph_breaks", "counters.recompiles", "memory.kept", "counters.repeat_saves"]
 )
