@@ -29,7 +29,9 @@ class Planted(NamedTuple):
 def test_comment__planted_cause__named_first_with_its_line(plant: Plant, perfgate: Perfgate, tmp_path: Path) -> None:
     planted = plant_into(tmp_path / "project", plant)
 
-    done = perfgate("check", "--base", "HEAD~1", "--workload", plant.workload, "--out", "out", cwd=planted.folder)
+    done = perfgate(
+        "check", "--base", "HEAD~1", "--workload", plant.workload, "--steps", "4", "--out", "out", cwd=planted.folder
+    )
 
     comment = (planted.folder / "out" / "comment.md").read_text()
     assert done.returncode in (0, 1), done.stderr
