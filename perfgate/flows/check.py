@@ -162,7 +162,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     base, head = _documents(finished, measured)
     if not earlier:
         kept = KeptSide(base, out / "base")
-        head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status)
+        head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status, language=options.language)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     history = stored_history(config, head, os.environ, warn=progress.note)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Optional
 
 import msgspec
 
+from perfgate.catalogue.card import Language
 from perfgate.document.files import write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.run import Artifact, RunDocument
@@ -41,10 +42,10 @@ def trace_flame(path: Path, head: Optional[Path], choice: Choice) -> list[FlameT
     return trees
 
 
-def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat) -> str:
-    """Return the trees as a page, or in the format of another tool."""
+def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Language = "en") -> str:
+    """Return the trees as a page in a language, or in the format of another tool."""
     if wanted == "html":
-        return render_flame(trees)
+        return render_flame(trees, language)
     if wanted == "speedscope":
         return speedscope(trees).decode()
     return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
@@ -57,7 +58,9 @@ class KeptSide(NamedTuple):
     folder: Path
 
 
-def with_flame_graph(head: KeptSide, base: Optional[KeptSide], *, say: Callable[[str], None]) -> RunDocument:
+def with_flame_graph(
+    head: KeptSide, base: Optional[KeptSide], *, say: Callable[[str], None], language: Language
+) -> RunDocument:
     """Write the flame graph of the traces that were kept, base beside head, and return head's document that names it.
 
     It is a by-product: a trace that cannot be read costs the page, not the run.
@@ -73,7 +76,7 @@ def with_flame_graph(head: KeptSide, base: Optional[KeptSide], *, say: Callable[
             trees = _paired(_trees_of_run(base), trees)
     except DocumentError as error:
         return msgspec.structs.replace(run, warnings=[*run.warnings, f"no flame graph: {error}"])
-    page = render_flame([tree for tree in trees if tree.parent])
+    page = render_flame([tree for tree in trees if tree.parent], language)
     write_text_atomically(head.folder / FLAME_PAGE, page)
     data = page.encode()
     artifact = Artifact(

@@ -10,6 +10,7 @@ from typing import Optional
 
 import msgspec
 
+from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.conductor.bench import Checkout, open_bench
 from perfgate.conductor.checklist import run_checklist
@@ -39,12 +40,13 @@ _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line asks for."""
+    """What the command line asks for; what people read is written in ``language``."""
 
     out: Path
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] = AVAILABLE_STEPS
     quick: bool = False
+    language: Language = "en"
 
 
 def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
@@ -72,7 +74,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         findings=findings,
         folder=out,
     )
-    run = with_flame_graph(KeptSide(run, out), None, say=progress.status)
+    run = with_flame_graph(KeptSide(run, out), None, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_run(out / "run.json", run)

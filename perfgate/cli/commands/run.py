@@ -61,7 +61,7 @@ def COMMAND(  # noqa: N802
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)
-    options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick)
+    options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick, language=spoken)
     with TerminalProgress() as progress:
         run = run_here(config, options, progress)
     _show(run, out, spoken)

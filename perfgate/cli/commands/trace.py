@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
+from perfgate.cli.options import language_option
+
 if TYPE_CHECKING:
     from perfgate.flows.trace import Choice
 
@@ -156,19 +158,28 @@ def diff(
               show_default=True, help="A page; speedscope's JSON; lines for flamegraph.pl.")  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where it goes; default flame.html, the other formats to the standard output.")  # fmt: skip
+@language_option
 def flame(
-    path: Path, head: Optional[Path], rank: Optional[int], device: Optional[int], wanted: Any, out: Optional[Path]
+    path: Path,
+    head: Optional[Path],
+    rank: Optional[int],
+    device: Optional[int],
+    wanted: Any,
+    out: Optional[Path],
+    language: Optional[str],
 ) -> None:
     """Draw what ran under what: Python functions, operators, and what a device ran under the calls that launched it.
 
     The page is one file without network: zoom, search by text or pattern, threads and streams, requests (spans named
     request#ID), base against head. Of the folder of a check it shows both sides.
     """
+    from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
     from perfgate.flows.flame import FLAME_PAGE, flame_text, trace_flame
     from perfgate.flows.trace import Choice
 
-    text = flame_text(trace_flame(path, head, Choice(rank=rank, device=device)), wanted)
+    spoken = report_language(language, Path())
+    text = flame_text(trace_flame(path, head, Choice(rank=rank, device=device)), wanted, spoken)
     target = Path(FLAME_PAGE) if out is None and wanted == "html" else out
     if target is None:
         return click.echo(text, nl=False)

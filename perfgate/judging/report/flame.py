@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from perfgate.catalogue.card import Language
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
+from perfgate.judging.report.locale.language import phrase, say, speaking, spoken, translated
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
 from perfgate.version import __version__
@@ -20,19 +22,51 @@ from perfgate.version import __version__
 _LISTED = 50
 _LONGEST_TEXT = 400
 _KIND_WORDS = {
-    "thread": "thread", "stream": "stream", "python": "Python function", "host_op": "operator", "annotation": "annotation",
-    "runtime": "runtime call", "compute": "kernel", "copy": "copy", "comm": "collective", "other": "other",
+    "thread": phrase("thread"), "stream": phrase("stream"), "python": phrase("Python function"), "host_op": phrase("operator"),
+    "annotation": phrase("annotation"), "runtime": phrase("runtime call"), "compute": phrase("kernel"), "copy": phrase("copy"),
+    "comm": phrase("collective"), "other": phrase("other"),
 }  # fmt: skip
 _STREAM = FLAME_KINDS.index("stream")
 _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
-_UNIT_WORDS = {"call": "one call", "profiler step": "one profiler step", "whole recording": "the whole recording"}
+_UNIT_WORDS = {
+    "call": phrase("one call"),
+    "profiler step": phrase("one profiler step"),
+    "whole recording": phrase("the whole recording"),
+}
+# What the page's script says; it has no catalogue of its own.
+_SCRIPT_SENTENCES = (
+    phrase("all"),
+    phrase("none"),
+    phrase("all host threads"),
+    phrase("all device streams"),
+    phrase("This is no regular expression."),
+    phrase("{count} frames match: "),
+    phrase("{time}, {share} of the time"),
+    phrase("total"),
+    phrase("self"),
+    phrase("runs"),
+    phrase("difference"),
+    phrase("{shape} and {count} other shapes"),
+    phrase(
+        "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}. "
+        "The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's."
+    ),
+    phrase(
+        "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
+    ),
+)
 
 
-def render_flame(trees: Sequence[FlameTree]) -> str:
+def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     """Return the page. Its policy header lets the browser load nothing and run nothing but the page's own script.
 
     What the recording says stands in it as compressed data, and in tables as escaped text.
     """
+    with speaking(language):
+        return _render(trees)
+
+
+def _render(trees: Sequence[FlameTree]) -> str:
     made = environment("html")
     assert made.loader is not None
     style, script = (made.loader.get_source(made, f"flame/{name}")[0] for name in ("style.css", "script.js"))
@@ -42,7 +76,7 @@ def render_flame(trees: Sequence[FlameTree]) -> str:
         "script": Words(script),
         "script_hash": Words(_sha256(script)),
         "data": Words(_packed(trees)),
-        "title": Words("Flame graph of base and head" if _compares(trees) else "Flame graph"),
+        "title": say("Flame graph of base and head" if _compares(trees) else "Flame graph"),
         "what": Words(" · ".join(clean(tree.label) for tree in trees)) if len(trees) == 1 else Words(
             formats.counted(len(trees), "recording")),
         "folded": sum(tree.folded for tree in trees),
@@ -145,11 +179,11 @@ def _table(tree: FlameTree) -> dict[str, object]:
     return {
         "label": tree.label,
         "compares": len(sides) > 1,
-        "unit": Words(_UNIT_WORDS[tree.unit]),
+        "unit": say(_UNIT_WORDS[tree.unit]),
         "rows": [
             {
                 "name": tree.texts[name],
-                "kind": Words(_KIND_WORDS[FLAME_KINDS[kind]]),
+                "kind": say(_KIND_WORDS[FLAME_KINDS[kind]]),
                 "place": listed[name, kind].place,
                 "cells": _cells(listed[name, kind]),
             }
@@ -204,7 +238,13 @@ def _cells(row: _Listed) -> list[Words]:
 
 def _packed(trees: Sequence[FlameTree]) -> str:
     """Return the trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
-    content = {"kinds": FLAME_KINDS, "trees": [_visible(tree) for tree in trees]}
+    content = {
+        "kinds": FLAME_KINDS,
+        "trees": [_visible(tree) for tree in trees],
+        "sentences": {english: translated(english, spoken()) for english in _SCRIPT_SENTENCES},
+        "kind_words": [translated(_KIND_WORDS[kind], spoken()) for kind in FLAME_KINDS],
+        "unit_words": {unit: translated(words, spoken()) for unit, words in _UNIT_WORDS.items()},
+    }
     return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
 
 

@@ -15,6 +15,7 @@ import pytest
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, side_by_side
 from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
 from tests.browser import Page, browser_page
+from tests.unit.report.sentences import TEMPLATES
 
 HOSTILE = '</script><img src=x onerror="alert(1)">\u202e{{ 7 * 7 }}'
 MS = 1_000_000
@@ -134,6 +135,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield page
 
 
+def test_render_flame__chinese__every_sentence_of_page_and_script_is() -> None:
+    page = render_flame([side_by_side(BASE, HEAD)], "zh")
+    content = embedded(page)
+    assert '<html lang="zh">' in page
+    assert "<td>算子</td>" in page
+    assert [english for english, words in content["sentences"].items() if words == english] == []
+    assert set(content["kind_words"]) >= {"线程", "Python 函数", "拷贝"}
+    script = (TEMPLATES / "flame" / "script.js").read_text(encoding="utf-8")
+    assert set(re.findall(r'word\("([^"]+)"', script)) <= content["sentences"].keys()
+
+
 def said(browser: Page, where: str = "said") -> str:
     return browser.ask(f"document.getElementById('{where}').textContent")
 
@@ -170,13 +182,28 @@ def test_page__keyboard__moves_zooms_and_says_both_sides(browser: Page, tmp_path
     assert len(browser.requests) == 1
 
 
+def test_page__chinese__script_speaks_it(browser: Page, tmp_path: Path) -> None:
+    file = tmp_path / "flame.html"
+    file.write_text(render_flame([side_by_side(BASE, HEAD)], "zh"), encoding="utf-8")
+    browser.errors.clear()
+    browser.open(file)
+    choose(browser, "search", "CLONE")
+    assert (
+        said(browser, "matched") == "1 个栈帧匹配：base 0 s，占总时间的 0.00 %; head 10 ms，占总时间的 50.0 %; +10 ms"
+    )
+    assert said(browser, "legend").startswith("红色：head 耗时更长。蓝色：head 耗时更短。")
+    browser.ask("document.getElementById('differs').click()")
+    assert said(browser, "legend").startswith("一次调用的耗时；每种类型一种颜色")
+    assert browser.errors == []
+
+
 def test_page__mouse__click_zooms_and_reset_returns(browser: Page, tmp_path: Path) -> None:
     opened(browser, tmp_path, side_by_side(BASE, HEAD))
     left, top, width = browser.ask("(() => { const box = document.getElementById('canvas').getBoundingClientRect(); "
                                    "return [box.left, box.top, box.width]; })()")  # fmt: skip
     browser.click(left + width * 0.2, top + 3 * 18 + 9)
     assert said(browser, "crumbs") == "allthread 1forwardaten::mm"
-    assert said(browser, "tip").startswith("aten::mmhost opmodel.py:5[[8, 8]]basehead")
+    assert said(browser, "tip").startswith("aten::mmoperatormodel.py:5[[8, 8]]basehead")
     browser.ask("document.getElementById('reset').click()")
     assert said(browser, "crumbs") == "all"
 

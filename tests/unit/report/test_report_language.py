@@ -20,8 +20,6 @@ from tests.unit.report.sentences import TEMPLATES, all_sentences, step_sentences
 
 # What both languages call the same.
 UNTRANSLATED = {"perfgate", "base", "head"}
-# The page of a flame graph is a tool with a script of its own, and English.
-BILINGUAL = [path for path in sorted(TEMPLATES.rglob("*.j2")) if path.parent.name != "flame"]
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
 
 
@@ -75,7 +73,7 @@ def test_told__message_of_the_gate__its_chinese_words_also_inside_another(messag
         assert told(message) == chinese_words
 
 
-@pytest.mark.parametrize("template", BILINGUAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("template", sorted(TEMPLATES.rglob("*.j2")), ids=lambda path: path.stem)
 def test_template__words_outside_of_sentences__are_those_both_languages_share(template: Path) -> None:
     assert set(unsaid_words(template)) <= UNTRANSLATED
 

@@ -4,7 +4,9 @@ const $ = (id) => document.getElementById(id);
 if (!("DecompressionStream" in window)) return;
 const packed = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-const { kinds, trees } = JSON.parse(await new Response(stream).text());
+const { kinds, trees, sentences, kind_words, unit_words } = JSON.parse(await new Response(stream).text());
+// The page's language comes with the data: its sentences by their English ones, with {name} for every value.
+const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, other: 220 };
@@ -31,7 +33,7 @@ const signed = (value) => (value > 0 ? "+" : "") + seconds(value);
 const share = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1)} %` : "");
 const compares = () => tree.base && tree.head;
 const text = (at) => (at < 0 ? "" : tree.texts[at]);
-const nameOf = (node) => (node === size ? "all" : text(tree.name[node]));
+const nameOf = (node) => (node === size ? word("all") : text(tree.name[node]));
 const above = (node) => (node === size ? ALL : roots.includes(node) ? size : tree.parent[node]);
 const isStream = (node) => kinds[tree.kind[node]] === "stream";
 
@@ -64,10 +66,10 @@ function chooseTree() {
   children = new Int32Array(first[size]);
   tree.parent.forEach((node, at) => { if (node >= 0) children[next[node]++] = at; });
   const tracks = tree.parent.flatMap((node, at) => (node < 0 ? [at] : []));
-  const groups = [["threads", "all host threads", (at) => !isStream(at)], ["streams", "all device streams", isStream]];
+  const groups = [["threads", word("all host threads"), (at) => !isStream(at)], ["streams", word("all device streams"), isStream]];
   options($("tracks"), groups.filter((group) => tracks.some(group[2])).map(([value, name]) => [value, name])
     .concat(tracks.map((at) => [at, nameOf(at)])));
-  options($("requests"), [["all", "all"], ...tree.requests.map((name, at) => [at, name]), [ALL, "none"]]);
+  options($("requests"), [["all", word("all")], ...tree.requests.map((name, at) => [at, name]), [ALL, word("none")]]);
   $("of-requests").hidden = !tree.requests.length;
   $("of-widths").hidden = $("of-colours").hidden = !compares();
   chooseTrack();
@@ -96,7 +98,7 @@ function find() {
   if (wanted) {
     let pattern;
     try { pattern = new RegExp($("pattern").checked ? wanted : wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"); }
-    catch { matched.textContent = "This is no regular expression."; draw(); return; }
+    catch { matched.textContent = word("This is no regular expression."); draw(); return; }
     const found = tree.texts.map((one) => pattern.test(one));
     matches = new Uint8Array(size + 1);
     const inside = new Uint8Array(size + 1), shown = new Set(roots);
@@ -108,8 +110,8 @@ function find() {
       inside[node] = parent >= 0 && inside[parent] === 1 ? 1 : matches[node];
       if (matches[node] && !(parent >= 0 && inside[parent] === 1)) { time[0] += base.total[node]; time[1] += head.total[node]; }
     }
-    const side = (name, at, costs) => `${name}${seconds(time[at])}, ${share(time[at], costs.total[size])} of the time`;
-    matched.textContent = `${count.toLocaleString("en")} frames match: ` + (compares()
+    const side = (name, at, costs) => name + word("{time}, {share} of the time", { time: seconds(time[at]), share: share(time[at], costs.total[size]) });
+    matched.textContent = word("{count} frames match: ", { count: count.toLocaleString("en") }) + (compares()
       ? `${side("base ", 0, base)}; ${side("head ", 1, head)}; ${signed(time[1] - time[0])}` : side("", tree.head ? 1 : 0, tree.head ? head : base));
   }
   draw();
@@ -182,12 +184,12 @@ function zoom(node) {
 }
 function facts(node) {
   const sides = [["base", base, tree.base], ["head", head, tree.head]].filter((side) => side[2]);
-  const measures = [["total", (side) => side.total[node], seconds], ["self", (side) => side.own[node], seconds],
-    ["runs", (side) => side.runs[node], (value) => String(Number(value.toPrecision(6)))]];
+  const measures = [[word("total"), (side) => side.total[node], seconds], [word("self"), (side) => side.own[node], seconds],
+    [word("runs"), (side) => side.runs[node], (value) => String(Number(value.toPrecision(6)))]];
   return measures.map(([name, value, worded]) => {
     const cells = sides.map((side) => worded(value(side[1])));
-    if (sides.length === 2) cells.push(name === "runs" ? worded(value(head) - value(base)) : signed(value(head) - value(base)));
-    if (name === "total") sides.forEach((side, at) => { cells[at] += ` (${share(value(side[1]), side[1].total[size])})`; });
+    if (sides.length === 2) cells.push(name === word("runs") ? worded(value(head) - value(base)) : signed(value(head) - value(base)));
+    if (name === word("total")) sides.forEach((side, at) => { cells[at] += ` (${share(value(side[1]), side[1].total[size])})`; });
     return [name, ...cells];
   });
 }
@@ -196,11 +198,11 @@ function showTip(node, x, y) {
   element("b", nameOf(node), tip);
   if (node !== size) {
     const shape = text(tree.shape[node]), more = tree.more_shapes[node];
-    [kinds[tree.kind[node]].replace("_", " "), text(tree.place[node]), shape && shape + (more ? ` and ${more} other shapes` : "")]
+    [kind_words[tree.kind[node]], text(tree.place[node]), more ? word("{shape} and {count} other shapes", { shape, count: more }) : shape]
       .filter(Boolean).forEach((line) => element("div", line, tip));
   }
   const table = element("table", "", tip);
-  if (compares()) { const row = element("tr", "", table); ["", "base", "head", "difference"].forEach((name) => element("th", name, row)); }
+  if (compares()) { const row = element("tr", "", table); ["", "base", "head", word("difference")].forEach((name) => element("th", name, row)); }
   facts(node).forEach(([name, ...cells]) => {
     const row = element("tr", "", table);
     element("th", name, row);
@@ -212,7 +214,7 @@ function showTip(node, x, y) {
 }
 function say() {
   const place = focused === size ? "" : text(tree.place[focused]);
-  const sides = compares() ? ["base", "head", "difference"] : ["", "", ""];
+  const sides = compares() ? ["base", "head", word("difference")] : ["", "", ""];
   const numbers = facts(focused).map(([name, ...cells]) => `${name} ${cells.map((cell, at) => `${sides[at]} ${cell}`.trim()).join(", ")}`);
   $("said").textContent = [nameOf(focused), place, ...numbers].filter(Boolean).join("; ");
 }
@@ -263,8 +265,11 @@ $("search").oninput = $("pattern").onchange = find;
 dark.addEventListener("change", draw);
 function legend() {
   const differs = compares() && $("differs").checked;
-  $("legend").textContent = differs ? "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in one "
-    + `${tree.unit}. The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's.` : `Time in one ${tree.unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.`;
+  $("legend").textContent = word(differs
+    ? "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}. "
+      + "The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's."
+    : "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.",
+  { unit: unit_words[tree.unit] });
 }
 options($("trees"), trees.map((one, at) => [at, one.label]));
 $("of-trees").hidden = trees.length < 2;
