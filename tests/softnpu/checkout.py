@@ -50,6 +50,11 @@ class Project:
         self.git("add", "--all")
         self.git("commit", "-qm", message)
 
+    def line(self, text: str) -> str:
+        """Return the one line of the model with this text, as documents name it."""
+        (number,) = (at for at, line in enumerate((self.root / "model.py").read_text().splitlines(), 1) if text in line)
+        return f"model.py:{number}"
+
     def perfgate(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "perfgate.cli.main", *arguments],

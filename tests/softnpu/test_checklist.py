@@ -108,6 +108,10 @@ def test_run__exact_counters__kernels_and_conversions_by_line(measured: Measured
     }
 
 
+def test_run__fusion__time_of_each_pattern_from_the_kernels_it_launched(measured: Measured) -> None:
+    assert 0 < measured.values("fusion", "fusion.share")["default"] < 1
+
+
 def test_run__format__conversions_by_pair(measured: Measured) -> None:
     assert measured.values("format", "format.conversions", "pair") == {"ND -> FRACTAL_NZ": 1.0, "FRACTAL_NZ -> ND": 1.0}
 

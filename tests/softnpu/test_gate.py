@@ -42,6 +42,11 @@ def test_check__one_operator_slower_on_the_device__fails_and_names_it_with_its_s
     assert "`Relu` takes" in comment
     assert 0 < slower[0]["share"] < 1
     assert "of the call" in comment
+    line = project.line("torch.relu(")
+    assert slower[0]["line"] == line
+    (explained,) = decision["explanations"]
+    assert (explained["contributions"][0]["op"], explained["contributions"][0]["line"]) == ("Relu", line)
+    assert f"`{line}`" in comment
 
 
 def test_check__format_conversion_on_one_side__the_exact_counter_names_transdata(project: Project) -> None:
@@ -52,7 +57,9 @@ def test_check__format_conversion_on_one_side__the_exact_counter_names_transdata
     assert (done.returncode, decision["verdict"]) == (1, "FAIL"), comment
     found = _of(decision, "counters.format_conversions")
     assert (found["base"], found["head"], found["outcome"]) == (0, 2, "regressed")
-    assert [part["name"] for part in found["parts"]] == ["TransData"]
+    assert [(part["name"], part["line"]) for part in found["parts"]] == [
+        ("TransData", project.line("npu_format_cast("))
+    ]
     assert "`TransData`" in comment
 
 

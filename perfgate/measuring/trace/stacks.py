@@ -167,6 +167,16 @@ def attributed_share(stacks: Stacks) -> Optional[float]:
     return int(stacks.own[work & known].sum()) / busy
 
 
+def operators_above(stacks: Stacks) -> IntColumn:
+    """Return for each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
+    found = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
+    operators = _is_kind(stacks.events, "host_op")
+    for active, above in _upwards(stacks.called_by):
+        nearest = operators[above] & (found[active] == NOTHING_AROUND)
+        found[active[nearest]] = above[nearest]
+    return found
+
+
 def _units(events: EventTable) -> tuple[Optional[Intervals], FlameUnit]:
     """Return the calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
     marks = events.of_kind("annotation", "host_op")

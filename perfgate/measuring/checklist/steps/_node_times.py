@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.measuring.checklist.steps._dataflow import Node
-from perfgate.measuring.trace.analysis import self_times
+from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, self_times
 from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.events import EventTable
-from perfgate.measuring.trace.launches import NOT_RECORDED, launch_starts
+from perfgate.measuring.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
+from perfgate.measuring.trace.stacks import operators_above, stacks_of
 
 # Of the time of kernels so much must be that of kernels whose operator is known, or the shares would be of a part only.
 _LEAST_JOINED = 0.8
@@ -37,13 +36,14 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> O
     """
     ops = trace.host_ops()
     spans = trace.spans()
+    kernels = _asked_kernels(trace) if on_device else None
     measured = []
     for start, end in zip(spans.start.tolist(), spans.end.tolist()):
         inside = ops.select((ops.start >= start) & (ops.start < end))
         windows = _windows(nodes, inside)
-        times = (
-            None if windows is None else (_kernel_times(trace, windows) if on_device else _host_times(inside, windows))
-        )
+        if windows is None:
+            return None
+        times = _host_times(inside, windows) if kernels is None else _kernel_times(kernels, windows)
         if times is None:
             return None
         measured.append(times)
@@ -77,17 +77,31 @@ def _host_times(ops: EventTable, windows: Sequence[_Window]) -> NodeTimes:
     return NodeTimes([float(window.end - window.start) for window in windows], total)
 
 
-def _kernel_times(trace: CallTrace, windows: Sequence[_Window]) -> Optional[NodeTimes]:
-    """Give each kernel to the node in whose time on the host it was launched."""
-    kernels = trace.kernels()
-    launched = launch_starts(kernels, trace.events.of_kind("runtime"))
-    began, ended = windows[0].start, windows[-1].end
-    mine = (launched != NOT_RECORDED) & (launched >= began) & (launched <= ended)
+class _AskedKernels(NamedTuple):
+    """When the operator that launched each kernel began, and the kernel's nanoseconds."""
+
+    asked: IntColumn
+    durations: IntColumn
+
+
+def _asked_kernels(trace: CallTrace) -> _AskedKernels:
+    """Return the kernels that an operator of the host asked for, on its own thread or over a queue."""
+    stacks = stacks_of(trace.events)
+    operators = operators_above(stacks)
+    kernels = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
+    chosen = np.flatnonzero(kernels & (operators != NOTHING_AROUND))
+    return _AskedKernels(stacks.events.start[operators[chosen]], stacks.events.duration[chosen])
+
+
+def _kernel_times(kernels: _AskedKernels, windows: Sequence[_Window]) -> Optional[NodeTimes]:
+    """Give each kernel to the node in whose time on the host it was asked for."""
+    asked = kernels.asked
+    mine = (asked >= windows[0].start) & (asked <= windows[-1].end)
     starts = np.asarray([window.start for window in windows])
     ends = np.asarray([window.end for window in windows])
-    at = np.maximum(np.searchsorted(starts, launched[mine], side="right") - 1, 0)
-    durations: npt.NDArray[np.int64] = kernels.duration[mine]
-    joined = launched[mine] <= ends[at]
+    at = np.maximum(np.searchsorted(starts, asked[mine], side="right") - 1, 0)
+    durations = kernels.durations[mine]
+    joined = asked[mine] <= ends[at]
     times = np.bincount(at[joined], weights=durations[joined], minlength=len(windows))
     total = float(durations.sum())
     if not total or times.sum() < _LEAST_JOINED * total:
