@@ -155,7 +155,7 @@ def _warnings(
         *_counted_once(summaries),
     ]
     if not_said:
-        found.append(f"not in the recording, so not checked to be equal: {_listed(not_said)}")
+        found.append(f"not in the recording, so not checked to be equal: {'; '.join(not_said)}")
     if incomplete:
         found.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
     missing = {what: why for what, why in recording.absent.items() if not what.startswith(_INCOMPLETE)}

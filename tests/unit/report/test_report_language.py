@@ -64,6 +64,12 @@ def test_steps__every_sentence_that_may_be_a_reason__has_its_chinese() -> None:
         ("the batch was 8 and is 4", "batch 由 8 变为 4"),
         ("base and head: encoder: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass",
          "base 与 head：encoder：没有检查输出；请为 workload 提供 `check`，以免结果错误的模型通过"),
+        ("not in the recording, so not checked to be equal: the device's name; versions of the software",
+         "录制数据中没有，因此未核对是否一致：设备名称；软件版本"),
+        ("the shares of the pipes were not collected; on an NPU record at Level1 with AiCMetrics.PipeUtilization; " + HOSTILE,
+         "没有采集流水线占比；NPU 上请以 Level1 和 AiCMetrics.PipeUtilization 采集；" + HOSTILE),
+        ("2 more operators a call compute below 32-bit floating point (aten::mm at model.py:3) and no check looks at it",
+         "每次调用多出 2 个算子以低于 32 位浮点的精度计算（aten::mm，model.py:3），且没有 check 检查输出"),
         ("a slowdown of 2 % is not excluded (at most 3.1 % with 97.5 % confidence)",
          "不能排除 2 % 的变慢（至多 3.1 %，置信度 97.5 %）"),
     ],
@@ -98,6 +104,13 @@ def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> N
             "``</details> @octocat `x` ∣ [a](https://evil.example)`` P50"
         )
         assert "&lt;/details&gt;" in environment("html").from_string(template).render(row=row)
+
+
+def test_prose_filter__number_inside_a_sentence__is_one_and_where_it_begins_it_may_start_a_list() -> None:
+    with speaking("zh"):
+        text = environment("markdown").from_string("{{ text|prose }}").render(text="5 pairs are too few for a bound")
+        inside = environment("markdown").from_string("{{ text|prose }}").render(text="the batch was 8 and is 4")
+    assert (text, inside) == ("`5` 对太少，给不出界", "batch 由 8 变为 4")
 
 
 def test_sentence_tag__condition_inside__is_refused() -> None:

@@ -45,6 +45,10 @@ MESSAGES: tuple[Text, ...] = (
         "取自录制数据：计数作精确比较，时间不作比较",
     ),
     Text("not in the recording, so not checked to be equal: {what}", "录制数据中没有，因此未核对是否一致：{what}"),
+    Text("the device's name", "设备名称"),
+    Text("versions of the software", "软件版本"),
+    Text("the profiler's level", "profiler 的采集级别"),
+    Text("its AI Core metrics", "AI Core 指标"),
     Text("{what}: nothing is counted; record it again", "{what}：不作计数；请重新录制"),
     Text("not recorded: {what} ({why})", "未录制：{what}（{why}）"),
     Text(
