@@ -62,6 +62,19 @@ class StepOutcome:
     counters: list[CounterSet] = field(default_factory=list)
 
 
+@dataclass
+class Judged:
+    """Values and findings of a part of a step, put together part by part."""
+
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, other: Judged) -> None:
+        """Take over what another part gave."""
+        self.values += other.values
+        self.findings += other.findings
+
+
 class Step(Protocol):
     """One numbered check. A module in ``steps/`` exposes one as ``STEP``."""
 

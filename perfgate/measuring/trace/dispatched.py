@@ -5,11 +5,12 @@ Imports torch: import it where something is counted, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
 
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.trace.tally import Dispatched
 
 MAX_INPUTS = 200  # characters
@@ -20,13 +21,13 @@ def describe(
     func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, *, line: Optional[str], view: bool
 ) -> Dispatched:
     """Return what one dispatched operator was."""
-    read = list(_tensors((args, keywords)))
+    read = list(tensors((args, keywords)))
     return Dispatched(
         op=func._schema.name,
         line=line,
         inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
         flops=flops_of(func, args, keywords, result),
-        moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *_tensors(result))),
+        moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *tensors(result))),
         view=view,
     )
 
@@ -55,16 +56,6 @@ def _formulas() -> dict[Any, Callable[..., int]]:
 
     formulas: dict[Any, Callable[..., int]] = flop_registry
     return formulas
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _tensors(part)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def _bytes(tensor: torch.Tensor) -> int:

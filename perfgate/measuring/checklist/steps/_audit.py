@@ -6,12 +6,13 @@ The copies are those of the exact counters (``trace.dispatch.copied``), told apa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Optional
 
 import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.devices.batches import tensors
 
 # What a copy changes: the order in memory, the device, the dtype, or nothing at all.
 Cause = Literal["layout", "device", "dtype", "duplicate"]
@@ -125,10 +126,10 @@ def _audited(
     from perfgate.measuring.trace.dispatched import MAX_INPUTS, form_of
 
     view = is_view(func)
-    read = list(_tensors((args, keywords)))
+    read = list(tensors((args, keywords)))
     copies = tuple(_copy(target, source) for target, source in copied(name, args, result))
     product = _product(func, args, keywords, result, read)
-    written = 0 if view else sum(map(_bytes, _tensors(result))) or sum(copy.size for copy in copies)
+    written = 0 if view else sum(map(_bytes, tensors(result))) or sum(copy.size for copy in copies)
     return AuditedOp(
         name=name,
         line=line,
@@ -199,18 +200,6 @@ def _product(
     # A product in lower precision may still add a bias in full.
     low = [tensor for tensor in read if tensor.dtype in LOW_PRECISION]
     return Product(flops, _dtype(low[0] if low else floating[0]), bool(low))
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _tensors(part)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def _bytes(tensor: Any) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, noticed
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.step import Judged, RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import EITHER, AuditedOp, Convolution, audit_shape
 from perfgate.measuring.checklist.steps._npu_formats import format_changes
 from perfgate.measuring.checklist.steps._traces import steady_summary
@@ -51,16 +50,6 @@ class Conversions(NamedTuple):
     calls: int
 
 
-@dataclass
-class _Found:
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, other: _Found) -> None:
-        self.values += other.values
-        self.findings += other.findings
-
-
 class FormatStep:
     """Kernels of a short trace by their formats, or on a CPU the copies of single calls; and the convolutions of a call."""
 
@@ -68,7 +57,7 @@ class FormatStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where neither kernels nor operators show."""
-        found, seen = _Found(), False
+        found, seen = Judged(), False
         for shape in context.workload.shapes:
             context.progress(f"looking for format conversions with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
@@ -85,7 +74,7 @@ class FormatStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""
-        found, seen = _Found(), False
+        found, seen = Judged(), False
         for summary in context.summaries:
             kernels = kernels_of(summary.timeline)
             if not kernels:
@@ -151,10 +140,10 @@ def _of_operators(audit: Iterable[AuditedOp]) -> list[Conversion]:
     return found
 
 
-def _judge(conversions: Conversions, *, shape: str, limits: Mapping[str, float]) -> _Found:
+def _judge(conversions: Conversions, *, shape: str, limits: Mapping[str, float]) -> Judged:
     """Return count, time by pair of formats, and share of a call; no conversion is 0 of them."""
     if not conversions.busy_ns:
-        return _Found()
+        return Judged()
     labels, calls = {"shape": shape}, conversions.calls
     times: Counter[str] = Counter()
     counts: Counter[str] = Counter()
@@ -170,7 +159,7 @@ def _judge(conversions: Conversions, *, shape: str, limits: Mapping[str, float])
         of_pair = {**labels, "pair": pair}
         values.append(Value(metric="format.conversions", value=counts[pair] / calls, count=calls, labels=of_pair))
         values.append(Value(metric="format.time", value=ns / calls / 1e9, count=calls, labels=of_pair))
-    return _Found(values, _share_finding(conversions, share, times, shape, limits))
+    return Judged(values, _share_finding(conversions, share, times, shape, limits))
 
 
 def _share_finding(
@@ -192,11 +181,11 @@ def _share_finding(
     return above("format.share", share, given=limits, evidence=evidence)
 
 
-def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str, float]) -> _Found:
+def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str, float]) -> Judged:
     """Return which convolutions get their input in another order than their weight has, and how often the order changes."""
     found = [(op, op.convolution) for op in audit if op.convolution is not None]
     if not found:
-        return _Found()
+        return Judged()
     mixed = [(op, convolution) for op, convolution in found if convolution.mixed]
     labels = {"shape": shape}
     values = [
@@ -204,7 +193,7 @@ def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str
         Value(metric="format.flips", value=_flips([convolution for _, convolution in found]), labels=labels),
     ]
     if not mixed:
-        return _Found(values)
+        return Judged(values)
     op, convolution = mixed[0]
     evidence: dict[str, Evidence] = {
         "shape": shape,
@@ -217,7 +206,7 @@ def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str
     }
     if op.line is not None:
         evidence["line"] = op.line
-    return _Found(values, above("format.mixed", len(mixed), given=limits, evidence=evidence))
+    return Judged(values, above("format.mixed", len(mixed), given=limits, evidence=evidence))
 
 
 def _flips(convolutions: Iterable[Convolution]) -> int:
@@ -225,12 +214,12 @@ def _flips(convolutions: Iterable[Convolution]) -> int:
     return sum(before != after for before, after in zip(orders, orders[1:]))
 
 
-def _judge_boundaries(context: StepContext, shape: str) -> _Found:
+def _judge_boundaries(context: StepContext, shape: str) -> Judged:
     """Return which modules hand on another NPU format than they got, where torch_npu says which format a tensor has."""
     changes = format_changes(context, shape)
     if changes is None:
-        return _Found()
-    found = _Found([Value(metric="format.boundaries", value=len(changes), labels={"shape": shape})])
+        return Judged()
+    found = Judged([Value(metric="format.boundaries", value=len(changes), labels={"shape": shape})])
     if changes:
         module, change = next(iter(changes.items()))
         evidence: dict[str, Evidence] = {"shape": shape, "modules": len(changes), "module": module, "change": change}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Optional
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, below, limit, noticed
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.step import Judged, RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import AuditedOp, Product, audit_shape
 from perfgate.measuring.checklist.steps._precision_kernels import cast_times, product_times
 from perfgate.measuring.checklist.steps._precision_trial import (
@@ -35,16 +34,6 @@ _NO_DTYPES = "the recording does not say in which precision its kernels compute;
 _NO_MEMORY_COUNT = "the device does not count what a call allocates"
 
 
-@dataclass
-class _Found:
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, other: _Found) -> None:
-        self.values += other.values
-        self.findings += other.findings
-
-
 class PrecisionStep:
     """Where the call computes in which precision, and a trial of the other one."""
 
@@ -52,7 +41,7 @@ class PrecisionStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; not applicable where none has a product."""
-        found, full = _Found(), list[AuditedOp]()
+        found, full = Judged(), list[AuditedOp]()
         for shape in context.workload.shapes:
             context.progress(f"looking at the precision of products with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=3)
@@ -74,7 +63,7 @@ class PrecisionStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where none has a product of known precision."""
-        found, reasons = _Found(), []
+        found, reasons = Judged(), []
         for summary in context.summaries:
             kernels = kernels_of(summary.timeline)
             judged = _judge_kernels(kernels, summary.spans, summary.shape, context.limits)
@@ -99,11 +88,11 @@ def _low_share(products: Iterable[Product]) -> float:
 
 def _judge_products(
     products: Sequence[tuple[AuditedOp, Product]], share: float, shape: str, limits: Mapping[str, float]
-) -> _Found:
+) -> Judged:
     """Return the share of low-precision arithmetic; some in full is worth a word in a call that uses low precision."""
     value = Value(metric="precision.low_share", value=share, labels={"shape": shape, "of": "flops"})
     if not 0 < share < 1:
-        return _Found([value])
+        return Judged([value])
     sites: Counter[tuple[str, Optional[str], str]] = Counter()
     for op, product in products:
         if not product.low:
@@ -112,10 +101,10 @@ def _judge_products(
     evidence: dict[str, Evidence] = {"shape": shape, "op": name, "dtype": dtype, "flops": flops}
     if line is not None:
         evidence["line"] = line
-    return _Found([value], below("precision.low_share", share, given=limits, evidence=evidence))
+    return Judged([value], below("precision.low_share", share, given=limits, evidence=evidence))
 
 
-def _kernels_or_casts(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Found:
+def _kernels_or_casts(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Judged:
     """Judge the kernels of a short trace; casts are those of the dispatched operators where no kernel tells of them."""
     if "kernel_timeline" not in context.device.capabilities:
         return _judge_casts(audit, shape, context.limits, timed=True)
@@ -126,22 +115,22 @@ def _kernels_or_casts(context: StepContext, shape: str, audit: Sequence[AuditedO
     return found
 
 
-def _judge_casts(audit: Sequence[AuditedOp], shape: str, limits: Mapping[str, float], *, timed: bool) -> _Found:
+def _judge_casts(audit: Sequence[AuditedOp], shape: str, limits: Mapping[str, float], *, timed: bool) -> Judged:
     """Return the casts of a call; their share only where operators are done when they return."""
     casts = [(op, copy) for op in audit for copy in op.copies if copy.cause == "dtype"]
     values = [Value(metric="precision.casts", value=len(casts), labels={"shape": shape})]
     busy_ns = sum(op.host_ns for op in audit)
     if not timed or not busy_ns:
-        return _Found(values)
+        return Judged(values)
     share = sum(op.host_ns / len(op.copies) for op, _ in casts) / busy_ns
     values.append(Value(metric="precision.cast_share", value=share, labels={"shape": shape}))
     if not casts:
-        return _Found(values)
+        return Judged(values)
     op, copy = max(casts, key=lambda cast: cast[0].host_ns)
     evidence: dict[str, Evidence] = {"shape": shape, "op": op.name, "change": copy.pair, "casts": len(casts)}
     if op.line is not None:
         evidence["line"] = op.line
-    return _Found(values, above("precision.cast_share", share, given=limits, evidence=evidence))
+    return Judged(values, above("precision.cast_share", share, given=limits, evidence=evidence))
 
 
 def _judge_kernels(
@@ -150,13 +139,13 @@ def _judge_kernels(
     shape: str,
     limits: Mapping[str, float],
     audit: Sequence[AuditedOp] = (),
-) -> _Found:
+) -> Judged:
     """Return shares of the kernels' time.
 
     Of calls that were audited too the arithmetic is judged, and the time stands beside it; they know lines.
     """
     products, casts = product_times(kernels), cast_times(kernels)
-    found = _Found()
+    found = Judged()
     labels = {"shape": shape}
     if products.known_ns:
         share = products.low_share
@@ -200,10 +189,10 @@ def _try(
     return try_full(context, shape, dtype=dtype, seconds=seconds)
 
 
-def _judge_trial(trial: Optional[Trial], failed: Optional[Failed], shape: str, limits: Mapping[str, float]) -> _Found:
+def _judge_trial(trial: Optional[Trial], failed: Optional[Failed], shape: str, limits: Mapping[str, float]) -> Judged:
     if trial is None:
         reason = failed.reason if failed is not None else None
-        return _Found([Value(metric="precision.speedup", value=None, labels={"shape": shape}, reason=reason)])
+        return Judged([Value(metric="precision.speedup", value=None, labels={"shape": shape}, reason=reason)])
     labels = {"shape": shape, "dtype": trial.dtype, "against": trial.against}
     values = [trial.versus.value("precision.speedup", labels), *_output_values(trial, labels)]
     ratio = Value(
@@ -213,7 +202,7 @@ def _judge_trial(trial: Optional[Trial], failed: Optional[Failed], shape: str, l
         reason=_NO_MEMORY_COUNT if trial.memory_ratio is None else None,
     )
     judge = _judge_gain if trial.against == "as_is" else _judge_low
-    return _Found([*values, ratio], judge(trial, shape, limits))
+    return Judged([*values, ratio], judge(trial, shape, limits))
 
 
 def _output_values(trial: Trial, labels: dict[str, str]) -> list[Value]:

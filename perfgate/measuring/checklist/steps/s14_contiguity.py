@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Value
+from perfgate.document.run import Evidence, Value
 from perfgate.measuring.checklist.limits import above
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
+from perfgate.measuring.checklist.step import Judged, RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape
 from perfgate.measuring.checklist.steps._precision_kernels import is_cast
 from perfgate.measuring.checklist.steps._traces import steady_summary
@@ -36,16 +35,6 @@ _NO_OPERATOR = "a call dispatches no operator of the framework, and the device s
 _NO_KERNELS = "the recording shows no kernel of a device, and operators of a host do not say how tensors lie in memory"
 
 
-@dataclass
-class _Found:
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, other: _Found) -> None:
-        self.values += other.values
-        self.findings += other.findings
-
-
 class _Site(NamedTuple):
     op: str
     cause: Cause
@@ -59,7 +48,7 @@ class ContiguityStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where neither operators nor kernels show."""
-        found = _Found()
+        found = Judged()
         for shape in context.workload.shapes:
             context.progress(f"looking at memory layouts with inputs of shape {shape}")
             audit = audit_shape(context, shape)
@@ -75,14 +64,14 @@ class ContiguityStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""
-        found, seen = _Found(), False
+        found, seen = Judged(), False
         for summary in context.summaries:
             judged = _judge_kernels(kernels_of(summary.timeline), shape=summary.shape, limits=context.limits)
             seen = seen or bool(judged.values)
             missing = Value(
                 metric="contiguity.kernel_share", value=None, labels={"shape": summary.shape}, reason=_NO_KERNELS
             )
-            found.add(judged if judged.values else _Found([missing]))
+            found.add(judged if judged.values else Judged([missing]))
         if not seen:
             return StepOutcome(status="unavailable", reason=_NO_KERNELS)
         return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
@@ -91,11 +80,11 @@ class ContiguityStep:
 STEP = ContiguityStep()
 
 
-def _judge_copies(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str, float]) -> _Found:
+def _judge_copies(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str, float]) -> Judged:
     """Return copies and bytes of a call by cause; the share of those that only change the layout, or nothing, is judged."""
     written = sum(op.written for op in audit)
     if not written:
-        return _Found()
+        return Judged()
     counts: Counter[_Site] = Counter()
     sizes: Counter[_Site] = Counter()
     for op in audit:
@@ -112,7 +101,7 @@ def _judge_copies(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str
         values.append(Value(metric="contiguity.copy_share", value=size / written, labels=labels))
     judged = Counter({site: size for site, size in sizes.items() if site.cause in _JUDGED})
     if not judged:
-        return _Found(values)
+        return Judged(values)
     ((largest, size),) = judged.most_common(1)
     evidence: dict[str, Evidence] = {
         "shape": shape,
@@ -124,15 +113,15 @@ def _judge_copies(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str
     if largest.line is not None:
         evidence["line"] = largest.line
     share = sum(judged.values()) / written
-    return _Found(values, above("contiguity.copy_share", share, given=limits, evidence=evidence))
+    return Judged(values, above("contiguity.copy_share", share, given=limits, evidence=evidence))
 
 
-def _judge_kernels(kernels: Iterable[Kernel], *, shape: str, limits: Mapping[str, float]) -> _Found:
+def _judge_kernels(kernels: Iterable[Kernel], *, shape: str, limits: Mapping[str, float]) -> Judged:
     """Return the share of kernels that only copy or rearrange; nothing where no kernel ran."""
     computed = [kernel for kernel in kernels if not kernel.is_collective]
     busy_ns = sum(kernel.duration_ns for kernel in computed)
     if not busy_ns:
-        return _Found()
+        return Judged()
     times: Counter[str] = Counter()
     for kernel in computed:
         if _moves(kernel):
@@ -140,10 +129,10 @@ def _judge_kernels(kernels: Iterable[Kernel], *, shape: str, limits: Mapping[str
     share = sum(times.values()) / busy_ns
     value = Value(metric="contiguity.kernel_share", value=share, count=len(computed), labels={"shape": shape})
     if not times:
-        return _Found([value])
+        return Judged([value])
     ((op, _),) = times.most_common(1)
     evidence: dict[str, Evidence] = {"shape": shape, "op": op}
-    return _Found([value], above("contiguity.kernel_share", share, given=limits, evidence=evidence))
+    return Judged([value], above("contiguity.kernel_share", share, given=limits, evidence=evidence))
 
 
 def _moves(kernel: Kernel) -> bool:
@@ -158,12 +147,12 @@ def _has_2d_convolution(audit: Iterable[AuditedOp]) -> bool:
     return any(op.convolution is not None and {"NCHW", "NHWC", EITHER} & set(op.convolution) for op in audit)
 
 
-def _try_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Found:
+def _try_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Judged:
     """Measure what channels_last gains, on a copy of the model; outputs that differ are no gain."""
     labels = {"shape": shape}
     turned, reason = _in_channels_last(context, shape, audit)
     if turned is None:
-        return _Found([Value(metric=_SPEEDUP, value=None, labels=labels, reason=reason)])
+        return Judged([Value(metric=_SPEEDUP, value=None, labels=labels, reason=reason)])
     context.progress(f"comparing channels_last with inputs of shape {shape}")
     with quiet():
         versus = compare(
@@ -178,7 +167,7 @@ def _try_channels_last(context: StepContext, shape: str, audit: Sequence[Audited
     if first.line is not None:
         evidence["line"] = first.line
     findings = above("contiguity.channels_last", versus.low, given=context.limits, evidence=evidence)
-    return _Found([versus.value(_SPEEDUP, labels)], findings)
+    return Judged([versus.value(_SPEEDUP, labels)], findings)
 
 
 class _Turned(NamedTuple):
