@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test check format clean minilm schemas test-slow test-npu bench-gate bench-rules lab bench-trace fuzz
+.PHONY: demo doctor test check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -39,6 +39,10 @@ schemas: $(VENV)/.installed
 # Proofs of many minutes.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+# Fifteen causes planted in a small model, each named first in the comment: about five minutes.
+test-causes: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "slow or not slow" tests/causes
 
 # The real torch_npu on a software NPU (tests/softnpu/README.md); needs CPython 3.11 on x86-64, g++ and nm.
 NPU_BIN := .venv-npu/bin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 INDENT = " " * 8
 
@@ -13,7 +12,7 @@ class Plant:
     """One cause: the line marked ``# plant: MARK`` of a file becomes ``lines``, in which one ends in ``# here``.
 
     ``names`` are words of which the first cause in the comment must hold at least one. The line it names is the one planted,
-    or where that runs nothing itself, the line of the file that begins with ``felt_at``.
+    or where that runs nothing itself, a line of the file that begins as one of ``felt_at`` does.
     """
 
     name: str
@@ -22,7 +21,7 @@ class Plant:
     names: tuple[str, ...]
     workload: str = "encoder"
     file: str = "model.py"
-    felt_at: Optional[str] = None
+    felt_at: tuple[str, ...] = ()
 
 
 PLANTS = (
@@ -78,7 +77,7 @@ PLANTS = (
             "`aten::addmm` on `float32[192,768]` instead of `float32[192,384]`",
             "`aten::addmm` on `float32[768,192]` instead of `float32[384,192]`",
         ),
-        felt_at="        hidden = self.up(rows)",
+        felt_at=(f"{INDENT}hidden = self.up(rows)", f"{INDENT}return self.norm(rows + self.down(hidden))"),
     ),
     Plant(
         "slower preprocessing",
@@ -90,7 +89,7 @@ PLANTS = (
         ("normalized",),
         workload="prepared",
         file="prepare.py",
-        felt_at="def normalized(",
+        felt_at=("def normalized(",),
     ),
     Plant(
         "leak",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
@@ -98,12 +100,17 @@ def _changed_input(cause: Cause) -> tuple[Optional[str], Optional[str]]:
         return None, None
     before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
     changed = [pair for pair in zip(before, after) if pair[0] != pair[1]]
-    # The one with the most dimensions: a matrix rather than its bias.
-    first, second = max(changed, key=lambda pair: pair[1].count(","), default=(None, None))
+    first, second = max(changed, key=lambda pair: _extent(pair[1]), default=(None, None))
     if first is None or second is None:
         return None, None
     (shape, _, layout), (other_shape, _, other_layout) = first.partition(" "), second.partition(" ")
     return (shape, other_shape) if layout == other_layout else (first, second)
+
+
+def _extent(form: str) -> tuple[int, float]:
+    """Return what a form of an input is ranked by: its dimensions, a matrix before its bias, then its elements."""
+    sizes = [float(size) for size in re.findall(r"\d+", form.partition("[")[2].partition("]")[0])]
+    return len(sizes), math.prod(sizes)
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Optional[Words]:

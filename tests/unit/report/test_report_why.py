@@ -98,7 +98,8 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
         ),
         (
             part("aten::addmm", "other_inputs", 300, base_count=2, head_count=2, line="model.py:31", inputs_change="shape",
-                 base_inputs="float32[512], float32[512,512]", head_inputs="float32[768], float32[768,768]"),
+                 base_inputs="float32[512], float32[8,512], float32[512,512] strided",
+                 head_inputs="float32[768], float32[8,768], float32[768,768] strided"),
             "- `aten::addmm` in `encoder/long`: on `float32[768,768]` instead of `float32[512,512]` at `model.py:31`, "
             "300 µs more self time",
             "`aten::addmm` on `float32[768,768]` instead of `float32[512,512]` takes 300 µs longer at `model.py:31`",
