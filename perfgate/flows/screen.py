@@ -16,7 +16,7 @@ from perfgate.judging.store.store import open_store
 def stored_history(
     config: Config, head: RunDocument, environ: Mapping[str, str], *, warn: Callable[[str], None]
 ) -> History:
-    """Return the series that screen this run and what was accepted of it; a store that cannot be read is said and screens nothing."""
+    """Return the series that screen this run and what was accepted of it; of a store that cannot be read that is said."""
     try:
         store = open_store(config, environ)
         series = [

@@ -107,7 +107,7 @@ def test_harmless__outside_text__no_command_of_a_ci_host(text: str, shown: str) 
 
 @pytest.mark.parametrize(
     ("text", "steps"),
-    [(None, (1, 2, 3, 4, 5)), ("1", (1,)), ("3-5,1", (1, 3, 4, 5)), ("latency, batch", (1, 5)), ("2,2,2-2", (2,))],
+    [(None, tuple(range(1, 20))), ("1", (1,)), ("3-5,1", (1, 3, 4, 5)), ("latency, batch", (1, 5)), ("2,2,2-2", (2,))],
 )
 def test_parse_steps__numbers_ranges_names__sorted_once_each(text: str, steps: tuple[int, ...]) -> None:
     assert parse_steps(text) == steps
