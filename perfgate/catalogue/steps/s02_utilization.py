@@ -26,9 +26,10 @@ CARD = StepCard(
         ".item() 之类的同步以及调用之间的拷贝。",
     ),
     cost=Text(
-        "On a CPU 0.3 s a shape quick and 1 s in full; a device adds a traced run of the calls, and "
-        "in full five seconds of the driver's readings.",
-        "CPU 上每个 shape quick 模式 0.3 s，完整模式 1 s；有设备时另加一次带轨迹的运行，完整模式再加五秒的驱动读数。",
+        "On a CPU 0.3 s a shape quick and 1 s in full; a device adds the trace that steps 4 to 18 look at too, seconds on an "
+        "NPU, and in full five seconds of the driver's readings.",
+        "CPU 上每个 shape quick 模式 0.3 s，完整模式 1 s；有设备时另录制一份轨迹，供第 4～18 步共用（NPU 上需数秒），"
+        "完整模式再加五秒的驱动读数。",
     ),
     devices={
         "npu": Text(

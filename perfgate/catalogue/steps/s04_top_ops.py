@@ -27,8 +27,9 @@ CARD = StepCard(
         "环：改为对整个张量执行一次。",
     ),
     cost=Text(
-        "On a CPU 1.2 s a shape quick and 3 s in full; an NPU's profile is analysed in a process of its own on top.",
-        "CPU 上每个 shape quick 模式 1.2 s，完整模式 3 s；NPU 的 profile 另起进程解析，时间另计。",
+        "1.2 s a shape quick and 3 s in full; where no step before it did, it records the trace that later steps look at "
+        "too, which takes seconds more on an NPU.",
+        "每个 shape quick 模式 1.2 s，完整模式 3 s；若之前的步骤尚未录制，则由本步录制供后续步骤共用的轨迹，NPU 上另需数秒。",
     ),
     devices={
         "npu": Text(

@@ -25,10 +25,10 @@ CARD = StepCard(
         "整个模型保持一种格式：权重在构建时一次性转换，模型与输入同时使用 channels_last，把 permute 移到数据进出处。",
     ),
     cost=Text(
-        "0.1 s on a CPU, and 2 s once a process to load torch's dispatch mode, which step 4 does first; on an accelerator "
-        "a short trace, whose analysis takes half a minute on an NPU.",
-        "CPU 上 0.1 s，另需每个进程一次性加载 torch dispatch mode 约 2 s（通常已由第 4 步完成）；加速器上需录制一段短轨迹，"
-        "NPU 的解析约半分钟。",
+        "0.1 s on a CPU, and 2 s once a process to load torch's dispatch mode, which step 4 does first; an "
+        "accelerator adds nothing where an earlier step has recorded the trace.",
+        "CPU 上 0.1 s，另需每个进程一次性加载 torch dispatch mode 约 2 s（通常已由第 4 步完成）；加速器上复用"
+        "之前步骤录制的轨迹，无额外耗时。",
     ),
     devices={
         "npu": Text(

@@ -33,9 +33,9 @@ CARD = StepCard(
         "次而不是每次调用都转换，也不要无意中把大的矩阵乘留在 float32。",
     ),
     cost=Text(
-        "4 s quick, 20 s in full for all shapes together; a short trace more on an accelerator, whose analysis takes half a "
-        "minute on an NPU.",
-        "所有 shape 合计 quick 模式 4 s，完整模式 20 s；加速器上另需一段短轨迹，NPU 的解析约半分钟。",
+        "4 s quick, 20 s in full for all shapes together; an accelerator adds nothing where an earlier step has recorded the "
+        "trace.",
+        "所有 shape 合计 quick 模式 4 s，完整模式 20 s；加速器上复用之前步骤录制的轨迹，无额外耗时。",
     ),
     devices={
         "npu": Text(

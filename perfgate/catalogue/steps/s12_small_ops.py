@@ -33,9 +33,8 @@ CARD = StepCard(
         "CUDA Graph），一次调用只下发一次。都做不到时增大 batch：kernel 变长，下发次数不变。",
     ),
     cost=Text(
-        "1 to 1.5 s a shape quick, 6 s in full; half a minute more where the analysis of an NPU's profile starts a "
-        "process.",
-        "quick 模式每个 shape 1～1.5 s，完整模式 6 s；NPU profile 的解析需另起进程时再加半分钟。",
+        "1 to 1.5 s a shape quick, 6 s in full; on an NPU seconds more where no earlier step has recorded the trace.",
+        "quick 模式每个 shape 1～1.5 s，完整模式 6 s；NPU 上若之前的步骤尚未录制轨迹，另需数秒。",
     ),
     devices={
         "npu": Text(

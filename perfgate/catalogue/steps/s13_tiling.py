@@ -37,9 +37,9 @@ CARD = StepCard(
         "不是太小就是切分不当：增大 batch、换融合算子，或用 AOE 做算子调优以更换分块。",
     ),
     cost=Text(
-        "1 to 5 s quick, 20 s in full, for the first shape; half a minute more where the analysis of an NPU's profile "
-        "starts a process.",
-        "仅测第一个 shape：quick 模式 1～5 s，完整模式 20 s；NPU profile 的解析需另起进程时再加半分钟。",
+        "1 to 5 s quick, 20 s in full, for the first shape; on an NPU seconds more where no earlier step has recorded the "
+        "trace.",
+        "仅测第一个 shape：quick 模式 1～5 s，完整模式 20 s；NPU 上若之前的步骤尚未录制轨迹，另需数秒。",
     ),
     devices={
         "npu": Text(

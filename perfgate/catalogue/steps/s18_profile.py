@@ -33,8 +33,8 @@ CARD = StepCard(
         "开销高：从轨迹读占比，从第 1 步读时延。",
     ),
     cost=Text(
-        "1 s quick and 3 s in full on a CPU; on an NPU each recording takes msprof some seconds to analyse.",
-        "CPU 上 quick 模式 1 s，完整模式 3 s；NPU 上每份录制还需 msprof 数秒解析。",
+        "1 s quick and 3 s in full on a CPU; 5 to 9 s on an NPU, where msprof analyses two more recordings.",
+        "CPU 上 quick 模式 1 s，完整模式 3 s；NPU 上 5～9 s，因 msprof 还要解析另外两份录制。",
     ),
     devices={
         "npu": Text(
