@@ -80,6 +80,15 @@ CHANGES: tuple[Advice, ...] = (
         ),
     ),
     Advice(
+        "copy-that-waits",
+        Text(
+            "the host waits for a copy ({op}); to the device, copy from pinned memory with non_blocking=True; a result for the "
+            "host, fetch once after the call",
+            "Host 在等待拷贝（{op}）；往设备拷贝时请使用锁页内存并加 non_blocking=True；取回结果请在调用之后一次完成",
+        ),
+        code="loader = DataLoader(data, pin_memory=True); batch = batch.to(device, non_blocking=True)",
+    ),
+    Advice(
         "graph-break",
         Text(
             "the compiler gives up the graph where it did not before; take out of the compiled part what it names as the "

@@ -62,6 +62,9 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
         cast = next((part for part in _rises(comparison) if part.name == "aten::_to_copy"), None)
         if cast is not None:
             yield _of(comparison, "dtype-round-trip", cast)
+    elif comparison.metric == "counters.syncs":
+        rise = _located(_rises(comparison))
+        yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
     elif rule is not None:
         yield _of(comparison, rule, _located(_rises(comparison)))
 
@@ -71,7 +74,6 @@ _OF_COUNTER = {
     "counters.format_conversions": "format-conversion",
     "counters.fallbacks": "host-fallback",
     "counters.low_precision_ops": "dropped-precision",
-    "counters.syncs": "value-for-python",
     "counters.graph_breaks": "graph-break",
     "counters.recompiles": "recompilation",
     "counters.device_copies": "copies-to-device",
@@ -97,9 +99,8 @@ def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
 def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
     for explained in explanations:
         measured = explained.measured or 0.0
-        telling = [part for part in explained.contributions if part.seconds >= _TELLS * measured > 0]
-        for number, part in enumerate(telling):
-            rule = _rule_of(part, first=number == 0)
+        for number, part in enumerate(explained.contributions):
+            rule = _rule_of(part, first=number == 0) if part.seconds >= _TELLS * measured > 0 else None
             if rule is not None:
                 yield _Advised(
                     rule,
@@ -125,7 +126,12 @@ def _rule_of(part: Contribution, *, first: bool) -> Optional[str]:
         return "slower-operator" if first else None
     if part.kind == "outside":
         return "slower-python" if part.function is not None else None
-    return "value-for-python" if part.kind == "waiting" else None
+    return _rule_of_wait(part.op) if part.kind == "waiting" else None
+
+
+def _rule_of_wait(op: str) -> str:
+    """Return the rule on an operator that the host waits for: a copy need not be waited for, a value has to be."""
+    return "copy-that-waits" if "copy" in op else "value-for-python"
 
 
 def _is_format_cast(name: str) -> bool:

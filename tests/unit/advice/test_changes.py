@@ -80,6 +80,13 @@ def test_on_changes__counter_that_rose__its_rule_with_the_line_of_the_rise(metri
     assert _rules(_advice(_regressed(metric, fell, rose))) == [(rule, LINE)]
 
 
+@pytest.mark.parametrize("copy", ["aten::_to_copy", "aten::copy_"])
+def test_on_changes__host_waits_for_a_copy__the_copy_need_not_be_waited_for(copy: str) -> None:
+    counted = _regressed("counters.syncs", Part(name=copy, base=0, head=1, line=LINE))
+    waiting = _slower(Contribution(op=copy, kind="waiting", seconds=0.004, line=LINE))
+    assert _rules(_advice(counted)) == _rules(_advice(explanations=(waiting,))) == [("copy-that-waits", LINE)]
+
+
 def test_on_changes__counter_without_advice_or_not_regressed__nothing() -> None:
     part = Part(name="aten::add", base=1, head=7, line=LINE)
     unchanged = make_comparison("counters.syncs", outcome="unchanged", method="exact", parts=[part])
@@ -138,6 +145,9 @@ def test_on_changes__slower_in_the_wake_of_another_and_small_parts__nothing_of_t
     wake = Contribution(op="aten::add", kind="slower", seconds=0.001)
     small = Contribution(op="aten::mul", kind="other_inputs", inputs_change="shape", seconds=0.0003)
     assert _advice(explanations=(_slower(first, wake, small),)) == []
+    # A leak: what came is told first and costs little by itself.
+    little = Contribution(op="aten::mm", kind="added", seconds=0.0001, line=LINE)
+    assert _advice(explanations=(_slower(little, wake),)) == []
 
 
 def test_on_changes__faster_call__no_advice_on_what_it_is_made_of() -> None:
