@@ -13,9 +13,12 @@ from perfgate.document.run import CallAccount, CallRow
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.trace.account import AccountOf, account_for
-from perfgate.measuring.trace.collect import record_calls
+from perfgate.measuring.trace.collect import CallTrace, record_calls
 from perfgate.measuring.trace.counters import count_in_order
+from perfgate.measuring.trace.events import EventKind, EventTableBuilder
+from perfgate.measuring.trace.recording import Timeline
 from perfgate.measuring.trace.roofline import measure_roof
+from perfgate.measuring.trace.tally import Dispatched
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
@@ -137,3 +140,34 @@ def test_measure_roof__cpu__what_a_machine_can_do_and_nothing_for_a_device_witho
     assert 1e8 < roof.flops_per_second < 1e15
     assert 1e8 < roof.bytes_per_second < 1e13
     assert measure_roof(FakeDevice()) is None
+
+
+def test_account_for__kernels_that_a_queue_launched__the_line_of_the_operator_that_filled_it() -> None:
+    python, queue, cann, stream = ("Python", "Thread 1"), ("Python", "Thread 2"), ("CANN", "Thread 2"), ("NPU", "0")
+    builder = EventTableBuilder()
+
+    def add(start: int, duration: int, track: tuple[str, str], name: str, kind: EventKind, number: int = -1) -> None:
+        builder.add(start, duration, track=track, name=name, kind=kind, correlation=number)
+
+    add(0, 1000, python, "perfgate.call", "annotation")
+    for number, (start, op, kernel) in enumerate([(100, "relu", "Relu"), (300, "sigmoid", "Sigmoid")]):
+        add(start, 100, python, f"aten::{op}", "host_op")
+        add(start + 10, 50, python, f"aclnn{kernel}", "host_op")
+        add(start + 20, 20, python, f"Enqueue@aclnn{kernel}", "runtime")
+        # Taken out of the queue when the host is long past the operator.
+        add(start + 450, 50, queue, f"Dequeue@aclnn{kernel}", "runtime")
+        add(start + 460, 30, cann, "Node@launch", "runtime", number)
+        add(start + 480, 10, stream, kernel, "compute", number)
+    trace = CallTrace(Timeline(None, None, builder.table()), calls=1, path=Path("trace"))
+    order = [
+        Dispatched("aten::relu", "model.py:3", "float32[4]", None, 32, view=False),
+        Dispatched("aten::sigmoid", "model.py:4", "float32[8]", None, 64, view=False),
+    ]
+
+    account = account_for(trace, AccountOf("model", "default", order, HERE))
+
+    assert [(row.op, row.line, row.inputs) for row in account.rows] == [
+        ("Relu", "model.py:3", "float32[4]"),
+        ("Sigmoid", "model.py:4", "float32[8]"),
+    ]
+    assert account.no_lines is None
