@@ -176,3 +176,12 @@ def _processes_with(word: bytes) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_run_checklist__two_steps_that_look_at_one_trace__it_is_kept_once(measure: Measure) -> None:
+    findings = measure("well", steps=(4, 18))
+
+    assert [step.error for step in findings.steps] == [None, None]
+    assert [(artifact.path, artifact.workload) for artifact in findings.artifacts] == [
+        ("trace-well-default.json.gz", "well")
+    ]
