@@ -11,7 +11,6 @@ from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 
 from perfgate.measuring.devices.device import HostMemory
 
-
 # A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
 _WATCHED_NS = 500_000
 
