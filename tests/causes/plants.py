@@ -59,7 +59,11 @@ PLANTS = (
         "dropped autocast",
         "autocast",
         (f"{INDENT}with torch.no_grad():  # here",),
-        ("`aten::addmm` on `float32[64,384]` instead of `bfloat16[64,384]`", "`aten::addmm` in full precision"),
+        (
+            "`aten::addmm` on `float32[384,192]` instead of `bfloat16[384,192]`",
+            "`aten::addmm` on `float32[192,384]` instead of `bfloat16[192,384]`",
+            "`aten::addmm` in full precision",
+        ),
         workload="mixed",
     ),
     Plant(
