@@ -44,7 +44,7 @@ def shape(text: str) -> list[str]:
     return lines
 
 
-def sample(name: str) -> str:
+def text_of(name: str) -> str:
     return recorded("npu-smi", name).read_text()
 
 
@@ -61,7 +61,7 @@ def sample(name: str) -> str:
     ],
 )
 def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devices):
-    expected = sample(sample).split("| NPU     Chip")[0]
+    expected = text_of(sample).split("| NPU     Chip")[0]
     said = ask("info", *words.split(), SOFTNPU_SMI_CHIP=chip, SOFTNPU_DEVICES=devices).split("| NPU     Chip")[0]
     assert shape(said) == shape(expected)
 
@@ -74,7 +74,7 @@ def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devic
     ],
 )
 def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chip):
-    expected = [line for line in sample(sample).splitlines() if "|" in line]
+    expected = [line for line in text_of(sample).splitlines() if "|" in line]
     said = [line for line in ask("info", SOFTNPU_SMI_CHIP=chip).splitlines() if line.startswith("|")]
     assert said[:3] == expected[:3]
     bars = [
@@ -85,8 +85,8 @@ def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chi
 
 def test_npu_smi__process__lines_of_the_recorded_output():
     busy = ask("info", "-t", "proc-mem", "-i", "0", SOFTNPU_SMI_PROCESSES="1654497:python:177")
-    assert busy == sample("proc-mem_910B.txt")
-    assert ask("info", "-t", "proc-mem", "-i", "0") == sample("proc-mem_idle.txt")
+    assert busy == text_of("proc-mem_910B.txt")
+    assert ask("info", "-t", "proc-mem", "-i", "0") == text_of("proc-mem_idle.txt")
 
 
 def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
@@ -94,7 +94,7 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         lines = [process.stdout.readline().rstrip("\n") for _ in range(3)]
         process.kill()
-    expected = sample("watch_i2_910.txt").splitlines()
+    expected = text_of("watch_i2_910.txt").splitlines()
     assert lines[0] == expected[0]
     assert [match.start() for match in re.finditer(r"\S+", lines[2])] == [
         match.start() for match in re.finditer(r"\S+", expected[2])
@@ -102,7 +102,7 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
 
 
 def test_npu_smi__driver_not_reachable__its_two_lines():
-    assert ask("info", SOFTNPU_SMI_FAIL="driver") == sample("error_container_-8005.txt")
+    assert ask("info", SOFTNPU_SMI_FAIL="driver") == text_of("error_container_-8005.txt")
 
 
 def test_npu_smi__wrong_type__usage_text():

@@ -118,6 +118,7 @@ def test_msprof__database_asked_for__refused(npu_environment, tmp_path):
 
 def test_delay__planted_on_relu__shows_as_its_duration(profiled):
     folder = profiled("now", SOFTNPU_DELAY_US="aclnnRelu=3000")
-    means = {row["OP Type"]: float(row["Avg Time(us)"]) for row in rows(folder / "op_statistic.csv")}
-    assert 3000 <= means["Relu"] < 6000
-    assert means["MatMulV2"] < 3000
+    # The shortest run of each: any may meet a busy machine.
+    shortest = {row["OP Type"]: float(row["Min Time(us)"]) for row in rows(folder / "op_statistic.csv")}
+    assert 3000 <= shortest["Relu"] < 6000
+    assert shortest["MatMulV2"] < 3000
