@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 from collections.abc import Collection, Iterator
-from difflib import SequenceMatcher
 from pathlib import Path
-from typing import NamedTuple, Optional
 
-_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# Where a statement holds others, which stand for themselves.
-_BLOCKS = ("body", "orelse", "finalbody", "handlers")
+from perfgate.conductor.code_changes import changes, parse, statements
 
 
 def code_hash(file: Path, *, importable: Collection[Path]) -> str:
@@ -34,37 +29,10 @@ def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path],
     # A workload file may have been renamed.
     before[head.relative_to(head.parent)] = base
     return [
-        f"{name.as_posix()}:{line}"
+        f"{name.as_posix()}:{change.at}"
         for name, file in after.items()
-        for line in _changes(_statements(before.get(name)), _statements(file))
+        for change in changes(statements(before.get(name, base.parent / name)), statements(file))
     ]
-
-
-def _changes(before: list[_Statement], after: list[_Statement]) -> Iterator[int]:
-    same = SequenceMatcher(None, [one.code for one in before], [one.code for one in after], autojunk=False)
-    for what, _, _, first, _ in same.get_opcodes():
-        if what != "equal" and after:
-            yield after[min(first, len(after) - 1)].line
-
-
-class _Statement(NamedTuple):
-    line: int
-    code: str
-
-
-def _statements(file: Optional[Path]) -> list[_Statement]:
-    """Return the statements of a file in order, each without those inside it; none where it is no valid Python."""
-    tree = _without_docstrings(_parse(file)) if file is not None else None
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)] if tree else []
-    return [_Statement(node.lineno, ast.dump(_alone(node))) for node in sorted(found, key=lambda node: node.lineno)]
-
-
-def _alone(statement: ast.stmt) -> ast.stmt:
-    alone = copy.copy(statement)
-    for block in _BLOCKS:
-        if block in statement._fields:
-            setattr(alone, block, [])
-    return alone
 
 
 def _with_siblings(file: Path, importable: Collection[Path]) -> list[Path]:
@@ -80,7 +48,7 @@ def _with_siblings(file: Path, importable: Collection[Path]) -> list[Path]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    tree = _parse(file)
+    tree = parse(file)
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -89,20 +57,9 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _code(file: Path) -> bytes:
-    """Return a file's code without comments, docstrings and formatting; its bytes where it is no valid Python."""
-    tree = _without_docstrings(_parse(file))
-    return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")
-
-
-def _without_docstrings(tree: Optional[ast.Module]) -> Optional[ast.Module]:
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return tree
-
-
-def _parse(file: Path) -> Optional[ast.Module]:
+    """Return a file's code without comments, docstrings and formatting; its bytes where that cannot be had."""
+    tree = parse(file)
     try:
-        return ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+        return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")
+    except RecursionError:  # too deep to be written out
+        return file.read_bytes()

@@ -129,6 +129,12 @@ class Repository:
             subject=subject[:200].encode(errors="replace").decode(),
         )
 
+    def changed_files(self, base: str, head: str, *, prefix: str = "", suffix: str = ".py") -> list[str]:
+        """Return the files below a folder of the repository that both commits have and that differ, relative to it."""
+        below = [f"--relative={prefix}"] if prefix else []
+        found = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
+        return [name for name in found.split("\0") if name.endswith(suffix)]
+
     def show(self, commit: str, path: str) -> Optional[str]:
         """Return a file's text at a commit, None when it is not there."""
         try:

@@ -325,13 +325,18 @@ class Testbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included."""
+    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
+
+    ``changed_functions`` maps, of a head, where a function begins whose code differs from the base's in one place only
+    (``model.py:22``) to that place (``model.py:24``).
+    """
 
     commit: Optional[str] = None
     branch: Optional[str] = None
     dirty: bool = False
     committed_at: Optional[str] = None
     subject: Optional[str] = None
+    changed_functions: dict[str, str] = {}
 
 
 class CiContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import measuring_step
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.checklist import Findings, run_checklist
+from perfgate.conductor.code_changes import changed_functions
 from perfgate.conductor.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.lock import lock_path, machine_lock
 from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
@@ -138,6 +139,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
+            sides = _with_changed_functions(sides, repository, prefix, trees["base"] / prefix, head_root)
             base_config = _config_of_base(repository, sides.base.commit, prefix, config)
             base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
@@ -193,6 +195,13 @@ def _choose_sides(repository: Repository, config: Config, options: CheckOptions)
         head=head,
         head_source=repository.source(head, dirty=dirty),
     )
+
+
+def _with_changed_functions(sides: _Sides, repository: Repository, prefix: str, base: Path, head: Path) -> _Sides:
+    """Return the sides, of the head which functions it changed: traces know where a function begins, and not what is new."""
+    files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix)
+    changed = changed_functions(base, head, files)
+    return sides._replace(head_source=msgspec.structs.replace(sides.head_source, changed_functions=changed))
 
 
 def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> _Measured:

@@ -86,14 +86,10 @@ PLANTS = (
     Plant(
         "slower preprocessing",
         "preprocess",
-        (
-            "    scaled = (scaled - scaled.mean(1, keepdim=True)) / scaled.std(1, keepdim=True)",
-            "    return torch.stack([row.sort().values.clamp(-9, 9)[row.argsort().argsort()] for row in scaled])  # here",
-        ),
+        ("    return torch.stack([(row - row.mean()) / row.std() for row in scaled])  # here",),
         ("normalized",),
         workload="prepared",
         file="prepare.py",
-        felt_at=("def normalized(",),
     ),
     Plant(
         "leak",

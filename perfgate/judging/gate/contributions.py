@@ -132,6 +132,7 @@ class _Cell(NamedTuple):
             lines=operator_lines(self.head, self.after.workload, self.after.shape),
             wait=self._more_waits(),
             promised=self._lost_precision(),
+            changed=self.head.source.changed_functions,
         )
         parts = [sites.of_operator(op, seconds) for op, seconds in believed.items()]
         if outside is not None:
@@ -246,9 +247,10 @@ class _Sites:
         lines: dict[str, str],
         wait: Optional[Part],
         promised: dict[str, str],
+        changed: dict[str, str],
     ) -> None:
         self._before, self._after = _by_op(before), _by_op(after)
-        self._lines, self._wait, self._promised = lines, wait, promised
+        self._lines, self._wait, self._promised, self._changed = lines, wait, promised, changed
 
     def of_operator(self, op: str, seconds: float) -> Contribution:
         """Return what an operator adds, with the line on which most of it lies."""
@@ -306,7 +308,7 @@ class _Sites:
             kind="outside",
             seconds=rounded(seconds),
             function=site.row.op if site else None,
-            line=site.row.line if site else None,
+            line=self._changed.get(site.row.line, site.row.line) if site and site.row.line else None,
         )
 
     @staticmethod

@@ -52,8 +52,14 @@ def compare_time(base: RunDocument, head: RunDocument, policy: Policy, floors: l
 
 
 def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[Part]:
+    changed = head.source.changed_functions
     return [
-        Part(name=stage.name, base=rounded(stage.first), head=rounded(stage.second), line=stage.line)
+        Part(
+            name=stage.name,
+            base=rounded(stage.first),
+            head=rounded(stage.second),
+            line=changed.get(stage.line, stage.line) if stage.line else None,
+        )
         for stage in stage_times(base.replicates, head.replicates, workload=workload, shape=shape)
     ]
 

@@ -35,9 +35,10 @@ class Cause:
     """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in one or several places.
 
     Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
-    name the operator. ``rank`` is its place in the gate's explanation of a slower call, None where that does not name it, and
-    ``part`` what the explanation says of it. ``compiling`` is what happened to a compiled graph, where ``op`` is the reason of
-    that. ``also`` is a further name by which a counter tells more of the operator (``aten::add (kept)``).
+    name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the gate's explanation of a slower
+    call, None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
+    compiled graph, where ``op`` is the reason of that. ``also`` is a further name by which a counter tells more of the
+    operator (``aten::add (kept)``).
     """
 
     places: tuple[str, ...]
@@ -50,6 +51,7 @@ class Cause:
     stage: bool = False
     rank: Optional[int] = None
     part: Optional[Contribution] = None
+    counted: bool = False
     compiling: Optional[Compiling] = None
     also: Optional[str] = None
 
@@ -83,14 +85,38 @@ def causes(summary: Summary) -> list[Cause]:
         replace(cause, compiling=compiled.get((cause.places[0], cause.op))) for cause in _with_aspects(found).values()
     ]
     worse = [cause for cause in told if cause.more_count > 0 or (cause.more_time or 0) > 0]
-    return sorted(worse, key=_order)
+    return sorted(_led_by_counted(worse), key=_order)
 
 
-def _order(cause: Cause) -> tuple[bool, bool, int, float, int, float, str, tuple[str, ...]]:
+def _led_by_counted(found: list[Cause]) -> list[Cause]:
+    """Return the causes, of every line that explains time first what an exact counter has more of.
+
+    What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
+    """
+    first: dict[tuple[str, Optional[str]], Cause] = {}
+    for cause in sorted((cause for cause in found if cause.rank is not None and cause.line), key=_order):
+        first.setdefault((cause.places[0], cause.line), cause)
+
+    def led(cause: Cause) -> Cause:
+        leading = first.get((cause.places[0], cause.line))
+        if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
+            return cause
+        return replace(cause, rank=leading.rank)
+
+    return [led(cause) for cause in found]
+
+
+def _inner(cause: Cause) -> bool:
+    """Tell whether a cause is a part of what some line calls: it runs more often, and no counter names it."""
+    return not cause.counted and cause.part is not None and cause.part.kind in _COUNTED
+
+
+def _order(cause: Cause) -> tuple[bool, bool, int, bool, float, int, float, str, tuple[str, ...]]:
     return (
         cause.compiling is None,
         cause.rank is None,
         cause.rank or 0,
+        not cause.counted,
         -(cause.more_time or 0),
         -cause.mentions,
         -cause.more_count,
@@ -152,7 +178,7 @@ def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[Ope
         return None
     if here and here[0].compiling:
         return here[0]
-    counted = next((cause for cause in here if (cause.more_time or 0) > 0 and not cause.stage), None)
+    counted = next((one for one in here if ((one.more_time or 0) > 0 or one.rank is not None) and not one.stage), None)
     if counted is not None and counted.rank is not None:
         return counted
     found = [cause for cause in (counted, tested_cause(comparison, tests)) if cause is not None]
@@ -182,7 +208,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
         where = (place(comparison.workload, comparison.shape),)
         if is_operator(comparison) and comparison.base is not None and comparison.head is not None:
             name = comparison.metric.partition(":")[2]
-            yield Cause(places=where, op=name, base_count=comparison.base, head_count=comparison.head)
+            yield Cause(places=where, op=name, base_count=comparison.base, head_count=comparison.head, counted=True)
         if comparison.unit == "s":
             yield from (_of_stage(where, part) for part in slower_stages(comparison))
         else:
@@ -197,7 +223,7 @@ def slower_stages(comparison: Comparison) -> list[Part]:
 
 
 def _of_count(where: tuple[str, ...], part: Part) -> Cause:
-    return Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line)
+    return Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line, counted=True)
 
 
 def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
@@ -277,4 +303,10 @@ def _merge(found: dict[tuple[str, str], Cause], new: Cause) -> None:
         found[key] = new
         return
     more_time = new.more_time if old.more_time is None else old.more_time
-    found[key] = replace(old, more_time=more_time, line=old.line or new.line, mentions=old.mentions + 1)
+    found[key] = replace(
+        old,
+        more_time=more_time,
+        line=old.line or new.line,
+        mentions=old.mentions + 1,
+        counted=old.counted or new.counted,
+    )

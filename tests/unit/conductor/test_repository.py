@@ -156,6 +156,17 @@ def test_dirty_files__touched_but_equal__none_and_the_index_is_not_rewritten(clo
     assert (clone / ".git" / "index").read_bytes() == index
 
 
+def test_changed_files__below_a_folder__those_that_both_commits_have(clone: Path) -> None:
+    (clone / "perf").mkdir()
+    (clone / "perf" / "data.txt").write_text("1")
+    base = commit(clone, "base", **{"perf/made": "1", "perf/same": "1", "other": "1"})
+    (clone / "perf" / "data.txt").write_text("2")
+    head = commit(clone, "head", **{"perf/made": "2", "perf/new": "1", "other": "2"})
+    repository = Repository(clone)
+    assert repository.changed_files(base, head, prefix="perf") == ["made.py"]
+    assert repository.changed_files(base, head) == ["other.py", "perf/made.py"]
+
+
 def test_snapshot__clean__head_itself(clone: Path) -> None:
     assert Repository(clone).snapshot() == (git(clone, "rev-parse", "HEAD"), False)
 

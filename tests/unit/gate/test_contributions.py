@@ -138,6 +138,14 @@ def test_explanations__more_python__the_function_that_grew_most() -> None:
     assert (part.kind, part.function, part.line) == ("outside", "prepare", "model.py:8")
 
 
+def test_explanations__function_that_grew_changed_in_one_place__that_place_is_its_line() -> None:
+    python = row("prepare", 3e-3, kind="python", line="model.py:8")
+    base, head = measured({**BASE, OUTSIDE_OPERATORS: 2.5e-3}, [*traced(BASE), python])
+    source = msgspec.structs.replace(head.source, changed_functions={"model.py:8": "model.py:11"})
+    (part,) = explained((base, msgspec.structs.replace(head, source=source)), slower(2e-3)).contributions
+    assert (part.function, part.line) == ("prepare", "model.py:11")
+
+
 def test_explanations__many_more_operators__the_time_between_them_comes_last_and_is_no_functions() -> None:
     times = {**BASE, "aten::mul": 1e-3, OUTSIDE_OPERATORS: 2e-3}
     # Three operators with half a millisecond around them, and now nine.

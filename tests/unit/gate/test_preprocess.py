@@ -50,6 +50,17 @@ def _found(decision: DecisionDocument, metric: str) -> Comparison:
     return next(comparison for comparison in decision.comparisons if comparison.metric == metric)
 
 
+def test_decide__slower_stage_changed_in_one_place__that_place_is_its_line() -> None:
+    base, head = sides(SAME)
+    base, head = _with(base, [_blocks(DECODE, RESIZE)]), _with(head, [_blocks(DECODE, RESIZE * 4 / 3)])
+    source = msgspec.structs.replace(head.source, changed_functions={"data/images.py:30": "data/images.py:34"})
+    decision = decide(base, msgspec.structs.replace(head, source=source), policy=Policy(), history=History())
+    assert [part.line for part in _found(decision, "preprocess.low").parts] == [
+        "data/images.py:12",
+        "data/images.py:34",
+    ]
+
+
 def test_decide__same_preprocessing__unchanged_and_pass() -> None:
     decision = _decide(RESIZE)
     assert decision.verdict == "PASS"

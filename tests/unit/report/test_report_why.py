@@ -157,23 +157,33 @@ def test_why__graph_breaks__come_before_the_operators_that_changed_with_them() -
 
 
 @pytest.mark.parametrize(
-    ("metric", "counted", "said"),
+    ("metric", "counted", "said", "entries"),
     [
         ("memory.kept", Part(name="aten::add (kept)", base=0, head=1, line="model.py:44"),
-         "1 more `aten::add` at `model.py:44`, whose result is kept"),
+         "1 more `aten::add` at `model.py:44`, whose result is kept", 1),
         ("counters.repeat_saves", Part(name="aten::add (saved)", base=0, head=1, line="model.py:44"),
-         "1 more `aten::add` at `model.py:44`, which a repeated input saves"),
-        ("memory.kept", Part(name="aten::mul (kept)", base=0, head=1, line="model.py:44"),
-         "1 more `aten::add` at `model.py:44`"),
+         "1 more `aten::add` at `model.py:44`, which a repeated input saves", 1),
+        ("memory.kept", Part(name="aten::add (kept)", base=0, head=1, line="model.py:9"),
+         "1 more `aten::add` at `model.py:44`", 2),
     ],
 )  # fmt: skip
-def test_why__counter_tells_more_of_an_operator_that_came__one_entry_says_both(
-    metric: str, counted: Part, said: str
+def test_why__counter_tells_more_of_an_operator_that_came__one_entry_of_one_line_says_both(
+    metric: str, counted: Part, said: str, entries: int
 ) -> None:
     added = part("aten::add", "more", 300, base_count=4, head_count=5, line="model.py:44")
     made = decision(explained(added), counting(metric, counted))
     assert cell(made) == said
-    assert len([line for line in why(made) if "`aten::add`" in line]) == 1
+    assert len([line for line in why(made) if "`aten::add`" in line]) == entries
+
+
+def test_why__what_a_line_calls_is_too_fast_to_show__named_before_the_views_around_it() -> None:
+    # Seen on rows[0, 0].item(): select, of which there are two, takes six times as long.
+    select = part("aten::select", "added", 300, base_count=0, head_count=2, line="model.py:43")
+    other = part("aten::mul", "added", 50, base_count=0, head_count=1, line="model.py:9")
+    item = Part(name="aten::_local_scalar_dense", base=0, head=1, line="model.py:43")
+    made = decision(explained(select, other), counting("counters.syncs", item))
+    assert cell(made) == "1 more `aten::_local_scalar_dense` (`.item()`) at `model.py:43`"
+    assert [line.split("`")[1] for line in why(made)[1:]] == ["aten::_local_scalar_dense", "aten::select", "aten::mul"]
 
 
 def test_why__operators_in_full_precision_again__say_so_with_the_line_that_had_asked_for_less() -> None:

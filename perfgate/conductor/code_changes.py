@@ -1,0 +1,97 @@
+"""Where the code of two versions of a file differs, statement by statement; comments and formatting are no difference."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+# A larger file was hardly written by hand, and comparing it would take seconds.
+MAX_BYTES = 1_000_000
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Where a statement holds others, which stand for themselves.
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+class Statement(NamedTuple):
+    """One statement without those inside it; ``function`` is the line on which the function around it begins."""
+
+    line: int
+    code: str
+    function: Optional[int]
+
+
+class Change(NamedTuple):
+    """A run of statements that differ; ``at`` is the line of the first, or of what stands where some were only removed."""
+
+    at: int
+    statements: Sequence[Statement]
+
+
+def changed_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
+    """Return for every function that changed in one place only where it begins, and that place, as ``file:line`` of head.
+
+    ``files`` stand under both folders. A function begins at its first decorator, as Python's own code objects have it.
+    """
+    places: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        for change in changes(statements(base / file), statements(head / file)):
+            for function in {one.function for one in change.statements if one.function is not None}:
+                first = next(one.line for one in change.statements if one.function == function)
+                places[f"{file}:{function}"].append(f"{file}:{first}")
+    return {function: found[0] for function, found in places.items() if len(found) == 1}
+
+
+def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[Change]:
+    """Yield what differs, in the order of the second version; nothing where that has no statements."""
+    same = SequenceMatcher(None, [one.code for one in before], [one.code for one in after], autojunk=False)
+    for what, _, _, first, last in same.get_opcodes():
+        if what != "equal" and after:
+            yield Change(after[min(first, len(after) - 1)].line, after[first:last])
+
+
+def statements(file: Path) -> list[Statement]:
+    """Return the statements of a file in order; none where there is no file, it is very large or no valid Python."""
+    tree = parse(file) if file.is_file() and file.stat().st_size <= MAX_BYTES else None
+    try:
+        found = list(_inside(tree, None)) if tree is not None else []
+    except RecursionError:  # one statement too deep to be written out
+        return []
+    return sorted(found, key=lambda one: one.line)
+
+
+def parse(file: Path) -> Optional[ast.Module]:
+    """Return the code of a file without docstrings, None where it is no valid Python."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return tree
+
+
+def _inside(node: ast.AST, function: Optional[int]) -> Iterator[Statement]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield Statement(child.lineno, ast.dump(_alone(child)), function)
+        if not isinstance(child, ast.expr):
+            yield from _inside(child, _begins(child) if isinstance(child, _FUNCTIONS) else function)
+
+
+def _begins(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+
+
+def _alone(statement: ast.stmt) -> ast.stmt:
+    alone = copy.copy(statement)
+    for block in _BLOCKS:
+        if block in statement._fields:
+            setattr(alone, block, [])
+    return alone

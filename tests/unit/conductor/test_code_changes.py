@@ -1,0 +1,69 @@
+"""Which functions changed in one place only, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.code_changes import changed_functions
+
+MODEL = '''"""A model."""
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        """Return it."""
+        x = self.first(x)
+        if x.sum() > 0:
+            x = x + 1
+        return self.last(x)
+
+
+@torch.no_grad()
+def prepare(raw):
+    return raw / 255
+'''
+FORWARD, PREPARE = "model.py:6", "model.py:14"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("x = x + 1", "x = x.double().float() + 1", {FORWARD: "model.py:10"}),
+        ("return raw / 255", "raw = raw * 1\n    return raw / 255", {PREPARE: "model.py:16"}),
+        ("return raw / 255", "rows = [row / 255 for row in raw]\n    return rows", {PREPARE: "model.py:16"}),
+        ("return raw / 255", "return raw / 254  # new", {PREPARE: "model.py:16"}),
+        ("return raw / 255", "return  raw / 255  # the same", {}),
+        ("        x = self.first(x)\n", "", {}),
+        ("import torch", "import torch\nWIDTH = 8", {}),
+        ("def prepare", "def other(raw):\n    return raw\n\n\ndef prepare", {PREPARE: "model.py:16"}),
+        ("import torch", "import (", {}),
+    ],
+)
+def test_changed_functions__one_change__where_the_function_begins_and_what_changed(
+    tmp_path: Path, old: str, new: str, found: dict[str, str]
+) -> None:
+    base, head = tmp_path / "base", tmp_path / "head"
+    for folder, text in ((base, MODEL), (head, MODEL.replace(old, new))):
+        folder.mkdir()
+        (folder / "model.py").write_text(text)
+    assert changed_functions(base, head, ["model.py", "not_there.py"]) == found
+
+
+def test_changed_functions__two_changes_in_one_function__none_is_the_one(tmp_path: Path) -> None:
+    for name, text in (
+        ("base", MODEL),
+        ("head", MODEL.replace("first(x)", "first(-x)").replace("last(x)", "last(-x)")),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.py").write_text(text)
+    assert changed_functions(tmp_path / "base", tmp_path / "head", ["model.py"]) == {}
+
+
+def test_changed_functions__code_too_deep_to_compare__nothing(tmp_path: Path) -> None:
+    for name, number in (("base", 1), ("head", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.py").write_text(f"def f(x):\n    return {' + '.join(['x'] * 3000)} + {number}\n")
+    assert changed_functions(tmp_path / "base", tmp_path / "head", ["model.py"]) == {}
