@@ -40,7 +40,14 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), (3, "INCONCLUSIVE")), done.stderr
     assert [change["message"] for change in decision["harness_changes"]] == ["the batch was 8 and is 16"]
     assert not any(method == "counter" for method in _outcomes(decision, "regressed").values())
-    assert _files(out) == ["base/run.json", "comment.md", "decision.json", "head/run.json", "report.html"]
+    assert _files(out) == [
+        "base/run.json",
+        "comment.md",
+        "decision.json",
+        "head/flame.html",
+        "head/run.json",
+        "report.html",
+    ]
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
     assert decision["base"]["chosen_because"] == "main, an ancestor of head"
     assert decision["pairs"] == 8
