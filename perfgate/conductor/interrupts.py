@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ def interrupt(signum: int, frame: Optional[FrameType]) -> None:  # noqa: ARG001
 
 def install() -> None:
     """Make every signal that asks a command to end raise KeyboardInterrupt: a cancelled CI job gets SIGTERM."""
+    _Note.arrived = False
     for number in _heard():
         signal.signal(number, interrupt)
 
@@ -45,6 +47,8 @@ def held_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    if not _Note.depth:
+        _refuse_swallowed()
     before = {} if _Note.depth else {number: signal.signal(number, interrupt) for number in _heard()}
     if not _Note.depth:
         _Note.arrived = False
@@ -56,12 +60,23 @@ def held_back() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         if _Note.arrived and not _Note.depth:
+            _Note.arrived = False
             raise KeyboardInterrupt
 
 
 def safe_point() -> None:
     """Raise KeyboardInterrupt when a signal has arrived: nothing is half-done here."""
     if _Note.arrived and _Note.depth:
+        raise KeyboardInterrupt
+
+
+def _refuse_swallowed() -> None:
+    """Raise what somebody swallowed: an exception that falls into an import with a fallback, or a destructor, goes no further.
+
+    While the interruption is on its way out it is not swallowed, and what cleans up then is let be.
+    """
+    if _Note.arrived and sys.exc_info()[1] is None:
+        _Note.arrived = False
         raise KeyboardInterrupt
 
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from perfgate.conductor.interrupts import held_back, safe_point
+from perfgate.conductor.interrupts import SIGNALS, held_back, install, interrupt, safe_point
 
 
 def test_held_back__ctrl_c_in_the_middle__work_goes_on_and_the_end_raises() -> None:
@@ -70,3 +72,39 @@ def test_held_back__another_thread__does_nothing() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGINT)]
+
+
+@pytest.fixture
+def _handlers_put_back() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_handlers_put_back")
+def test_held_back__interruption_was_swallowed_before__raised_at_the_entry() -> None:
+    install()
+    with suppress(KeyboardInterrupt):  # as an import with a fallback for everything would
+        interrupt(signal.SIGTERM, None)
+    entered = []
+    with pytest.raises(KeyboardInterrupt), held_back():
+        entered.append("not reached")
+    assert entered == []
+
+
+@pytest.mark.usefixtures("_handlers_put_back")
+def test_held_back__interruption_on_its_way_out__cleaning_up_is_let_be() -> None:
+    install()
+    cleaned = []
+
+    def work() -> None:
+        try:
+            interrupt(signal.SIGINT, None)
+        finally:
+            with held_back():
+                cleaned.append("up")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert cleaned == ["up"]
