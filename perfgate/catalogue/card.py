@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["lower", "higher", "neutral"]
@@ -70,9 +70,6 @@ class Rule:
     message: Text
 
 
-NOT_SAID = Text("")
-
-
 @dataclass(frozen=True)
 class StepCard:
     """One step of the checklist.
@@ -88,8 +85,8 @@ class StepCard:
     question: Text
     how: Text
     remedy: Text
-    cost: Text = NOT_SAID
-    devices: Mapping[DeviceKind, Text] = field(default_factory=dict)
+    cost: Text
+    devices: Mapping[DeviceKind, Text]
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()

@@ -95,8 +95,6 @@ def test_explain__step__what_this_device_shows_and_then_the_others() -> None:
 @pytest.mark.parametrize("number", range(1, 21))
 def test_explain__step_in_chinese__no_english_sentence_left(number: int, device: str) -> None:
     card = CARDS[number]
-    if not card.question:
-        pytest.skip("this step is not written yet")
     text = explain(str(number), device=device, language="zh")
     assert text.startswith(f"第 {number} 步，{card.slug}：{card.title.zh}\n")
     assert card.remedy.zh in text
