@@ -155,14 +155,18 @@ def _located(rises: Sequence[Part]) -> Optional[Part]:
 
 def _of(comparison: Comparison, rule: str, part: Optional[Part]) -> _Advised:
     if part is None:
-        return _Advised(rule, comparison.workload, comparison.shape, op="an operator")
+        # Nobody knows which operator: then the counts are those of the whole call.
+        before, after = comparison.base or 0.0, comparison.head or 0.0
+        return _Advised(rule, comparison.workload, comparison.shape, base=before, head=after)
     return _Advised(rule, comparison.workload, comparison.shape, part.name, part.line, part.base, part.head)
 
 
 def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
     advice = ON_CHANGES[advised.rule]
     seconds, gain = _share_of_call(advised, decision)
-    evidence: dict[str, Evidence] = {"op": advised.op, "base": _plain(advised.base), "head": _plain(advised.head)}
+    evidence: dict[str, Evidence] = {"base": _plain(advised.base), "head": _plain(advised.head)}
+    if advised.op:
+        evidence["op"] = advised.op
     if advised.before or advised.after:
         evidence.update(before=advised.before, after=advised.after)
     if seconds:
@@ -171,7 +175,7 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
         rule=advised.rule,
         workload=advised.workload,
         shape=advised.shape,
-        message=str(advice.message.format_map(evidence)),
+        message=str(advice.message.format_map({"op": "an operator", **evidence})),
         severity="warning",
         line=advised.line,
         evidence=evidence,

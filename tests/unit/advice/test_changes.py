@@ -167,3 +167,9 @@ def test_on_changes__two_recordings__no_command_as_nothing_can_be_run() -> None:
         "FAIL", comparisons=[_regressed("counters.collectives", Part(name="hcom", base=1, head=2))], recorded=True
     )
     assert [suggestion.command for suggestion in on_changes(decision)] == [None]
+
+
+def test_on_changes__counter_of_which_no_operator_is_known__none_is_made_up_and_the_counts_are_the_calls() -> None:
+    regressed = make_comparison("memory.peak", method="exact", outcome="regressed", base=1000.0, head=2000.0)
+    (found,) = _advice(regressed)
+    assert found.evidence == {"base": 1000, "head": 2000}
