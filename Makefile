@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz
+.PHONY: demo doctor test check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -50,6 +50,12 @@ test-npu: .venv-npu/.installed
 	$(NPU_BIN)/python tests/softnpu/build.py build/softnpu
 	. build/softnpu/set_env.sh && $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
 
+# Our CI files run for real, without a forge or docker: act, gitlab-ci-local, and prism with the official API description in
+# front of the fake forge. Needs Linux on x86-64, npm, rsync, chromium and fonts (tests/ci/README.md). About ten minutes.
+CI_TOOLS := build/ci-tools
+test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
+	PATH="$(CURDIR)/$(CI_TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -m ci tests/ci
+
 bench-gate: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/repeat.py
 
@@ -90,6 +96,18 @@ $(VENV)/.installed: pyproject.toml
 	$(NPU_BIN)/python -m pip install --quiet $(TORCH)
 	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
 	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest hypothesis --editable .
+	touch $@
+
+# A folder of its own for the programs the tests start: gitlab-ci-local needs the Node that npm brings.
+$(CI_TOOLS)/.installed: tests/ci/tools/package-lock.json tests/ci/tools/requirements.txt
+	mkdir -p $(CI_TOOLS)/bin
+	cp tests/ci/tools/package.json tests/ci/tools/package-lock.json tests/ci/tools/.npmrc $(CI_TOOLS)/
+	npm ci --silent --prefix $(CI_TOOLS)
+	$(PYTHON) -m venv $(CI_TOOLS)/venv
+	$(CI_TOOLS)/venv/bin/python -m pip install --quiet --require-hashes -r tests/ci/tools/requirements.txt
+	ln -sf ../venv/bin/act $(CI_TOOLS)/bin/act
+	for tool in node prism gitlab-ci-local action-validator; do \
+	  ln -sf ../node_modules/.bin/$$tool $(CI_TOOLS)/bin/$$tool; done
 	touch $@
 
 clean:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Optional
 
 import msgspec
 
+from perfgate.document.decision import Outcome
 from perfgate.document.files import write_atomically
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError
@@ -34,6 +35,24 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     accepted_by: str
     accepted_at: str
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """What measuring two commits of main side by side gave for one metric: a suspected change point confirmed, or not.
+
+    ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
+    """
+
+    before: str
+    after: str
+    workload: str
+    shape: str
+    metric: str
+    outcome: Outcome
+    low: Optional[float] = None
+    high: Optional[float] = None
+    fingerprint: str
+    confirmed_at: str
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):

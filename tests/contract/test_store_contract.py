@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perfgate.discovery import load_members
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
@@ -206,3 +206,30 @@ def test_accept__the_same_again__replaces_it(store: Store) -> None:
 
 def test_accepted__no_store_yet__empty(store: Store) -> None:
     assert store.accepted("shop") == []
+
+
+def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Store) -> None:
+    for day, fingerprint in ((1, "f1"), (2, "f1"), (3, "f2")):
+        store.record(run_of_day(day, fingerprint=fingerprint))
+    found = [one for one in store.series("shop") if one.metric == "latency.p50"]
+    assert [(one.workload, one.shape, one.fingerprint, one.runs) for one in found] == [
+        ("encoder", "short", "f1", 2),
+        ("encoder", "short", "f2", 1),
+    ]
+    assert store.series("another") == []
+
+
+def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:
+    first = Confirmation(
+        before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="inconclusive",
+        fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
+    )  # fmt: skip
+    second = msgspec.structs.replace(
+        first, outcome="regressed", low=0.02, high=0.04, confirmed_at="2026-03-02T12:00:00+00:00"
+    )
+    other = msgspec.structs.replace(first, metric="latency.p99", confirmed_at="2026-03-03T12:00:00+00:00")
+    assert store.confirmations("shop") == []
+    for confirmation in (first, second, other):
+        store.confirm("shop", confirmation)
+    assert store.confirmations("shop") == [other, second]
+    assert store.confirmations("another") == []

@@ -10,7 +10,7 @@ import msgspec
 
 from perfgate.config import Config
 from perfgate.discovery import load_members
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
@@ -45,6 +45,21 @@ class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store keeps over time: one metric of one workload and shape on comparable testbeds.
+
+    ``labels`` are those beside the shape (e.g. batch); ``runs`` is how many runs have a value.
+    """
+
+    workload: str
+    shape: str
+    metric: str
+    fingerprint: str
+    device_kind: str
+    labels: dict[str, str] = {}
+    runs: int = 0
+
+
 class Store(Protocol):
     """The runs of main. One run a session, because sessions are the true replicate (facts: noise between sessions).
 
@@ -71,6 +86,15 @@ class Store(Protocol):
         labels: Optional[Mapping[str, str]] = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+
+    def series(self, project: str) -> list[Series]:
+        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+
+    def confirm(self, project: str, confirmation: Confirmation) -> None:
+        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+
+    def confirmations(self, project: str) -> list[Confirmation]:
+        """Return what was confirmed of a project, newest first."""
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""

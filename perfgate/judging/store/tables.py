@@ -56,6 +56,22 @@ ACCEPTANCES = sa.Table(
     sa.Column("accepted_at", sa.Text, nullable=False),
 )
 
+CONFIRMATIONS = sa.Table(
+    "confirmations",
+    METADATA,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("before", sa.Text, primary_key=True),
+    sa.Column("after", sa.Text, primary_key=True),
+    sa.Column("workload", sa.Text, primary_key=True),
+    sa.Column("shape", sa.Text, primary_key=True),
+    sa.Column("metric", sa.Text, primary_key=True),
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("low", sa.Float),
+    sa.Column("high", sa.Float),
+    sa.Column("confirmed_at", sa.Text, nullable=False),
+)
+
 Migration = Callable[[sa.Connection], None]
 
 
@@ -67,9 +83,13 @@ def _add_acceptances(connection: sa.Connection) -> None:
     METADATA.create_all(connection, tables=[ACCEPTANCES])
 
 
+def _add_confirmations(connection: sa.Connection) -> None:
+    METADATA.create_all(connection, tables=[CONFIRMATIONS])
+
+
 # MIGRATIONS[n] makes a store of version n one of version n + 1. Version 0 is the empty database. A new table adds a step
 # here; a step never changes, so the first change of a table's columns gives the steps a frozen copy of what they create.
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances)
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances, _add_confirmations)
 
 
 def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:

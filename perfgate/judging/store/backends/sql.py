@@ -15,14 +15,23 @@ import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.files import canonical_bytes, parse_run
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
 from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
-from perfgate.judging.store.store import HistoryValue, StoredRun, refuse_unfit
-from perfgate.judging.store.tables import ACCEPTANCES, MIGRATIONS, RUNS, VALUES, Migration, migrate, store_version
+from perfgate.judging.store.store import HistoryValue, Series, StoredRun, refuse_unfit
+from perfgate.judging.store.tables import (
+    ACCEPTANCES,
+    CONFIRMATIONS,
+    MIGRATIONS,
+    RUNS,
+    VALUES,
+    Migration,
+    migrate,
+    store_version,
+)
 
 _PREFIX = "sqlite:///"
 
@@ -122,6 +131,35 @@ class SqlStore:
             )
             for row in self._read(query)
         ]
+
+    def series(self, project: str) -> list[Series]:
+        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+        names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
+        query = (
+            sa.select(*names, sa.func.max(RUNS.c.device_kind).label("device_kind"), sa.func.count().label("runs"))
+            .join_from(VALUES, RUNS)
+            .where(RUNS.c.project == project)
+            .group_by(*names)
+            .order_by(*names)
+        )
+        return [
+            Series(**{**row, "labels": json.loads(row["labels"]) if row["labels"] else {}}) for row in self._read(query)
+        ]
+
+    def confirm(self, project: str, confirmation: Confirmation) -> None:
+        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+        row = {"project": project, **msgspec.structs.asdict(confirmation)}
+        same = [column == row[column.name] for column in CONFIRMATIONS.primary_key]
+        with self._writing() as connection:
+            connection.execute(CONFIRMATIONS.delete().where(*same))
+            connection.execute(CONFIRMATIONS.insert().values(row))
+
+    def confirmations(self, project: str) -> list[Confirmation]:
+        """Return what was confirmed of a project, newest first."""
+        table = CONFIRMATIONS.c
+        query = sa.select(CONFIRMATIONS).where(table.project == project)
+        found = self._read(query.order_by(table.confirmed_at.desc(), *CONFIRMATIONS.primary_key))
+        return [Confirmation(**{name: row[name] for name in Confirmation.__struct_fields__}) for row in found]
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
