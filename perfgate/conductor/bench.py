@@ -15,7 +15,6 @@ from perfgate.conductor.device_probe import explain_closed, probe_device
 from perfgate.conductor.environment import device_kind, worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
-from perfgate.conductor.interrupts import held_back
 from perfgate.conductor.leftovers import kill_leftovers, remove_folder
 from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
@@ -23,6 +22,7 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import Testbed
 from perfgate.errors import MeasuringError
+from perfgate.interrupts import held_back
 from perfgate.protocol import (
     Analysed,
     AnalyseRequest,

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable
 
-from perfgate.conductor.interrupts import held_back, safe_point
 from perfgate.conductor.logs import one_line
 from perfgate.errors import MeasuringError
+from perfgate.interrupts import held_back, safe_point
 
 POLL_SECONDS = 0.25
 

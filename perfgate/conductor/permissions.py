@@ -7,12 +7,12 @@ import re
 import tempfile
 from pathlib import Path
 
-from perfgate.conductor.git import run_git
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.conductor.lock import machine_lock
 from perfgate.conductor.repository import Repository
 from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError, RepositoryError
+from perfgate.git import run_git
 
 # rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).
 OLDEST_GIT = (2, 31)

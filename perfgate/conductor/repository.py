@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from perfgate.conductor.git import run_git
-from perfgate.conductor.interrupts import held_back
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.document.run import Source
 from perfgate.errors import RepositoryError
+from perfgate.git import run_git
+from perfgate.interrupts import held_back
 
 WORKTREE_FOLDER = "perfgate-worktrees"
 

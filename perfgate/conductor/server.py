@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
-from perfgate.conductor.interrupts import safe_point
 from perfgate.conductor.logs import log_tail
 from perfgate.conductor.workers import Say, Worker, WorkerError, signal_name
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
+from perfgate.interrupts import safe_point
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.conductor.environment import ALLOWED, ALLOWED_PREFIXES
-from perfgate.conductor.interrupts import held_back, safe_point
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.conductor.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers import Say
 from perfgate.errors import ConfigError, MeasuringError
+from perfgate.interrupts import held_back, safe_point
 
 TICK_SECONDS = 0.2
 UNUSED_SECONDS = 30 * 24 * 3600.0

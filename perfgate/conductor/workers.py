@@ -11,10 +11,10 @@ from typing import Callable, Optional, Protocol, TypeVar
 
 import msgspec
 
-from perfgate.conductor.interrupts import safe_point
 from perfgate.conductor.logs import bound_log, log_tail, one_line
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
+from perfgate.interrupts import safe_point
 from perfgate.protocol import (
     STACK_SIGNAL,
     ConnectionClosed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.conductor.git import run_git
 from perfgate.errors import RepositoryError
+from perfgate.git import run_git
 
 
 class ScratchRepository:

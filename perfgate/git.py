@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.interrupts import safe_point
 from perfgate.errors import RepositoryError
+from perfgate.interrupts import safe_point
 
 TICK_SECONDS = 0.2
 # What ties git to one clone (git rev-parse --local-env-vars). A hook that runs perfgate has them set, and `worktree add`
