@@ -110,6 +110,8 @@ class FakeForge:
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.api_url = self.url + self.dialect.root
+        # Where clients think the API is: a proxy may stand before it.
+        self.public_api_url = self.api_url
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,8 +153,9 @@ class FakeForge:
         links = {}
         if page * size < len(items):
             query = "&".join(f"{k}={v}" for k, v in {**call.query, "page": page + 1}.items())
-            last = f'<{self.url}{call.path}?per_page={size}&page=99>; rel="last"'
-            links = {"Link": f'<{self.url}{call.path}?{query}>; rel="next", {last}'}
+            here = self.public_api_url + call.path[len(self.dialect.root) :]
+            last = f'<{here}?per_page={size}&page=99>; rel="last"'
+            links = {"Link": f'<{here}?{query}>; rel="next", {last}'}
         return Reply(reply.status, items[(page - 1) * size : page * size], links)
 
     def _judge(self, call: Call, reply: Reply) -> None:

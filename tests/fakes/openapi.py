@@ -13,13 +13,27 @@ from openapi_core.testing import MockRequest, MockResponse
 
 # Kept beside the repository, not in it; its SOURCES.md says where each file comes from.
 SLICES = Path(__file__).parents[3] / "shared" / "forge-samples"
+# Documented calls that the slices leave out, by forge.
+MORE = Path(__file__).parents[1] / "data" / "forge"
 
 
 @cache
 def load_slice(relative: str) -> Optional[Slice]:
     """Return the judge for one forge, or None where the samples are not there."""
+    spec = spec_of(relative)
+    return Slice(spec) if spec is not None else None
+
+
+def spec_of(relative: str) -> Optional[dict[str, Any]]:
+    """Return the API description of one forge with the paths it leaves out; None where the samples are not there."""
     path = SLICES / relative
-    return Slice(json.loads(path.read_bytes())) if path.exists() else None
+    if not path.exists():
+        return None
+    spec: dict[str, Any] = json.loads(path.read_bytes())
+    more = MORE / f"{Path(relative).parent}.openapi.more.json"
+    if more.exists():
+        spec["paths"] |= json.loads(more.read_bytes())["paths"]
+    return spec
 
 
 class Slice:

@@ -1,0 +1,94 @@
+"""prism as a proxy in front of the fake forge: the official API description judges every request and every answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Optional
+
+import pytest
+import requests
+
+from tests.fakes.forge import FakeForge
+from tests.fakes.openapi import spec_of
+
+# The slice takes up to 13 s on a machine with nothing to spare.
+START_SECONDS = 60.0
+LISTENING, VIOLATION, END = "Prism is listening", ("✖", "⚠"), "end-of-the-log"
+
+
+class Prism:
+    """A proxy that listens at ``api_url``, which takes the place of the forge's own."""
+
+    def __init__(self, api_url: str, log: Path) -> None:
+        self.api_url = api_url
+        self.log = log
+        self._asked = 0
+
+    def requests(self) -> int:
+        """Return how many requests arrived, so that "no violation" is not said of nothing."""
+        return sum("Request received" in line for line in self._lines())
+
+    def violations(self) -> list[str]:
+        """Return what prism complained of; such a request was answered by prism with 4xx or 5xx, not by the forge."""
+        return [line for line in self._lines() if any(mark in line for mark in VIOLATION)]
+
+    def _lines(self) -> list[str]:
+        """Return the log up to now. Prism writes it behind its answers, so a last request of our own shows the end."""
+        self._asked += 1
+        last = f"/{END}-{self._asked}"
+        requests.get(self.api_url + last, timeout=30)
+        _wait_for(f"{last} ✖", self.log)
+        return [line for line in _text(self.log).splitlines() if END not in line]
+
+
+@contextmanager
+def prism_proxy(forge: FakeForge, folder: Path) -> Iterator[Prism]:
+    """Start prism before a forge that runs; skip the test where prism or the API description is not there."""
+    program, spec = shutil.which("prism"), spec_of(forge.dialect.slice_file)
+    if program is None:
+        pytest.skip("prism is not installed; `make test-ci` installs it")
+    if spec is None:
+        pytest.skip(f"no {forge.dialect.slice_file} beside the checkout")
+    folder.mkdir(parents=True, exist_ok=True)
+    spec_file, log, port = folder / "openapi.json", folder / "prism.log", free_port()
+    spec_file.write_text(json.dumps(spec), encoding="utf-8")
+    command = [program, "proxy", "--host", "127.0.0.1", "--port", str(port), "--errors", str(spec_file), forge.api_url]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    prism = Prism(f"http://127.0.0.1:{port}", log)
+    before = forge.public_api_url
+    try:
+        _wait_for(LISTENING, log, process)
+        # The pages of a list and the redirects of an archive lead through the proxy too.
+        forge.public_api_url = prism.api_url
+        yield prism
+    finally:
+        forge.public_api_url = before
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(words: str, log: Path, process: Optional[subprocess.Popen[bytes]] = None) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while words not in _text(log):
+        if time.monotonic() > deadline or (process is not None and process.poll() is not None):
+            raise AssertionError(f"prism does not say {words!r}:\n{_text(log)}")
+        time.sleep(0.1)
+
+
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
