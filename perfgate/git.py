@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from perfgate.errors import RepositoryError
 from perfgate.interrupts import safe_point
@@ -36,9 +37,14 @@ class GitResult(NamedTuple):
 
 
 def run_git(
-    folder: Path, arguments: Sequence[str], extra: Mapping[str, str], *, stop_when_interrupted: bool = True
+    folder: Path,
+    arguments: Sequence[str],
+    extra: Mapping[str, str],
+    *,
+    stop_when_interrupted: bool = True,
+    limit_seconds: Optional[float] = None,
 ) -> GitResult:
-    """Run git in a folder. Raises RepositoryError when there is no git.
+    """Run git in a folder. Raises RepositoryError when there is no git, or none that ends within ``limit_seconds``.
 
     It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
     """
@@ -56,21 +62,25 @@ def run_git(
     except FileNotFoundError:
         raise RepositoryError("git is not installed or not on PATH") from None
     try:
-        output, errors = _communicate(process, stop_when_interrupted)
+        output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
     except BaseException:
         _kill(process)
         raise
     return GitResult(process.returncode, _text(output).rstrip("\n"), " ".join(_text(errors).split()))
 
 
-def _communicate(process: subprocess.Popen[bytes], stop_when_interrupted: bool) -> tuple[bytes, bytes]:
+def _communicate(
+    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: Optional[float]
+) -> tuple[bytes, bytes]:
+    started = time.monotonic()
     while True:
         if stop_when_interrupted:
             safe_point()
         try:
             return process.communicate(timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
-            continue
+            if limit_seconds is not None and time.monotonic() - started > limit_seconds:
+                raise RepositoryError(f"git gave no answer in {limit_seconds:.0f} s") from None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
