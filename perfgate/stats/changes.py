@@ -1,0 +1,187 @@
+"""Where a series shifts its level for good: robust segmentation of one value a version, with the size of each shift.
+
+A history of a benchmark is no clean staircase: single values are wild, neighbours are alike, the level wanders. So a wild value
+costs a bounded amount, the noise is read from the series itself, and a shift counts only when it lasts, when it is large
+against the noise of both sides, and large enough to matter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+# Beyond so many standard deviations a value costs no more: it is an outlier, not a level.
+CAP = 4.0
+# What one more shift must save, times log(number of values). Two parameters a shift (a place, a level) make 1 the price of the
+# Schwarz criterion in these units; four times that keeps a few wild neighbours from being a level.
+PENALTY = 4.0
+MIN_EFFECT = math.log1p(0.01)
+MIN_Z = 4.0
+# What is shorter is an excursion that went away, not a level; only the last level may have only begun.
+MIN_VALUES = 6
+MIN_LAST = 2
+# With fewer values nothing can be found.
+ENOUGH_VALUES = MIN_VALUES + MIN_LAST
+
+_MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
+_UPPER = 0.8693  # the same over their upper quartile
+_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
+_Z95 = 1.96
+_MAX_LEVELS = 512
+
+
+class Shift(NamedTuple):
+    """One shift of level: ``at`` is the place of the first value after it.
+
+    ``before`` and ``after`` are the medians of the segments beside it, ``effect`` their difference with its interval of about
+    95 % from ``low`` to ``high``, all on the scale of the series; ``z`` is the effect over its standard error.
+    """
+
+    at: int
+    before: float
+    after: float
+    effect: float
+    low: float
+    high: float
+    z: float
+
+
+class _Rule(NamedTuple):
+    """What a shift must be; ``strength`` 1 and more is enough."""
+
+    min_effect: float
+    min_z: float
+    min_values: int
+    min_last: int
+
+    def strength(self, shift: Shift, edges: list[int], size: int) -> float:
+        """Return how far a shift between two segments is above what is asked, 0 where one of them is too short."""
+        start, index, end = edges
+        # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
+        least_after = self.min_last if end == size else self.min_values
+        if index - start < self.min_values or end - index < least_after:
+            return 0.5 * min(index - start, end - index) / size
+        return 0.5 + 0.5 * min(abs(shift.effect) / self.min_effect, shift.z / self.min_z)
+
+
+def shifts(
+    series: Floats,
+    *,
+    min_effect: float = MIN_EFFECT,
+    min_z: float = MIN_Z,
+    min_values: int = MIN_VALUES,
+    min_last: int = MIN_LAST,
+    cap: float = CAP,
+    penalty: float = PENALTY,
+) -> list[Shift]:
+    """Return the shifts of level of a series, oldest first; logarithms of values make effects relative.
+
+    1. Noise: the standard deviation of one value, from differences of neighbours (``noise``).
+    2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
+       exactly among the observed values by dynamic programming over (value, level); a level of an outlier is never worth it.
+       Source: Fearnhead & Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``.
+    3. Merging: of all shifts that last less than ``min_values``, are smaller than ``min_effect`` or less than ``min_z`` times
+       their standard error, the weakest goes, its segments become one, and so on until none is left.
+    Raises ValueError for values that are not finite.
+    """
+    series = np.asarray(series, dtype=np.float64)
+    if not np.isfinite(series).all():
+        raise ValueError("a series holds a value that is not a finite number")
+    if series.size < min_values + min_last:
+        return []
+    # A series of equal values has no noise; what is left is that of the arithmetic.
+    scale = max(noise(series), 1e-9 * max(1.0, float(np.abs(series).max())))
+    bounds = _segment(series, scale, cap, penalty * math.log(series.size))
+    return _merge(series, scale, bounds, _Rule(min_effect, min_z, min_values, min_last))
+
+
+def steps(series: Floats) -> list[int]:
+    """Return where a series without noise changes, oldest first: a value that is back after one entry has not changed."""
+    last = series.size - 1
+    kept: list[int] = []
+    level = series[0] if series.size else 0.0
+    for index in range(1, series.size):
+        went_away = index < last and series[index + 1] == level
+        if series[index] != level and not went_away:
+            kept.append(index)
+            level = series[index]
+    return kept
+
+
+def noise(series: Floats) -> float:
+    """Return the standard deviation of one value around its level, from differences of neighbours and of values two apart.
+
+    Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. Of what could hide a part of the
+    noise the largest answer counts: noise that wanders differs more between values two apart than between neighbours; noise
+    with two modes shows in the upper quartile where most neighbours are of one mode.
+    Source: Rice, Bandwidth choice for nonparametric regression, Ann. Stat. 12 (1984), with quantiles for the mean.
+    """
+    if series.size < 3:
+        raise ValueError("the noise of a series needs at least three values")
+    apart = (series[1:] - series[:-1], series[2:] - series[:-2])
+    return max(_spread(differences) for differences in apart) / math.sqrt(2)
+
+
+def _spread(differences: Floats) -> float:
+    """Return the robust standard deviation of differences around 0."""
+    middle, upper = np.quantile(np.abs(differences), [0.5, 0.75])
+    return max(_MAD * float(middle), _UPPER * float(upper))
+
+
+def _segment(series: Floats, scale: float, cap: float, price: float) -> list[int]:
+    """Return where the segments of least cost begin, 0 first (Viterbi over levels; the price is the same for every shift)."""
+    levels = _levels(series)
+    cost = np.zeros(levels.size)
+    changed = np.zeros((series.size, levels.size), dtype=bool)
+    came_from = np.zeros(series.size, dtype=np.intp)
+    for index, value in enumerate(series):
+        if index:
+            best = int(np.argmin(cost))
+            came_from[index] = best
+            changed[index] = cost > cost[best] + price
+            cost = np.minimum(cost, cost[best] + price)
+        cost = cost + np.minimum(((value - levels) / scale) ** 2, cap**2)
+    level = int(np.argmin(cost))
+    begins = []
+    for index in range(series.size - 1, 0, -1):
+        if changed[index, level]:
+            begins.append(index)
+            level = int(came_from[index])
+    return [0, *reversed(begins)]
+
+
+def _levels(series: Floats) -> Floats:
+    """Return the levels tried: the observed values, thinned evenly by rank where there are very many."""
+    seen = np.unique(series)
+    if seen.size <= _MAX_LEVELS:
+        return seen
+    return seen[np.linspace(0, seen.size - 1, _MAX_LEVELS).round().astype(np.intp)]
+
+
+def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list[Shift]:
+    """Return the shifts that stand when the weakest that does not is taken away again and again."""
+    while len(begins) > 1:
+        edges = [*begins, series.size]
+        found = [_shift(series, scale, *edges[i : i + 3]) for i in range(len(begins) - 1)]
+        strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(found)]
+        weakest = int(np.argmin(strengths))
+        if strengths[weakest] >= 1:
+            return found
+        del begins[weakest + 1]
+    return []
+
+
+def _shift(series: Floats, scale: float, start: int, index: int, end: int) -> Shift:
+    sides = (series[start:index], series[index:end])
+    before, after = (float(np.median(side)) for side in sides)
+    errors = [
+        max(scale, _MAD * float(np.median(np.abs(side - np.median(side))))) / math.sqrt(side.size) for side in sides
+    ]
+    error = _MEDIAN * math.hypot(*errors)
+    effect = after - before
+    return Shift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)
