@@ -6,9 +6,11 @@ import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Optional, Protocol
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, serve_git
 from tests.fakes.openapi import Slice, load_slice
 
 MAX_PAGE = 100
@@ -48,13 +50,17 @@ class StoredStatus:
 
 @dataclass(frozen=True)
 class StoredChange:
-    """A change request: from which owner and branch, at which head."""
+    """A change request: from which owner and branch, at which head, into which branch, and which files it touches."""
 
     number: int
     owner: str
     branch: str
     head_sha: str
     merge_sha: Optional[str] = None
+    base_sha: str = "b" * 40
+    target: str = "main"
+    open: bool = True
+    files: tuple[str, ...] = ("model.py",)
 
 
 @dataclass(frozen=True)
@@ -62,17 +68,31 @@ class Reply:
     status: int
     value: Any = None
     headers: dict[str, str] = field(default_factory=dict)
-    # A whole list, of which the server sends one page.
+    # A whole list, of which the server sends one page; ``envelope`` names the field it stands in, beside the total.
     items: Optional[list[Any]] = None
+    envelope: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with one request: an answer instead of the usual one, or none where ``reply`` is None.
+
+    With ``done`` the forge does what it is asked before.
+    """
+
+    method: str
+    path: str
+    reply: Optional[Reply] = None
+    done: bool = False
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request as it arrived; ``path`` is still encoded."""
+    """A request as it arrived; ``path`` is still encoded. A name that stands several times in the query is a list."""
 
     method: str
     path: str
-    query: dict[str, str]
+    query: dict[str, Any]
     body: bytes
     headers: dict[str, str]
 
@@ -89,7 +109,11 @@ class Dialect(Protocol):
 
 
 class FakeForge:
-    """Start with ``with FakeForge(dialect) as forge``; ``violations`` must be empty at the end."""
+    """Start with ``with FakeForge(dialect) as forge``; ``violations`` must be empty at the end.
+
+    ``repository`` is a git repository on this machine: what the forge says of commits is true of it, and it can be fetched
+    from ``url``/team/model.git with a token.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -100,6 +124,10 @@ class FakeForge:
         self.changes: list[StoredChange] = []
         self.calls: list[Call] = []
         self.violations: list[str] = []
+        self.artifacts: list[StoredArtifact] = []
+        self.blobs = Blobs()
+        self.repository: Optional[Path] = None
+        self.faults: list[Fault] = []
         self._script: list[tuple[str, Reply]] = []
         self._next_id = 1000
         self._lock = threading.Lock()
@@ -112,12 +140,21 @@ class FakeForge:
         self.api_url = self.url + self.dialect.root
         # Where clients think the API is: a proxy may stand before it.
         self.public_api_url = self.api_url
+        self.blobs.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+        self.blobs.stop()
+
+    def upload(self, run: int, name: str, data: bytes, *, expired: bool = False) -> StoredArtifact:
+        """Keep an artifact of a run (on GitLab: of a pipeline); ``data`` is the zip that is downloaded."""
+        self._next_id += 1
+        artifact = StoredArtifact(self._next_id, run, name, data, expired)
+        self.artifacts.append(artifact)
+        return artifact
 
     def script(self, method: str, *replies: Reply) -> None:
         """Answer the next requests of a method with these, then as usual."""
@@ -130,21 +167,47 @@ class FakeForge:
         self.comments.setdefault(number, []).append(comment)
         return comment
 
-    def respond(self, call: Call) -> Reply:
-        """Return the answer to a request; both are judged by the API description."""
+    def respond(self, call: Call) -> Optional[Reply]:
+        """Return the answer to a request, None to drop the connection; both are judged by the API description."""
         with self._lock:
             self.calls.append(call)
+            fault = next((one for one in self.faults if one.method == call.method and one.path in call.path), None)
+            if fault is not None:
+                self.faults.remove(fault)
+                if fault.done:
+                    self._usual(call)
+                return fault.reply
             scripted = next((entry for entry in self._script if entry[0] == call.method), None)
             if scripted is not None:
                 self._script.remove(scripted)
                 return scripted[1]
-            account = self.accounts.get(call.headers.get("authorization", "").removeprefix("Bearer "))
-            if account is None or not call.path.startswith(self.dialect.root):
-                return Reply(401, {"message": "401 Unauthorized"})
-            reply = self.dialect.answer(self, call, call.path[len(self.dialect.root) :], account)
-            reply = self._page(call, reply) if reply.items is not None else reply
-            self._judge(call, reply)
-            return reply
+            return self._usual(call)
+
+    def _usual(self, call: Call) -> Reply:
+        account = self.accounts.get(call.headers.get("authorization", "").removeprefix("Bearer "))
+        if account is None or not call.path.startswith(self.dialect.root):
+            return Reply(401, {"message": "401 Unauthorized"})
+        reply = self.dialect.answer(self, call, call.path[len(self.dialect.root) :], account)
+        reply = self._page(call, reply) if reply.items is not None else reply
+        self._judge(call, reply)
+        return reply
+
+    def git(self, call: Call, query: str) -> Optional[tuple[int, dict[str, str], bytes]]:
+        """Return the answer of the repository's own server, None where the request is none of git's."""
+        prefix = "/team/model.git"
+        if not call.path.startswith(prefix + "/"):
+            return None
+        with self._lock:
+            self.calls.append(call)
+        if self.repository is None:
+            return 404, {}, b""
+        if basic_token(call.headers.get("authorization", "")) not in self.accounts:
+            return 401, {"WWW-Authenticate": 'Basic realm="git"'}, b""
+        path = call.path[len(prefix) :]
+        answer: tuple[int, dict[str, str], bytes] = serve_git(
+            self.repository, call.method, path, query, call.body, call.headers
+        )
+        return answer
 
     def _page(self, call: Call, reply: Reply) -> Reply:
         size = min(int(call.query.get("per_page", self.dialect.default_page)), MAX_PAGE)
@@ -156,7 +219,10 @@ class FakeForge:
             here = self.public_api_url + call.path[len(self.dialect.root) :]
             last = f'<{here}?per_page={size}&page=99>; rel="last"'
             links = {"Link": f'<{here}?{query}>; rel="next", {last}'}
-        return Reply(reply.status, items[(page - 1) * size : page * size], links)
+        shown: Any = items[(page - 1) * size : page * size]
+        return Reply(
+            reply.status, {"total_count": len(items), reply.envelope: shown} if reply.envelope else shown, links
+        )
 
     def _judge(self, call: Call, reply: Reply) -> None:
         # GET /user is a documented call on both forges; GitLab's slice leaves it out.
@@ -164,7 +230,7 @@ class FakeForge:
             return
         what = f"{call.method} {call.path}: "
         wrong = self.slice.request_errors(call.method, call.path, call.query, call.body) if reply.status < 400 else []
-        body = json.dumps(reply.value).encode()
+        body = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
         wrong += self.slice.answer_errors(call.method, call.path, call.query, call.body, reply.status, body)
         self.violations += [what + error for error in wrong]
 
@@ -177,10 +243,21 @@ def _handler(forge: FakeForge) -> type[BaseHTTPRequestHandler]:
             parts = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = forge.respond(Call(self.command, parts.path, dict(parse_qsl(parts.query)), body, headers))
+            query = {name: found if len(found) > 1 else found[0] for name, found in parse_qs(parts.query).items()}
+            call = Call(self.command, parts.path, query, body, headers)
+            if (answer := forge.git(call, parts.query)) is not None:
+                self._send(*answer)
+                return
+            reply = forge.respond(call)
+            if reply is None:
+                self.close_connection = True
+                return
             data = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
-            self.send_response(reply.status)
-            for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+            self._send(reply.status, {"Content-Type": "application/json", **reply.headers}, data)
+
+        def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)

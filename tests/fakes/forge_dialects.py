@@ -11,6 +11,7 @@ from typing import Any, Optional
 from urllib.parse import unquote
 
 from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
+from tests.fakes.forge_files import StoredArtifact, git
 
 SAME = 'Cannot transition status via :{verb} from :{state} (Reason(s): Status cannot transition via "{verb}")'
 
@@ -32,6 +33,14 @@ class GitHubDialect:
             return self._comment(forge, call, int(match[1]))
         if match := re.fullmatch(r"/repos/team/model/pulls/?(\d*)", path):
             return self._pulls(forge, call, match[1])
+        if match := re.fullmatch(r"/repos/team/model/pulls/(\d+)/files", path):
+            return self._files(forge, int(match[1]))
+        if match := re.fullmatch(r"/repos/team/model/compare/([^/]+)\.\.\.([^/]+)", path):
+            return self._compare(forge, unquote(match[1]), unquote(match[2]))
+        if match := re.fullmatch(r"/repos/team/model/actions/runs/(\d+)/artifacts", path):
+            return self._artifacts(forge, call, int(match[1]))
+        if match := re.fullmatch(r"/repos/team/model/actions/artifacts/(\d+)/zip", path):
+            return self._download(forge, int(match[1]))
         if (match := re.fullmatch(r"/repos/team/model/statuses/([0-9a-f]+)", path)) and call.method == "POST":
             return self._status(forge, call.json(), match[1])
         return _refuse(404)
@@ -64,13 +73,56 @@ class GitHubDialect:
         if number:
             found = [change for change in forge.changes if change.number == int(number)]
             return Reply(200, self._pull(forge, "pull-request", found[0])) if found else _refuse(404)
-        head = call.query.get("head", "")
+        head, state = call.query.get("head", ""), call.query.get("state", "open")
         found = [change for change in forge.changes if head in ("", f"{change.owner}:{change.branch}")]
+        found = [change for change in found if state == "all" or change.open == (state == "open")]
         return Reply(200, items=[self._pull(forge, "pull-request-simple", change) for change in found])
+
+    def _files(self, forge: FakeForge, number: int) -> Reply:
+        found = [change for change in forge.changes if change.number == number]
+        if not found:
+            return _refuse(404)
+        files = [{"filename": name, "status": "modified", "sha": "0" * 40} for name in found[0].files]
+        return Reply(200, items=[self._complete(forge, "diff-entry", file) for file in files])
+
+    def _compare(self, forge: FakeForge, base: str, head: str) -> Reply:
+        """Answer with what git says of two commits, less the list of commits and files, which nobody here reads."""
+        repository = forge.repository
+        found = git(repository, "merge-base", base, head) if repository else None
+        if repository is None or found is None:
+            return _refuse(404)
+        ahead, behind = (
+            int(git(repository, "rev-list", "--count", range_) or 0)
+            for range_ in (f"{found}..{head}", f"{found}..{base}")
+        )
+        status = ("identical", "ahead", "behind", "diverged")[(ahead > 0) + 2 * (behind > 0)]
+        counts = {"status": status, "ahead_by": ahead, "behind_by": behind, "total_commits": ahead}
+        people: dict[str, Any] = {"author": {}, "committer": {}}
+        commit = {"sha": found, **people, "commit": people}
+        commits = {name: self._complete(forge, "commit", commit) for name in ("base_commit", "merge_base_commit")}
+        return Reply(200, self._complete(forge, "commit-comparison", {**commits, **counts, "commits": []}))
+
+    def _artifacts(self, forge: FakeForge, call: Call, run: int) -> Reply:
+        name = call.query.get("name")
+        found = [one for one in forge.artifacts if one.run == run and name in (None, one.name)]
+        shown = [
+            {"id": one.id, "name": one.name, "size_in_bytes": len(one.data), "expired": one.expired} for one in found
+        ]
+        return Reply(200, items=[self._complete(forge, "artifact", one) for one in shown], envelope="artifacts")
+
+    def _download(self, forge: FakeForge, artifact_id: int) -> Reply:
+        found = next((one for one in forge.artifacts if one.id == artifact_id), None)
+        if found is None:
+            return _refuse(404)
+        if found.expired:
+            return _refuse(410)
+        return Reply(302, b"", {"Location": forge.blobs.put(f"artifact/{found.id}?sig=secret", found.data)})
 
     def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
         head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
-        pull = {"number": change.number, "state": "open", "head": head, "merge_commit_sha": change.merge_sha}
+        base = {"sha": change.base_sha, "ref": change.target, "label": f"team:{change.target}"}
+        pull = {"number": change.number, "state": "open" if change.open else "closed", "head": head, "base": base}
+        pull["merge_commit_sha"] = change.merge_sha
         return self._complete(forge, schema, pull)
 
     def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
@@ -110,9 +162,31 @@ class GitLabDialect:
         if request := re.fullmatch(r"/merge_requests/(\d+)", match[2]):
             found = [change for change in forge.changes if change.number == int(request[1])]
             return Reply(200, _merge_request(found[0])) if found else _refuse(404)
+        if diffs := re.fullmatch(r"/merge_requests/(\d+)/diffs", match[2]):
+            found = [change for change in forge.changes if change.number == int(diffs[1])]
+            return Reply(200, items=[_diff(name) for name in found[0].files]) if found else _refuse(404)
         if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
             return self._status(forge, call.json(), sha[1])
+        return self._kept(forge, call, match[2])
+
+    def _kept(self, forge: FakeForge, call: Call, path: str) -> Reply:
+        """Answer what is asked about artifacts and commits."""
+        if jobs := re.fullmatch(r"/pipelines/(\d+)/jobs", path):
+            return Reply(200, items=[_job(one) for one in forge.artifacts if one.run == int(jobs[1])])
+        if job := re.fullmatch(r"/jobs/(\d+)/artifacts", path):
+            artifact = next((one for one in forge.artifacts if one.id == int(job[1]) and not one.expired), None)
+            if artifact is None:
+                return _refuse(404)
+            return Reply(302, b"", {"Location": forge.blobs.put(f"job/{artifact.id}?X-Sig=secret", artifact.data)})
+        if path == "/repository/merge_base":
+            return self._merge_base(forge, call.query.get("refs[]"))
         return _refuse(404)
+
+    def _merge_base(self, forge: FakeForge, refs: Any) -> Reply:
+        if not isinstance(refs, list) or forge.repository is None:
+            return _refuse(400 if forge.repository else 404)
+        found = git(forge.repository, "merge-base", *refs)
+        return Reply(200, {"id": found, "short_id": found[:8], "title": "a commit"}) if found else _refuse(404)
 
     def _notes(self, forge: FakeForge, call: Call, number: int, note: str, account: Account) -> Reply:
         if call.method == "GET":
@@ -171,14 +245,25 @@ def _note(comment: StoredComment, number: int) -> dict[str, Any]:
     }
 
 
+def _job(artifact: StoredArtifact) -> dict[str, Any]:
+    """GitLab names an artifact only in the job that made it: ``artifacts:name`` is the archive's file name."""
+    archive = {"filename": f"{artifact.name}.zip", "size": len(artifact.data)}
+    return {"id": artifact.id, "name": "perfgate", "status": "success", "artifacts_file": archive}
+
+
+def _diff(name: str) -> dict[str, Any]:
+    return {"old_path": name, "new_path": name, "new_file": False, "renamed_file": False, "deleted_file": False}
+
+
 def _merge_request(change: StoredChange) -> dict[str, Any]:
-    branches = {"source_branch": change.branch, "target_branch": "main"}
+    branches = {"source_branch": change.branch, "target_branch": change.target}
     return {
         "id": 377,
         "iid": change.number,
         "project_id": 5,
         "title": "a change",
-        "state": "opened",
+        "state": "opened" if change.open else "merged",
         "sha": change.head_sha,
+        "diff_refs": {"base_sha": change.base_sha, "head_sha": change.head_sha, "start_sha": change.base_sha},
         **branches,
     }

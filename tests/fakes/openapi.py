@@ -45,12 +45,12 @@ class Slice:
         server = spec["servers"][0]["url"]
         self._host = server if server.startswith("http") else "https://forge.example"
 
-    def request_errors(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> list[str]:
+    def request_errors(self, method: str, path: str, query: Mapping[str, Any], body: bytes) -> list[str]:
         """Return what is wrong with a request; ``path`` as the client sent it, still encoded."""
         return _errors(lambda: self._api.validate_request(self._request(method, path, query, body)))
 
     def answer_errors(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, status: int, answer: bytes
+        self, method: str, path: str, query: Mapping[str, Any], body: bytes, status: int, answer: bytes
     ) -> list[str]:
         """Return what is wrong with an answer."""
         request = self._request(method, path, query, body)
@@ -61,7 +61,7 @@ class Slice:
         completed: dict[str, Any] = self._fill({"$ref": f"#/components/schemas/{name}"}, value)
         return completed
 
-    def _request(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> MockRequest:
+    def _request(self, method: str, path: str, query: Mapping[str, Any], body: bytes) -> MockRequest:
         return MockRequest(self._host, method.lower(), path, args=dict(query), data=body)
 
     def _fill(self, schema: dict[str, Any], value: Any) -> Any:
