@@ -36,6 +36,14 @@ class GitResult(NamedTuple):
     errors: str
 
 
+class GitBytes(NamedTuple):
+    """How a git command ended whose output is data: exit code, standard output to the byte, its complaints on one line."""
+
+    code: int
+    output: bytes
+    errors: str
+
+
 def run_git(
     folder: Path,
     arguments: Sequence[str],
@@ -48,13 +56,29 @@ def run_git(
 
     It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
     """
+    done = exchange_with_git(
+        folder, arguments, extra, stop_when_interrupted=stop_when_interrupted, limit_seconds=limit_seconds
+    )
+    return GitResult(done.code, _text(done.output).rstrip("\n"), done.errors)
+
+
+def exchange_with_git(
+    folder: Path,
+    arguments: Sequence[str],
+    extra: Mapping[str, str],
+    *,
+    feed: bytes = b"",
+    stop_when_interrupted: bool = True,
+    limit_seconds: Optional[float] = None,
+) -> GitBytes:
+    """Run git as ``run_git`` does, with ``feed`` as its standard input, and return its output as it is."""
     inherited = {name: value for name, value in os.environ.items() if name not in _TIES}
     try:
         process = subprocess.Popen(
             ["git", *_OPTIONS, *arguments],
             cwd=folder,
             env={**inherited, **_SETTINGS, **extra},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -62,23 +86,25 @@ def run_git(
     except FileNotFoundError:
         raise RepositoryError("git is not installed or not on PATH") from None
     try:
-        output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
+        output, errors = _communicate(process, feed, stop_when_interrupted, limit_seconds)
     except BaseException:
         _kill(process)
         raise
-    return GitResult(process.returncode, _text(output).rstrip("\n"), " ".join(_text(errors).split()))
+    return GitBytes(process.returncode, output, " ".join(_text(errors).split()))
 
 
 def _communicate(
-    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: Optional[float]
+    process: subprocess.Popen[bytes], feed: bytes, stop_when_interrupted: bool, limit_seconds: Optional[float]
 ) -> tuple[bytes, bytes]:
     started = time.monotonic()
+    waiting: Optional[bytes] = feed or None
     while True:
         if stop_when_interrupted:
             safe_point()
         try:
-            return process.communicate(timeout=TICK_SECONDS)
+            return process.communicate(waiting, timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
+            waiting = None  # what is left of it is sent on by the next call
             if limit_seconds is not None and time.monotonic() - started > limit_seconds:
                 raise RepositoryError(f"git gave no answer in {limit_seconds:.0f} s") from None
 
