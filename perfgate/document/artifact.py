@@ -1,0 +1,223 @@
+"""What is read of an artifact: a few documents under fixed names, from a folder or a zip that anybody may have made.
+
+The job that makes an artifact runs the change's own code, so nothing of it is believed: not its names, not its sizes, not
+what it announces. Every refusal is a DocumentError in words that name no path of this machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Optional
+
+from perfgate.document.files import parse_run
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Packed
+from perfgate.errors import DocumentError
+
+# A check of four shapes at 50 us a call keeps 1.3 million samples: documents of 4 MB, an archive of 6 MB with its logs.
+MAX_ARCHIVE_BYTES = 20 * 1024 * 1024
+# Three documents, two texts, and a log for each worker and shape: some 150 entries where four workloads are measured.
+MAX_ENTRIES = 1000
+# What the entries announce together; a check leaves 30 MB with its flame graphs.
+MAX_EXPANDED_BYTES = 200 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+# JSON with packed samples shrinks to a third, one without to a tenth. Deflate at its best makes 1 of 1032.
+MAX_RATIO = 100
+# Where a small file may shrink more: its whole size is harmless.
+HARMLESS_BYTES = 1024 * 1024
+MAX_NAME_LENGTH = 512
+# Samples are packed again inside the document, where 1 MB may announce a gigabyte.
+MAX_SAMPLES = 20_000_000
+
+BASE, HEAD = "base/run.json", "head/run.json"
+RUN = "run.json"
+
+_CHUNK = 65536
+_ENTRY_SIGNATURE = b"PK\x01\x02"
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# What zipfile and zlib raise for an archive that is none, is cut off or lies about itself.
+_DAMAGES = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError,
+    UnicodeError, ValueError, IndexError,
+)  # fmt: skip
+_DAMAGED = "the archive is damaged or was not made by its upload action; run the measuring job again"
+
+
+class CheckDocuments(NamedTuple):
+    """The two sides of a check, each of a valid document of its own."""
+
+    base: RunDocument
+    head: RunDocument
+
+
+def read_check(path: Path) -> CheckDocuments:
+    """Read the two run documents of a check's artifact. Raises DocumentError for anything else."""
+    base, head = (_document(data, name) for name, data in _read(path, (BASE, HEAD)).items())
+    return CheckDocuments(base, head)
+
+
+def read_artifact_run(path: Path) -> RunDocument:
+    """Read the run document of a `perfgate run`'s artifact. Raises DocumentError for anything else."""
+    return _document(_read(path, (RUN,))[RUN], RUN)
+
+
+def _document(data: bytes, name: str) -> RunDocument:
+    run = parse_run(data, name=name)
+    announced = sum(packed.count for packed in _samples(run))
+    if announced > MAX_SAMPLES:
+        raise DocumentError(f"{name} announces {announced} samples; at most {MAX_SAMPLES} are read of an artifact")
+    return run
+
+
+def _samples(run: RunDocument) -> Iterable[Packed]:
+    for step in run.steps:
+        yield from (kept.samples for kept in step.samples)
+    for replicate in run.replicates:
+        for _, blocks in replicate.lanes:
+            yield from (blocks.wall, blocks.cpu, *(stage.wall for stage in blocks.stages))
+
+
+def _read(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the files of an artifact, in the order of ``names``."""
+    try:
+        # Non-blocking, so that a pipe is refused instead of waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise DocumentError(f"there is none with a {names[-1]}; see the log of the measuring job") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
+        raise DocumentError(f"it cannot be opened ({_cause(error)}); give the folder or zip of a check") from None
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            return {name: _of_folder(descriptor, name) for name in names}
+        return _of_archive(_regular(descriptor, "the archive", MAX_ARCHIVE_BYTES), names)
+    finally:
+        os.close(descriptor)
+
+
+def _of_folder(root: int, name: str) -> bytes:
+    """Read one file below a folder, through no link: what a link names lies outside the artifact."""
+    opened: list[int] = []
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        *folders, file = name.split("/")
+        for folder in folders:
+            opened.append(os.open(folder, flags | os.O_DIRECTORY, dir_fd=(opened or [root])[-1]))
+        opened.append(os.open(file, flags, dir_fd=(opened or [root])[-1]))
+        data = _regular(opened[-1], name, MAX_DOCUMENT_BYTES)
+        if os.fstat(opened[-1]).st_nlink > 1:
+            raise DocumentError(f"{name} has a second name (a hard link); an artifact brings only files of its own")
+    except FileNotFoundError:
+        _missing(name)
+    except OSError as error:
+        raise DocumentError(f"{name} cannot be read ({_cause(error)})") from None
+    else:
+        return data
+    finally:
+        for descriptor in reversed(opened):
+            os.close(descriptor)
+
+
+def _regular(descriptor: int, name: str, most: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DocumentError(f"{name} is not a regular file")
+    if status.st_size > most:
+        raise DocumentError(f"{name} has {status.st_size} bytes; at most {most} are read of an artifact")
+    with open(descriptor, "rb", closefd=False) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DocumentError(f"{name} has more than {most} bytes, and is growing")
+    return data
+
+
+def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
+    # Counted before the list is read: an entry costs half a kilobyte of memory, and the count an archive gives may lie.
+    if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
+        raise DocumentError(f"the archive has more than {MAX_ENTRIES} entries")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = _entries(archive)
+            root = _root(entries, names[-1])
+            return {name: _entry(archive, entries.get(root + name), name) for name in names}
+    except _DAMAGES as error:
+        raise DocumentError(f"the archive cannot be read ({_cause(error)}); {_DAMAGED}") from None
+
+
+def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the entries by name. One bad name condemns the archive: no upload action writes such a thing."""
+    entries: dict[str, zipfile.ZipInfo] = {}
+    for entry in archive.infolist():
+        name = entry.orig_filename
+        shown = ascii(name[:80])
+        if not _is_plain(name.rstrip("/")):
+            raise DocumentError(f"the archive has an entry {shown}, which is no name of a file inside it")
+        if name in entries:
+            raise DocumentError(f"the archive has the entry {shown} twice")
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise DocumentError(f"the archive's entry {shown} is a link or a device")
+        entries[name] = entry
+    if sum(entry.file_size for entry in entries.values()) > MAX_EXPANDED_BYTES:
+        raise DocumentError(f"the archive would expand to more than {MAX_EXPANDED_BYTES} bytes")
+    return entries
+
+
+def _is_plain(name: str) -> bool:
+    parts = name.split("/")
+    return (
+        len(name) <= MAX_NAME_LENGTH
+        and name.isprintable()
+        and "\\" not in name
+        and ":" not in parts[0]
+        and not any(part in ("", ".", "..") for part in parts)
+    )
+
+
+def _root(entries: Iterable[str], name: str) -> str:
+    """Return the folder inside the archive that the documents lie in: GitHub leaves it out, GitLab keeps it."""
+    roots = [entry[: -len(name)] for entry in entries if entry == name or entry.endswith("/" + name)]
+    if not roots:
+        _missing(name)
+    if len(roots) > 1:
+        raise DocumentError(f"the archive has {len(roots)} files {name} where one is expected")
+    return roots[0]
+
+
+def _entry(archive: zipfile.ZipFile, entry: Optional[zipfile.ZipInfo], name: str) -> bytes:
+    """Expand one entry piece by piece, so that a bomb is noticed before it has gone off."""
+    if entry is None:
+        _missing(name)
+    if entry.flag_bits & _ENCRYPTED:
+        raise DocumentError(f"{name} is encrypted")
+    if entry.compress_type not in _METHODS:
+        raise DocumentError(
+            f"{name} is compressed with method {entry.compress_type}; deflate is what upload actions use"
+        )
+    data = bytearray()
+    with archive.open(entry) as file:
+        while piece := file.read(_CHUNK):
+            data += piece
+            if len(data) > MAX_DOCUMENT_BYTES:
+                raise DocumentError(f"{name} expands to more than {MAX_DOCUMENT_BYTES} bytes")
+            if len(data) > HARMLESS_BYTES and len(data) > MAX_RATIO * entry.compress_size:
+                raise DocumentError(f"{name} expands to more than {MAX_RATIO} times its size in the archive")
+    return bytes(data)
+
+
+def _missing(name: str) -> NoReturn:
+    raise DocumentError(f"it has no {name}; see the log of the measuring job")
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno:
+        links = {errno.ELOOP: "it is a symbolic link", errno.ENOTDIR: "a symbolic link, or a file instead of a folder"}
+        return links.get(error.errno, os.strerror(error.errno))
+    return " ".join(str(error).split())[:200] or type(error).__name__
