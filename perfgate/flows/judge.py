@@ -73,11 +73,12 @@ def write_decision_folder(
 ) -> None:
     """Write decision.json, comment.md and report.html."""
     write_decision(out / "decision.json", decision)
-    write_text_atomically(out / "comment.md", render_comment(decision, _context(decision, language)))
+    write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
     write_text_atomically(out / "report.html", render_html(decision, base, head, language))
 
 
-def _context(decision: DecisionDocument, language: Language) -> CommentContext:
+def comment_context(decision: DecisionDocument, language: Language) -> CommentContext:
+    """Return what the comment of a check folder takes besides the decision."""
     base = (decision.base.commit or "")[:12]
     # Which interpreters an upgrade report compared is nobody's business but the machine's.
     reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None

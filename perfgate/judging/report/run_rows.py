@@ -47,7 +47,13 @@ def step_rows(run: RunDocument) -> list[StepRow]:
     """Return the steps in number order, then by workload."""
     ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
     several = len({step.workload for step in run.steps}) > 1
-    return [_step_row(step, several) for step in ordered]
+    return [step_row(step, several) for step in ordered]
+
+
+def step_row(step: StepResult, several: bool = False) -> StepRow:
+    """Return one step in words; among ``several`` workloads its name says which one it is of."""
+    name = f"{step.slug} · {step.workload}" if several else step.slug
+    return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def recorded_lines(run: RunDocument) -> list[str]:
@@ -69,11 +75,6 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
         f"{formats.quantity(row.self_time, 's')}"
         for row in rows[:_SHOWN_OPERATORS]
     ]
-
-
-def _step_row(step: StepResult, several: bool) -> StepRow:
-    name = f"{step.slug} · {step.workload}" if several else step.slug
-    return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def _notes(step: StepResult) -> list[str]:

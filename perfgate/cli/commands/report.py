@@ -1,0 +1,58 @@
+"""``perfgate report``: a check folder or a run folder in the forms that CI hosts show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from perfgate.cli.options import language_option
+
+
+@click.command("report")
+@click.argument("folder", metavar="DIR", default="perfgate-out", type=click.Path(path_type=Path))
+@click.option("--outputs", is_flag=True, help="Append verdict, exit-code and paths to GITHUB_OUTPUT.")
+@click.option("--summary", is_flag=True, help="Append the comment to GITHUB_STEP_SUMMARY.")
+@click.option("--annotations", is_flag=True,
+              help="Print at most ten workflow commands that annotate the lines of the causes.")  # fmt: skip
+@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write JUnit XML: a test case for each metric of each workload and shape.")  # fmt: skip
+@click.option("--openmetrics", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the head's values as OpenMetrics text.")  # fmt: skip
+@click.option("--exit-code", "measured", metavar="N", type=click.IntRange(0, 255),
+              help="What the command that measured ended with; documents that say otherwise are not its own.")  # fmt: skip
+@language_option
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder, below which annotated files lie.")  # fmt: skip
+def COMMAND(  # noqa: N802
+    folder: Path,
+    outputs: bool,
+    summary: bool,
+    annotations: bool,
+    junit: Optional[Path],
+    openmetrics: Optional[Path],
+    measured: Optional[int],
+    language: Optional[str],
+    directory: Path,
+) -> None:
+    """Say what DIR holds, as CI hosts want it; without an option, print the comment.
+
+    DIR is what `perfgate check --out DIR` or `perfgate run --out DIR` wrote, perfgate-out unless said otherwise. What another
+    job left there, or nothing at all, gives an empty verdict and says so. Judges nothing and ends with 0 in any verdict.
+    """
+    from perfgate.flows.report import ReportRequest, report, spoken_language
+
+    request = ReportRequest(
+        folder=folder,
+        directory=directory,
+        outputs=outputs,
+        summary=summary,
+        annotations=annotations,
+        junit=junit,
+        openmetrics=openmetrics,
+        measured=measured,
+        language=spoken_language(language, directory),
+    )
+    report(request, os.environ, click.echo)

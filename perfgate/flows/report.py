@@ -1,0 +1,217 @@
+"""``perfgate report``: what a check folder or a run folder says, in the forms that CI hosts show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional
+
+from perfgate.catalogue.card import Language
+from perfgate.config import CONFIG_NAME, report_language
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
+from perfgate.document.run import CiContext, RunDocument
+from perfgate.errors import ConfigError, DocumentError, UsageError
+from perfgate.flows.check import DEFAULT_HEAD_STEPS
+from perfgate.flows.judge import comment_context
+from perfgate.flows.run import exit_code as exit_code_of_run
+from perfgate.flows.session import ci_context
+from perfgate.git import run_git
+from perfgate.judging.forge.detect import log_lines, summary_path
+from perfgate.judging.forge.runner import (
+    MAX_ANNOTATIONS,
+    MAX_SUMMARY_BYTES,
+    annotation_command,
+    output_lines,
+    outputs_path,
+)
+from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.report.annotations import Annotation, annotate, verdict_annotation
+from perfgate.judging.report.ci_summary import no_verdict, run_markdown
+from perfgate.judging.report.comment import render_comment
+from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.openmetrics import END, openmetrics
+
+_FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
+# What a comment needs at least: title, table and end, in the smallest form.
+_SMALLEST_COMMENT = 4_000
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``."""
+
+    folder: Path
+    directory: Path
+    outputs: bool = False
+    summary: bool = False
+    annotations: bool = False
+    junit: Optional[Path] = None
+    openmetrics: Optional[Path] = None
+    measured: Optional[int] = None
+    language: Language = "en"
+
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Return whether no form was named."""
+        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the folder holds of this very job: a decision and the head's run, or a run alone; else ``why`` there is neither."""
+
+    decision: Optional[DecisionDocument] = None
+    run: Optional[RunDocument] = None
+    why: str = ""
+
+
+def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Write every form that is asked for; without any, print the comment.
+
+    Raises UsageError where the host gives no file to write to, DocumentError where there is nothing to print.
+    """
+    found = _find(request, environ)
+    if request.asks_for_nothing:
+        if found.run is None:
+            raise DocumentError(f"{request.folder}: {found.why}")
+        say(log_lines(_markdown(found, request), environ))
+    if request.outputs:
+        path = outputs_path(environ)
+        _append(path, output_lines(_outputs(found, request)), "GITHUB_OUTPUT", "--outputs")
+    if request.summary:
+        _summarise(found, request, environ)
+    if request.annotations:
+        for line in _annotation_lines(found, request):
+            say(line)
+    if request.junit:
+        write_text_atomically(request.junit, _junit(found, request))
+    if request.openmetrics:
+        text = openmetrics(found.run, DEFAULT_HEAD_STEPS) if found.run else END
+        write_text_atomically(request.openmetrics, text)
+
+
+def spoken_language(given: Optional[str], directory: Path) -> Language:
+    """Return the language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
+    try:
+        return report_language(given, directory)
+    except ConfigError:
+        return "en"
+
+
+def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
+    """Return what this job measured; a document that another job left in the folder is none of it."""
+    folder, ci = request.folder, ci_context(environ)
+    try:
+        if (folder / _FILES["decision"]).exists():
+            decision, head = read_decision(folder / _FILES["decision"]), read_run(folder / "head" / "run.json")
+            if decision.head.sha256 != content_sha256(head):
+                raise DocumentError("decision.json is not about head/run.json")
+            _refuse_other_job(head, exit_code(decision), request.measured, ci)
+            return _Found(decision, head)
+        if (folder / "run.json").exists():
+            run = read_run(folder / "run.json")
+            _refuse_other_job(run, exit_code_of_run(run), request.measured, ci)
+            return _Found(run=run)
+    except DocumentError as error:
+        return _Found(why=str(error).replace(f"{folder}/", ""))
+    return _Found(why="there is no decision.json, and no run.json")
+
+
+def _refuse_other_job(run: RunDocument, code: int, measured: Optional[int], ci: Optional[CiContext]) -> None:
+    if measured is not None and code != measured:
+        raise DocumentError(
+            f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
+        )
+    if ci is not None and run.session.ci != ci:
+        raise DocumentError("the documents were measured by another CI job")
+
+
+def _outputs(found: _Found, request: ReportRequest) -> dict[str, str]:
+    """Return the outputs. What is not there is empty: a host has no other word for it."""
+    code = "" if request.measured is None else str(request.measured)
+    paths = {name: request.folder / file for name, file in _FILES.items()}
+    shown = {name: str(path) if found.decision and path.is_file() else "" for name, path in paths.items()}
+    return {"verdict": found.decision.verdict if found.decision else "", "exit-code": code, **shown}
+
+
+def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
+    path = summary_path(environ)
+    room = MAX_SUMMARY_BYTES - _size(path) - 2
+    text = _markdown(found, request, room)
+    if len(text.encode()) > room:
+        raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
+    _append(path, text.rstrip("\n") + "\n\n", "GITHUB_STEP_SUMMARY", "--summary")
+
+
+def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+    """Return the comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
+    if found.run is None:
+        return no_verdict(found.why, request.measured, request.language, medium="markdown")
+    if found.decision is None:
+        return run_markdown(found.run, request.language)
+    context = comment_context(found.decision, request.language)
+    text = ""
+    # A character has one to four bytes.
+    for share in (1, 2, 3, 4):
+        text = render_comment(found.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
+        if len(text.encode()) <= room:
+            break
+    return text.partition("\n")[2].lstrip("\n")
+
+
+def _annotation_lines(found: _Found, request: ReportRequest) -> list[str]:
+    if found.run is None:
+        return [annotation_command("error", "perfgate", no_verdict(found.why, request.measured, request.language))]
+    if found.decision is None:
+        return []
+    prefix = _prefix(request.directory)
+    lines = [
+        _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
+        for annotation in annotate(found.decision, request.language)
+        if annotation.location and _has_line(request.directory / annotation.location.path, annotation.location.line)
+    ]
+    whole = verdict_annotation(found.decision, request.language)
+    if not lines and whole is not None:
+        lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
+    return lines[:MAX_ANNOTATIONS]
+
+
+def _command(annotation: Annotation, path: str, line: int) -> str:
+    return annotation_command(annotation.level, annotation.title, annotation.message, (path, line))
+
+
+def _prefix(directory: Path) -> str:
+    """Return the way from the repository's root to the project's folder, as it stands before a file's name."""
+    shown = run_git(directory, ["rev-parse", "--show-prefix"], {})
+    return shown.output if shown.code == 0 else ""
+
+
+def _has_line(path: Path, line: int) -> bool:
+    """Tell whether a file of the checkout has a line: a host shows an annotation nowhere else."""
+    try:
+        with path.open("rb") as file:
+            return any(number == line for number, _ in enumerate(file, start=1))
+    except OSError:
+        return False
+
+
+def _junit(found: _Found, request: ReportRequest) -> str:
+    if found.run is None:
+        return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
+    return junit(found.decision, request.language) if found.decision else junit_of_run(found.run, request.language)
+
+
+def _size(path: Optional[Path]) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0
+
+
+def _append(path: Optional[Path], text: str, variable: str, option: str) -> None:
+    if path is None:
+        raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
+    try:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} ({variable}) cannot be written: {error}") from error

@@ -1,0 +1,54 @@
+"""What a step tells GitHub's runner: its outputs, and annotations (docs.github.com, "Workflow commands for GitHub Actions").
+
+Other hosts that run such steps (Gitea, Forgejo) read the same files and lines.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Optional
+
+# A step's summary is refused whole beyond this size.
+MAX_SUMMARY_BYTES = 1024 * 1024
+# Of each level and step; what is more is dropped without a word.
+MAX_ANNOTATIONS = 10
+
+
+def outputs_path(environ: Mapping[str, str]) -> Optional[Path]:
+    """Return the file that takes the step's outputs; None where there is no such host."""
+    path = environ.get("GITHUB_OUTPUT", "")
+    return Path(path) if path else None
+
+
+def output_lines(values: Mapping[str, str]) -> str:
+    """Return outputs as the file wants them: each between random delimiters, so that no value can begin another."""
+    return "".join(_output(name, value) for name, value in values.items())
+
+
+def annotation_command(
+    level: Literal["error", "warning"], title: str, message: str, place: Optional[tuple[str, int]] = None
+) -> str:
+    """Return the line that annotates a place (a path from the repository's root, and a line), or the job."""
+    properties = {"title": title}
+    if place is not None:
+        properties = {"file": place[0], "line": str(place[1]), **properties}
+    words = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{level} {words}::{_data(message)}"
+
+
+def _output(name: str, value: str) -> str:
+    delimiter = f"perfgate_{secrets.token_hex(16)}"
+    while delimiter in value:
+        delimiter = f"perfgate_{secrets.token_hex(16)}"
+    return f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
+
+
+def _data(text: str) -> str:
+    """Escape a command's text as the runner unescapes it (actions/toolkit, packages/core/src/command.ts)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
