@@ -37,8 +37,22 @@ class ForgeError(PerfgateError):
     """The forge refused, or answered something that is not its API."""
 
 
+class ForgeGoneError(ForgeError):
+    """What was asked for is not there (404): deleted in the meantime, or never visible to the token."""
+
+
+class ForgeUnansweredError(ForgeError):
+    """Something was sent and no word of it came back: it may or may not be done, so look before doing it again."""
+
+
 class StoreError(PerfgateError):
     """The store of baselines cannot be opened, read or written."""
+
+
+class StoreRefusedError(StoreError):
+    """The server that keeps the store cannot be reached, or refuses; nothing is wrong with how perfgate was called."""
+
+    exit_code = EXIT_MEASURING
 
 
 class InconclusiveError(PerfgateError):

@@ -20,8 +20,9 @@ from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, Usa
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
 from perfgate.flows.session import now
+from perfgate.flows.store import open_project_store
 from perfgate.judging.report.escape import clean
-from perfgate.judging.store.store import StoredRun, open_store, store_location
+from perfgate.judging.store.store import StoredRun, store_location
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,17 @@ def record_measured(
 
 def list_baseline(config: Config, environ: Mapping[str, str], *, limit: Optional[int] = None) -> list[StoredRun]:
     """Return the kept runs of the project, newest first."""
-    return open_store(config, environ).runs(config.project, limit=limit)
+    return open_project_store(config, environ).runs(config.project, limit=limit)
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
     """Return the document of a kept run."""
-    return open_store(config, environ).show(run_id)
+    return open_project_store(config, environ).show(run_id)
 
 
 def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
-    return open_store(config, environ).prune(config.project, keep=keep)
+    return open_project_store(config, environ).prune(config.project, keep=keep)
 
 
 def accept_regression(
@@ -92,13 +93,13 @@ def accept_regression(
         accepted_by=accepted_by or repository.user(),
         accepted_at=now(),
     )
-    open_store(config, environ).accept(config.project, acceptance)
+    open_project_store(config, environ).accept(config.project, acceptance)
     return acceptance
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
     """Return every regression of the project that was accepted, newest first."""
-    return open_store(config, environ).accepted(config.project)
+    return open_project_store(config, environ).accepted(config.project)
 
 
 def _refuse_changes(config: Config) -> None:
@@ -115,5 +116,5 @@ def _refuse_changes(config: Config) -> None:
 
 
 def _record(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> Recorded:
-    run_id = open_store(config, environ).record(run, allow_dirty=allow_dirty)
+    run_id = open_project_store(config, environ).record(run, allow_dirty=allow_dirty)
     return Recorded(id=run_id, store=store_location(config, environ), run=run)

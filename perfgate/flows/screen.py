@@ -9,8 +9,8 @@ from perfgate.config import Config
 from perfgate.document.history import History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
+from perfgate.flows.store import open_project_store
 from perfgate.judging.gate.screen import SCREENED
-from perfgate.judging.store.store import open_store
 
 
 def stored_history(
@@ -18,7 +18,7 @@ def stored_history(
 ) -> History:
     """Return the series that screen this run and what was accepted of it; of a store that cannot be read that is said."""
     try:
-        store = open_store(config, environ)
+        store = open_project_store(config, environ)
         series = [
             HistorySeries(
                 workload=workload.name,

@@ -14,16 +14,31 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
-from perfgate.judging.store.store import Store
+from perfgate.judging.store.store import Place, Store
+from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
 
 BACKENDS = load_members(backends)
 
 
+def _sql(tmp_path: Path) -> str:
+    return str(tmp_path / "folder" / "store.db")
+
+
+def _gitbranch(tmp_path: Path) -> str:
+    clone_of_empty_remote(tmp_path)
+    return "branch://perfgate-data"
+
+
+# How each kind of store is set up: by its name, so that a new one is missed here.
+PLACES = {"sql": _sql, "gitbranch": _gitbranch}
+
+
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.__name__.rpartition(".")[2])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     backend: ModuleType = request.param
-    opened: Store = backend.open_backend(str(tmp_path / "folder" / "store.db"))
+    location = PLACES[backend.__name__.rpartition(".")[2]](tmp_path)
+    opened: Store = backend.open_backend(location, Place(root=tmp_path / "clone", environ={}))
     return opened
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Protocol
 
@@ -60,6 +61,29 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
 
 
+@dataclass(frozen=True)
+class GitAccess:
+    """How a CI job reaches the git server it runs for: the address of its repository, and the token it was given.
+
+    The token is sent to ``server`` alone, as the password of ``user``. ``ca_file`` is the server's own certificate authority.
+    """
+
+    server: str
+    repository: str
+    user: str = ""
+    token: str = field(default="", repr=False)
+    ca_file: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is opened from: the project's folder and the environment, and in a CI job how it reaches its server."""
+
+    root: Path
+    environ: Mapping[str, str]
+    access: Optional[GitAccess] = None
+
+
 class Store(Protocol):
     """The runs of main. One run a session, because sessions are the true replicate (facts: noise between sessions).
 
@@ -68,6 +92,9 @@ class Store(Protocol):
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+
+    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
 
     def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
@@ -123,6 +150,11 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool) -> None:
             )
 
 
+def kept_already(session: str, run_id: str) -> StoreError:
+    """Return the error of a second run of a session."""
+    return StoreError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
+
+
 def store_location(config: Config, environ: Mapping[str, str]) -> str:
     """Return the file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the user's data folder."""
     if environ.get(STORE_VARIABLE):
@@ -134,14 +166,24 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
     return str(_data_folder(environ) / "perfgate" / "store.db")
 
 
-def open_store(config: Config, environ: Mapping[str, str]) -> Store:
-    """Return the store of a project; nothing is opened before its first use. Raises StoreError for a strange place."""
-    location = store_location(config, environ)
+def open_store(config: Config, environ: Mapping[str, str], *, access: Optional[GitAccess] = None) -> Store:
+    """Return the store of a project; nothing is opened before its first use. Raises StoreError for a strange place.
+
+    A CI job passes on how it reaches its git server, as ``flows.store`` knows it.
+    """
+    return open_location(store_location(config, environ), Place(config.root, environ, access))
+
+
+def open_location(location: str, place: Place) -> Store:
+    """Return the store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
     for backend in load_members(backends):
         if backend.accepts(location):
-            store: Store = backend.open_backend(location)
+            store: Store = backend.open_backend(location, place)
             return store
-    raise StoreError(f"no store can be kept at {location!r}; give a file path, or sqlite:///PATH, in {STORE_VARIABLE}")
+    raise StoreError(
+        f"no store can be kept at {location!r}; give a file path, sqlite:///PATH, or branch://NAME for a branch of the "
+        f"git repository, in {STORE_VARIABLE} or as [store] path in perfgate.toml"
+    )
 
 
 def _data_folder(environ: Mapping[str, str]) -> Path:

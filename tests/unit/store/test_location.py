@@ -35,7 +35,7 @@ def test_store_location__no_home__says_what_to_set() -> None:
 
 def test_open_store__url_of_another_database__refused_with_what_works() -> None:
     with pytest.raises(
-        StoreError, match="no store can be kept at 'postgresql://h/d'; give a file path, or sqlite:///PATH"
+        StoreError, match="no store can be kept at 'postgresql://h/d'; give a file path, sqlite:///PATH, or branch://"
     ):
         open_store(config(), {"PERFGATE_STORE": "postgresql://h/d"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,7 @@ from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
 from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
-from perfgate.judging.store.store import HistoryValue, Series, StoredRun, refuse_unfit
+from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, refuse_unfit
 from perfgate.judging.store.tables import (
     ACCEPTANCES,
     CONFIRMATIONS,
@@ -41,7 +41,7 @@ def accepts(location: str) -> bool:
     return location.startswith(_PREFIX) or "://" not in location
 
 
-def open_backend(location: str) -> SqlStore:
+def open_backend(location: str, place: Place) -> SqlStore:  # noqa: ARG001 - a file lies where it lies
     """Return the store at a location; nothing is opened before its first use."""
     path = location.removeprefix(_PREFIX)
     try:
@@ -67,24 +67,22 @@ class SqlStore:
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
-        refuse_unfit(run, allow_dirty=allow_dirty)
-        data = canonical_bytes(run, name="the run")
-        run_id = hashlib.sha256(data).hexdigest()
-        row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
-        values = [{"run_id": run_id, **value} for value in value_rows(run)]
+        return self.record_all([run], allow_dirty=allow_dirty)[0]
+
+    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+        rows = [self._rows(run, allow_dirty=allow_dirty) for run in runs]
         with self._writing() as connection:
-            same = sa.select(RUNS.c.id).where(RUNS.c.project == run.project, RUNS.c.session == run.session.id)
-            there = connection.execute(same).scalar()
-            if there == run_id:
-                return run_id
-            if there is not None:
-                raise StoreError(
-                    f"session {run.session.id!a} is kept already, as {there[:12]}; one run a session: measure again"
-                )
-            connection.execute(RUNS.insert().values(row))
-            if values:
-                connection.execute(VALUES.insert(), values)
-        return run_id
+            for row, values in rows:
+                same = sa.select(RUNS.c.id).where(RUNS.c.project == row["project"], RUNS.c.session == row["session"])
+                there = connection.execute(same).scalar()
+                if there is not None and there != row["id"]:
+                    raise kept_already(row["session"], there)
+                if there is None:
+                    connection.execute(RUNS.insert().values(row))
+                    if values:
+                        connection.execute(VALUES.insert(), values)
+        return [row["id"] for row, _ in rows]
 
     def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
@@ -188,6 +186,14 @@ class SqlStore:
         old = sa.select(ranked.c.id).where(ranked.c.rank > keep)
         with self._writing() as connection:
             return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
+
+    def _rows(self, run: RunDocument, *, allow_dirty: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the row of a run and those of its values. Raises StoreError for an unfit run."""
+        refuse_unfit(run, allow_dirty=allow_dirty)
+        data = canonical_bytes(run, name="the run")
+        run_id = hashlib.sha256(data).hexdigest()
+        row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
+        return row, [{"run_id": run_id, **value} for value in value_rows(run)]
 
     def _document(self, run_id: str, stored: bytes) -> RunDocument:
         name = f"{self._path}: run {run_id[:12]}"

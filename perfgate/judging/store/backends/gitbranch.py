@@ -1,0 +1,326 @@
+"""The store in a branch of the project's own git repository: any git server keeps it, and no database is needed.
+
+The branch shares no history with the code. A write is one commit, pushed only if the branch has not moved since it was read;
+where it has, the write is thought out again on what stands there now, so that several writers lose nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import cached_property
+from itertools import groupby
+from typing import Callable, Optional
+
+from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.run import RunDocument
+from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.judging.store import layout
+from perfgate.judging.store.layout import RunFile
+from perfgate.judging.store.remote import PREFIX, Link, find_link, parse_location
+from perfgate.judging.store.rows import labels_text
+from perfgate.judging.store.scratch import Change, Scratch, Tip, open_scratch
+from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, refuse_unfit
+
+# After so many commits the branch begins anew with what it holds, or its history would outgrow it.
+MAX_COMMITS = 200
+TRIES = 40
+MAX_WAIT_SECONDS = 2.0
+
+Plan = Callable[[Scratch, Tip], Optional[Change]]
+
+
+def accepts(location: str) -> bool:
+    """Return whether a location is one of this backend."""
+    return location.startswith(PREFIX)
+
+
+def open_backend(location: str, place: Place) -> GitBranchStore:
+    """Return the store at a location; nothing is opened before its first use."""
+    parse_location(location)
+    return GitBranchStore(location, place)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class GitBranchStore:
+    """The Store in one branch. It reads the branch once: what others write later is seen by the next one that is opened."""
+
+    def __init__(
+        self,
+        location: str,
+        place: Place,
+        *,
+        clock: Callable[[], datetime] = _now,
+        sleep: Callable[[float], None] = time.sleep,
+        max_commits: int = MAX_COMMITS,
+    ) -> None:
+        self._location = parse_location(location)
+        self._place = place
+        self._clock = clock
+        self._sleep = sleep
+        self._max_commits = max_commits
+        self._seen: Optional[_Contents] = None
+
+    def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
+        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+        return self.record_all([run], allow_dirty=allow_dirty)[0]
+
+    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+        packed: list[tuple[RunFile, bytes]] = []
+        for run in runs:
+            refuse_unfit(run, allow_dirty=allow_dirty)
+            packed.append(layout.pack_run(run, self._clock()))
+
+        def plan(_scratch: Scratch, tip: Tip) -> Optional[Change]:
+            write: dict[str, bytes] = {}
+            for file, document in packed:
+                there = _kept(file, [*tip.files, *write])
+                if there is None:
+                    write[layout.run_path(file)] = layout.encode(file)
+                    write[layout.document_path(file.run.id)] = document
+                elif there != file.run.id:
+                    raise kept_already(file.run.session, there)
+            return Change(_record_message([file for file, _ in packed]), write) if write else None
+
+        if packed:
+            self._write(plan)
+        return [file.run.id for file, _ in packed]
+
+    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+        """Return the runs of a project, newest session first."""
+        newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
+        return [file.run for file in newest_first[:limit]]
+
+    def show(self, run_id: str) -> RunDocument:
+        """Return the document of a run, by its id or the beginning of it."""
+        with open_scratch(self._link) as scratch:
+            tip = self._fetch(scratch)
+            there = [kept for path in tip.files if (kept := layout.parse_document_path(path))]
+            found = [kept for kept in there if run_id and kept.startswith(run_id.lower())]
+            if not found:
+                raise StoreError(
+                    f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
+                )
+            if len(found) > 1:
+                raise StoreError(
+                    f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id"
+                )
+            path = layout.document_path(found[0])
+            (packed,) = scratch.read([tip.files[path]]).values()
+        return layout.unpack_document(packed, found[0], name=f"{self._link.name}: {path}")
+
+    def history(
+        self,
+        project: str,
+        workload: str,
+        fingerprint: str,
+        metric: str,
+        shape: str,
+        *,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> list[HistoryValue]:
+        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        wanted = (workload, shape, metric, labels_text(labels or {}))
+        return [
+            HistoryValue(
+                run_id=file.run.id,
+                session=file.run.session,
+                commit=file.run.commit,
+                started_at=file.run.started_at,
+                value=value.value,
+            )
+            for file in sorted(self._read().runs(project), key=lambda file: (file.started, file.run.id))
+            if file.run.fingerprint == fingerprint
+            for value in file.values
+            if (value.workload, value.shape, value.metric, value.labels) == wanted
+        ]
+
+    def series(self, project: str) -> list[Series]:
+        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+        places = sorted(
+            (value.workload, value.shape, value.metric, value.labels, file.run.fingerprint, file.run.device_kind)
+            for file in self._read().runs(project)
+            for value in file.values
+        )
+        found = []
+        for (workload, shape, metric, labels, fingerprint), group in groupby(places, key=lambda place: place[:5]):
+            kinds = [place[5] for place in group]
+            found.append(
+                Series(
+                    workload=workload,
+                    shape=shape,
+                    metric=metric,
+                    fingerprint=fingerprint,
+                    device_kind=kinds[-1],
+                    labels=json.loads(labels) if labels else {},
+                    runs=len(kinds),
+                )
+            )
+        return found
+
+    def confirm(self, project: str, confirmation: Confirmation) -> None:
+        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+        path = layout.confirmations_path(project)
+
+        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+            kept = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            others = [one for one in kept if _measured(one) != _measured(confirmation)]
+            return Change("confirm a change point", {path: layout.encode_list([*others, confirmation])})
+
+        self._write(plan)
+
+    def confirmations(self, project: str) -> list[Confirmation]:
+        """Return what was confirmed of a project, newest first."""
+        path = layout.confirmations_path(project)
+        kept = layout.decode_confirmations(self._read().file(path), name=f"{self._link.name}: {path}")
+        return sorted(sorted(kept, key=_measured), key=lambda one: one.confirmed_at, reverse=True)
+
+    def accept(self, project: str, acceptance: Acceptance) -> None:
+        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+        path = layout.acceptances_path(project)
+
+        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+            kept = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            others = [one for one in kept if (one.commit, one.metric) != (acceptance.commit, acceptance.metric)]
+            return Change("accept a regression", {path: layout.encode_list([*others, acceptance])})
+
+        self._write(plan)
+
+    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+        """Return the acceptances of a project, or of one commit of it, newest first."""
+        path = layout.acceptances_path(project)
+        kept = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
+        found = sorted((one for one in kept if commit in (None, one.commit)), key=lambda one: (one.commit, one.metric))
+        return sorted(found, key=lambda one: one.accepted_at, reverse=True)
+
+    def prune(self, project: str, *, keep: int) -> int:
+        """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.
+
+        The branch begins anew with what is left, so that the server can forget the rest.
+        """
+        if keep < 0:
+            raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
+        removed: list[RunFile] = []
+
+        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+            removed[:] = _too_old(self._load(scratch, tip).runs(project), keep)
+            gone = {layout.run_path(file) for file in removed}
+            if not gone:
+                return None
+            unspoken = layout.orphans(path for path in tip.files if path not in gone)
+            words = f"prune {len(removed)} {'run' if len(removed) == 1 else 'runs'}"
+            return Change(words, remove=frozenset(gone | unspoken), alone=True)
+
+        self._write(plan)
+        return len(removed)
+
+    @cached_property
+    def _link(self) -> Link:
+        return find_link(self._location, self._place)
+
+    def _write(self, plan: Plan) -> None:
+        """Put the commit of a plan on the branch, thought out anew whenever another writer was faster."""
+        with open_scratch(self._link) as scratch:
+            for attempt in range(TRIES):
+                tip = self._fetch(scratch)
+                change = plan(scratch, tip)
+                if change is None or self._push(scratch, tip, change):
+                    self._seen = None
+                    return
+                self._sleep(random.uniform(0.0, min(MAX_WAIT_SECONDS, 0.05 * 2**attempt)))
+        raise StoreRefusedError(
+            f"{self._link.name} cannot be written: other writers were faster {TRIES} times; run the command again"
+        )
+
+    def _push(self, scratch: Scratch, tip: Tip, change: Change) -> bool:
+        """Put a change on the branch unless it has moved; leave its history behind where that has grown long."""
+        seconds = int(self._clock().timestamp())
+        if tip.commit is None:
+            change = replace(change, write={**layout.first_files(), **change.write})
+        elif change.alone or tip.commits % self._max_commits == 0:
+            # A server may let nobody rewrite a branch: then the branch goes on.
+            with suppress(StoreRefusedError):
+                return scratch.push(tip, replace(change, alone=True), seconds_since_1970=seconds)
+        return scratch.push(tip, replace(change, alone=False), seconds_since_1970=seconds)
+
+    def _fetch(self, scratch: Scratch) -> Tip:
+        """Return the branch as it is now. Raises StoreError for one that is no store."""
+        tip = scratch.fetch()
+        if tip.commit is not None:
+            layout.check_mark(tip.files, name=self._link.name)
+        return tip
+
+    def _read(self) -> _Contents:
+        if self._seen is None:
+            with open_scratch(self._link) as scratch:
+                self._seen = self._load(scratch, self._fetch(scratch))
+        return self._seen
+
+    def _load(self, scratch: Scratch, tip: Tip) -> _Contents:
+        """Read everything but the documents."""
+        paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
+        contents = scratch.read([tip.files[path] for path in paths], most=layout.MAX_SMALL_BYTES)
+        return _Contents(self._link.name, {path: contents[tip.files[path]] for path in paths})
+
+    def _list(self, scratch: Scratch, tip: Tip, path: str) -> bytes:
+        """Return the file of a list as it is now on the server; that of an empty one where there is none."""
+        if path not in tip.files:
+            return layout.EMPTY_LIST
+        return scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
+
+
+class _Contents:
+    """What a branch holds beside the documents, decoded when it is asked for."""
+
+    def __init__(self, name: str, files: Mapping[str, bytes]) -> None:
+        self._name = name
+        self._files = files
+        self._runs: dict[str, list[RunFile]] = {}
+
+    def file(self, path: str) -> bytes:
+        """Return the file of a list; that of an empty one where there is none."""
+        return self._files.get(path, layout.EMPTY_LIST)
+
+    def runs(self, project: str) -> list[RunFile]:
+        """Return the runs of a project."""
+        if project not in self._runs:
+            prefix = layout.runs_prefix(project)
+            self._runs[project] = [
+                layout.decode_run(data, path, name=f"{self._name}: {path}")
+                for path, data in self._files.items()
+                if path.startswith(prefix)
+            ]
+        return self._runs[project]
+
+
+def _kept(file: RunFile, paths: Iterable[str]) -> Optional[str]:
+    """Return the id of the run that is kept of a run's session; None where there is none."""
+    prefix = layout.session_prefix(file.run.project, file.run.session)
+    return next((path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)), None)
+
+
+def _record_message(files: Sequence[RunFile]) -> str:
+    first = files[0].run
+    of = f" of {first.commit[:12]}" if first.commit and first.commit.isalnum() else ""
+    return f"record run {first.id[:12]}{of}" if len(files) == 1 else f"record {len(files)} runs"
+
+
+def _measured(one: Confirmation) -> tuple[str, ...]:
+    """Return what of a confirmation must differ for two to be kept."""
+    return one.before, one.after, one.workload, one.shape, one.metric, one.fingerprint
+
+
+def _too_old(files: Iterable[RunFile], keep: int) -> list[RunFile]:
+    """Return all but the newest ``keep`` of each testbed."""
+    newest_first = sorted(files, key=lambda file: (file.run.fingerprint, -file.started, file.run.id))
+    by_testbed = groupby(newest_first, key=lambda file: file.run.fingerprint)
+    return [file for _, group in by_testbed for file in list(group)[keep:]]

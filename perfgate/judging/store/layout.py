@@ -1,0 +1,246 @@
+"""What a branch store holds: one small file of values and one compressed document a run, so that writers never meet.
+
+    README.md, perfgate-store-v1          what this is, and the version of this layout
+    runs/PROJECT/SESSION-ID.json          what lists and series need of a run
+    documents/ID.json.gz                  the run document, read by `show` alone
+    acceptances/PROJECT.json, confirmations/PROJECT.json
+
+A path says all that a writer has to know (which sessions are kept, and as which run), so that it reads no file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal, Optional, TypeVar
+
+import msgspec
+
+from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.run import RunDocument
+from perfgate.document.strict_json import MAX_BYTES, parse_json
+from perfgate.errors import DocumentError, StoreError
+from perfgate.judging.store.rows import run_row, value_rows
+from perfgate.judging.store.store import StoredRun
+
+VERSION = 1
+EMPTY_LIST = b"[]"
+MAX_SMALL_BYTES = 8 * 1024 * 1024
+DOCUMENTS = "documents/"
+
+REMEDY = (
+    "bring back an earlier commit of the branch, or delete the file from it; `perfgate baseline record` keeps new runs"
+)
+_MARK = re.compile(r"perfgate-store-v([0-9]{1,6})")
+_DOCUMENT = re.compile(r"documents/([0-9a-f]{64})\.json\.gz")
+_RUN = re.compile(r"runs/([^/]+)/([0-9a-f]{16})-([0-9a-f]{64})\.json")
+_Record = TypeVar("_Record")
+
+
+class StoredValue(msgspec.Struct, frozen=True, array_like=True):
+    """One value of a run: of which workload, shape, metric and further labels."""
+
+    workload: str
+    shape: str
+    metric: str
+    labels: str
+    value: float
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What lists and series need of a run; ``started`` is in seconds since 1970."""
+
+    schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
+    schema_version: Literal[1] = 1
+    run: StoredRun
+    started: float
+    values: list[StoredValue] = []
+
+
+class PathOfRun(msgspec.Struct, frozen=True):
+    """What the path of a run file says."""
+
+    project: str
+    session: str
+    id: str
+
+
+def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
+    """Return both files of a run. The same document gives the same bytes, but for when it was recorded."""
+    data = canonical_bytes(run, name="the run")
+    row = run_row(run)
+    stored = StoredRun(
+        id=hashlib.sha256(data).hexdigest(),
+        project=run.project,
+        session=run.session.id,
+        started_at=run.session.started_at,
+        recorded_at=recorded_at.isoformat(),
+        fingerprint=row["fingerprint"],
+        device_kind=row["device_kind"],
+        commit=row["commit_id"],
+        branch=row["branch"],
+        subject=row["subject"],
+        dirty=row["dirty"],
+        workloads=[workload.name for workload in run.workloads],
+    )
+    values = [StoredValue(**value) for value in value_rows(run)]
+    return RunFile(run=stored, started=row["started"], values=values), gzip.compress(data, mtime=0)
+
+
+def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
+    """Return a run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it is damaged."""
+    try:
+        data = zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
+        if hashlib.sha256(data).hexdigest() != run_id:
+            raise StoreError(f"{name} is not what was recorded; {REMEDY}")
+        return parse_run(data, name=name)
+    except (zlib.error, DocumentError) as error:
+        raise StoreError(f"{name} cannot be read ({error}); {REMEDY}") from error
+
+
+def run_path(file: RunFile) -> str:
+    """Return where the values of a run stand."""
+    return f"{session_prefix(file.run.project, file.run.session)}{file.run.id}.json"
+
+
+def document_path(run_id: str) -> str:
+    """Return where the document of a run stands."""
+    return f"{DOCUMENTS}{run_id}.json.gz"
+
+
+def runs_prefix(project: str) -> str:
+    """Return what the paths of the runs of a project begin with."""
+    return f"runs/{project_key(project)}/"
+
+
+def session_prefix(project: str, session: str) -> str:
+    """Return what the path of the run of a session begins with."""
+    return f"{runs_prefix(project)}{_digest(session)[:16]}-"
+
+
+def acceptances_path(project: str) -> str:
+    """Return where the acceptances of a project stand."""
+    return f"acceptances/{project_key(project)}.json"
+
+
+def confirmations_path(project: str) -> str:
+    """Return where the confirmations of a project stand."""
+    return f"confirmations/{project_key(project)}.json"
+
+
+def project_key(project: str) -> str:
+    """Return a file name for a project, whatever characters its name has: no two projects share one."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-").lower()[:40]
+    return f"{readable or 'project'}-{_digest(project)[:12]}"
+
+
+def parse_run_path(path: str) -> Optional[PathOfRun]:
+    """Return what the path of a run file says; None for another file."""
+    found = _RUN.fullmatch(path)
+    return PathOfRun(found[1], found[2], found[3]) if found else None
+
+
+def parse_document_path(path: str) -> Optional[str]:
+    """Return the id of the run whose document stands at a path; None for another file."""
+    found = _DOCUMENT.fullmatch(path)
+    return found[1] if found else None
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Return a small file."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def encode_list(records: Sequence[msgspec.Struct]) -> bytes:
+    """Return a small file of records that people may want to read on the forge."""
+    return msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n"
+
+
+def check_mark(paths: Iterable[str], *, name: str) -> None:
+    """Raise StoreError for a branch of something else, or of a newer perfgate."""
+    found = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
+    if not found:
+        raise StoreError(
+            f"{name} holds something else, no store of perfgate; give the store another name in [store] path"
+        )
+    if max(found) > VERSION:
+        raise StoreError(
+            f"{name} was written by a newer perfgate (layout {max(found)}, this one knows {VERSION}); upgrade perfgate"
+        )
+
+
+def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
+    """Return the file of a run. Raises StoreError where it is damaged, or stands under another's name."""
+    file = decode(data, RunFile, name=name)
+    if path != run_path(file):
+        raise StoreError(f"{name} is damaged: it holds run {file.run.id[:12]!a} of {file.run.project[:80]!a}; {REMEDY}")
+    return file
+
+
+def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
+    """Return what a small file holds. Raises StoreError where it is damaged."""
+    try:
+        value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
+        return msgspec.convert(value, kind)
+    except (DocumentError, msgspec.ValidationError) as error:
+        raise StoreError(f"{name} is damaged: {error}; {REMEDY}") from error
+
+
+def decode_acceptances(data: bytes, *, name: str) -> list[Acceptance]:
+    """Return the acceptances of a file."""
+    return decode(data, list[Acceptance], name=name)
+
+
+def decode_confirmations(data: bytes, *, name: str) -> list[Confirmation]:
+    """Return the confirmations of a file."""
+    return decode(data, list[Confirmation], name=name)
+
+
+def first_files() -> dict[str, bytes]:
+    """Return what every branch store begins with."""
+    return {
+        "README.md": _README.encode(),
+        f"perfgate-store-v{VERSION}": b"A branch store of perfgate; see README.md.\n",
+    }
+
+
+def orphans(paths: Iterable[str]) -> set[str]:
+    """Return the documents among the paths that no run file speaks of."""
+    paths = list(paths)
+    kept = {said.id for said in map(parse_run_path, paths) if said}
+    return {path for path in paths if (said := parse_document_path(path)) and said not in kept}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_README = """\
+# Performance history, kept by perfgate
+
+This branch is the store of perfgate, a performance gate for PyTorch models: the measured runs of the main branch, the
+regressions that somebody accepted, and the change points that were confirmed. perfgate reads it to tell what is worth
+measuring side by side, and draws the weekly trend from it. It shares no history with the code, is never merged, and its own
+history is cut from time to time, so that it does not grow for ever.
+
+Do not edit it by hand. `perfgate baseline list`, `show`, `accepted` and `prune` read it and clean it up.
+
+| path | what it holds |
+|---|---|
+| `runs/` | one small file a run: commit, device, testbed, values |
+| `documents/` | the run documents with their raw samples, compressed; the name is the SHA-256 of the document |
+| `acceptances/` | regressions that are meant: by whom, why |
+| `confirmations/` | change points that were measured side by side |
+
+# perfgate 保存的性能历史
+
+本分支是 perfgate 的存储：主分支的测量结果、已被接受的性能回退，以及经过确认的变化点。perfgate
+读取它来判断哪些指标值得并排测量，并据此绘制每周趋势。它与代码没有共同历史，从不合并；它自身的历史会不时截断，以免无限增长。
+
+请勿手工编辑。请用 `perfgate baseline list`、`show`、`accepted` 和 `prune` 查看和清理。
+"""

@@ -1,0 +1,245 @@
+"""Which git repository a branch store lies in, and how git reaches it: no prompt, no redirect, a token for one server only."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+
+from perfgate.errors import RepositoryError, StoreError
+from perfgate.git import run_git
+from perfgate.judging.store.store import GitAccess, Place
+
+PREFIX = "branch://"
+REMOTE_VARIABLE = "PERFGATE_STORE_REMOTE"
+# What git calls the repository in our scratch clone.
+REMOTE = "store"
+
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
+_REMOTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+# host:path and user@host:path, as ssh takes them (git-fetch, "GIT URLS").
+_SCP_LIKE = re.compile(r"(?:[^/@]+@)?([^/:@]+):(?!/{0,1}$)")
+_USERINFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
+# Of a repository that another wrote the address of, git would run what "ext::" names.
+_PROTOCOLS = "file:git:http:https:ssh"
+
+
+@dataclass(frozen=True)
+class BranchLocation:
+    """What ``branch://NAME?remote=REMOTE`` says."""
+
+    branch: str
+    remote: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A branch of a repository: its address, what it is called in messages, and what git is told to reach it.
+
+    ``settings`` are git's configuration, ``environ`` its environment; with a token git reads no configuration but ours.
+    """
+
+    branch: str
+    url: str = field(repr=False)
+    shown: str
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+    environ: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    isolated: bool = False
+    hint: str = ""
+
+    @property
+    def ref(self) -> str:
+        """Return the branch as git names it in full."""
+        return f"refs/heads/{self.branch}"
+
+    @property
+    def name(self) -> str:
+        """Return what messages call the store."""
+        return f"the branch {self.branch} of {self.shown}"
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        """Return what git's environment needs beside the inherited one; settings stand in no file and no argument."""
+        mine = {**self.environ}
+        count = 0
+        if self.isolated:
+            # Neither a configuration, a credential helper nor a .netrc that somebody left on the machine has a say.
+            mine.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1", HOME=str(scratch))
+            mine.update(XDG_CONFIG_HOME=str(scratch), GIT_CONFIG_PARAMETERS="")
+        elif os.environ.get("GIT_CONFIG_COUNT", "").isdecimal():
+            count = int(os.environ["GIT_CONFIG_COUNT"])
+        settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
+        for number, (key, value) in enumerate(settings, start=count):
+            mine[f"GIT_CONFIG_KEY_{number}"], mine[f"GIT_CONFIG_VALUE_{number}"] = key, value
+        mine["GIT_CONFIG_COUNT"] = str(count + len(settings))
+        return mine
+
+    def scrub(self, text: str) -> str:
+        """Return a text of git without a secret."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return _USERINFO.sub("***", text)
+
+
+_SETTINGS = (
+    # What the branch holds and we do not need, above all the documents, is not fetched.
+    (f"remote.{REMOTE}.promisor", "true"),
+    ("http.followRedirects", "false"),
+    # A connection that gives less than 1 kB/s for half a minute is no connection.
+    ("http.lowSpeedLimit", "1000"),
+    ("http.lowSpeedTime", "30"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("push.gpgSign", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("fetch.recurseSubmodules", "no"),
+)
+_ENVIRON = {
+    "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+    # An empty one is asked for nothing, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_TRACE_REDACT": "1",
+}
+
+
+def parse_location(location: str) -> BranchLocation:
+    """Read ``branch://NAME?remote=REMOTE``. Raises StoreError for a name git would not take."""
+    name, _, query = location.removeprefix(PREFIX).partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    remote = options.pop("remote", None)
+    strange = ".." in name or "//" in name or "/." in name or name.endswith((".lock", "/", "."))
+    if strange or not _BRANCH.fullmatch(name):
+        raise StoreError(f"{location!a} names no branch; write {PREFIX}NAME, e.g. {PREFIX}perfgate-data")
+    if options or (remote is not None and not _REMOTE_NAME.fullmatch(remote)):
+        raise StoreError(
+            f"{location!a}: only ?remote=NAME may follow, the name of a remote of the clone; an address is given by the "
+            f"environment variable {REMOTE_VARIABLE}"
+        )
+    return BranchLocation(name, remote)
+
+
+def find_link(location: BranchLocation, place: Place) -> Link:
+    """Return the repository of a location and how it is reached. Raises StoreError when there is none.
+
+    PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
+    CI job runs for.
+    """
+    access = place.access
+    url = _address(location, place)
+    if access is not None and access.token and location.remote is None and _is_ssh_of(url, access.server):
+        url = access.repository  # a token is of no use over ssh
+    settings: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[str, ...] = ()
+    isolated, hint = False, ""
+    if access is not None:
+        settings = (("credential.helper", ""),)  # what the machine's owner may do is not the job's
+        if access.ca_file:
+            settings += ((f"http.{access.server}/.sslCAInfo", access.ca_file),)
+    if access is not None and access.token:
+        if _origin(url) == _origin(access.server):
+            header, secrets = _authorization(access)
+            settings += ((f"http.{access.server}/.extraHeader", header),)
+            url, isolated = _without_user(url), True
+        elif not _is_local(url):
+            hint = f"; the job's token is sent to {access.server} only"
+    return Link(
+        branch=location.branch,
+        url=url,
+        shown=_USERINFO.sub("***", url),
+        settings=settings,
+        environ=_ENVIRON,
+        secrets=secrets,
+        isolated=isolated,
+        hint=hint,
+    )
+
+
+def _address(location: BranchLocation, place: Place) -> str:
+    given = place.environ.get(REMOTE_VARIABLE, "")
+    if given:
+        return _checked(given, Path.cwd(), REMOTE_VARIABLE)
+    name = location.remote or "origin"
+    try:
+        top = run_git(place.root, ["rev-parse", "--show-toplevel"], {})
+        found = run_git(place.root, ["remote", "get-url", name], {})
+    except (RepositoryError, OSError) as error:
+        raise StoreError(f"the store {PREFIX}{location.branch} cannot be found: {error}") from error
+    if not top.code and not found.code and found.output:
+        return _checked(found.output, Path(top.output), f"the remote {name}")
+    if place.access is not None and location.remote is None:
+        return place.access.repository
+    why = f"it has no remote {name!r}" if not top.code else "it lies in no git clone"
+    raise StoreError(
+        f"the store {PREFIX}{location.branch} of {place.root} cannot be found: {why}; add one (git remote add {name} URL), "
+        f"or set {REMOTE_VARIABLE} to the address of the repository"
+    )
+
+
+def _checked(url: str, folder: Path, whose: str) -> str:
+    """Return an address as git may have it; that of a folder as a whole path."""
+    if not url.isprintable() or url.startswith("-") or "::" in url.partition("/")[0]:
+        raise StoreError(f"{whose} is {_USERINFO.sub('***', url)[:200]!a}, which is no address of a repository")
+    return str((folder / url).resolve()) if _is_path(url) else url
+
+
+def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
+    """Return the header that signs a request, and what of it must not be shown. Raises StoreError for no such token."""
+    token = access.token.strip()
+    parts = _split(access.server)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise StoreError("the token has characters no token has; check the secret the job passes on")
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        raise StoreError(f"{access.server} is not https; a token is not sent in the clear")
+    packed = base64.b64encode(f"{access.user}:{token}".encode()).decode()
+    return f"Authorization: Basic {packed}", (token, packed)
+
+
+def _is_path(url: str) -> bool:
+    return "://" not in url and not _SCP_LIKE.match(url)
+
+
+def _is_local(url: str) -> bool:
+    return _is_path(url) or url.startswith("file://")
+
+
+def _is_ssh_of(url: str, server: str) -> bool:
+    host = _split(server).hostname
+    scp = None if "://" in url else _SCP_LIKE.match(url)
+    if scp is not None:
+        return scp[1].lower() == host
+    return url.startswith(("ssh://", "git+ssh://")) and _split(url).hostname == host
+
+
+def _origin(url: str) -> Optional[tuple[str, Optional[str], Optional[int]]]:
+    parts = _split(url)
+    if parts.scheme not in ("http", "https"):
+        return None
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _without_user(url: str) -> str:
+    parts = _split(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise StoreError(f"{_USERINFO.sub('***', url)[:200]!a} is no address of a repository") from None
+    return parts

@@ -1,0 +1,251 @@
+"""A branch of a remote repository without a clone: its newest commit in a bare scratch repository, and a commit put on top.
+
+No checkout, no index: the project's own clone, its branches, configuration and hooks are never touched. What is not asked for
+is not fetched, where the server knows partial clones (git-fetch, --filter).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
+from perfgate.git import GitBytes, exchange_with_git
+from perfgate.interrupts import held_back
+from perfgate.judging.store.remote import REMOTE, Link
+
+# GIT_CONFIG_COUNT came with git 2.31 (its release notes).
+OLDEST_GIT = (2, 31)
+NETWORK_SECONDS = 300.0
+LOCAL_SECONDS = 120.0
+MAX_FILES = 400_000
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_READ_BYTES = 512 * 1024 * 1024
+
+_TIP = "refs/perfgate/tip"
+_NEW = "refs/perfgate/new"
+_COUNT = re.compile(rb"^Perfgate-Commits: ([0-9]{1,9})$", re.MULTILINE)
+_AUTHOR = "perfgate <perfgate@noreply.invalid>"
+
+
+@dataclass(frozen=True)
+class Tip:
+    """The newest commit of the branch: its files by path with git's name of their content, and how long its history is.
+
+    ``commit`` is None where there is no such branch yet.
+    """
+
+    commit: Optional[str] = None
+    commits: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit does: files to write and to remove, and its message; ``alone`` leaves the history before it behind."""
+
+    message: str
+    write: Mapping[str, bytes] = field(default_factory=dict)
+    remove: frozenset[str] = frozenset()
+    alone: bool = False
+
+
+class Scratch:
+    """A bare repository in a scratch folder, tied to one branch of a remote one."""
+
+    def __init__(self, folder: Path, link: Link) -> None:
+        self._folder = folder
+        self._link = link
+        self._environment = link.environment(folder)
+
+    def start(self) -> None:
+        """Make the repository. Raises StoreError for a git that is too old."""
+        version = self._git("version")
+        found = re.search(rb"(\d+)\.(\d+)", version.output)
+        if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+            raise StoreError(
+                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found "
+                f"{version.output.decode(errors='replace').strip()[:80]!a}; install a newer git"
+            )
+        self._must("init", "--quiet", "--bare", "--template=", ".")
+
+    def fetch(self) -> Tip:
+        """Return the branch as it is now on the server. Raises StoreError where that cannot be told."""
+        done = self._git(
+            "fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "--no-write-fetch-head", REMOTE,
+            f"+{self._link.ref}:{_TIP}", seconds=NETWORK_SECONDS,
+        )  # fmt: skip
+        if done.code and "couldn't find remote ref" in done.errors.lower():
+            return Tip()
+        if done.code:
+            raise self._refusal("cannot be read", done)
+        commit = self._must("rev-parse", "--verify", _TIP).strip().decode()
+        counted = _COUNT.search(self._must("cat-file", "commit", commit))
+        return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
+
+    def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
+        """Return contents by git's name of them, fetched at once. Raises StoreError for one larger than ``most``."""
+        if not names:
+            return {}
+        self._fetch_missing(names)
+        asked = "".join(f"{name}\n" for name in names).encode()
+        sizes = [line.split() for line in self._must("cat-file", "--batch-check", feed=asked).splitlines()]
+        for size in sizes:
+            if len(size) != 3 or size[1] != b"blob":
+                raise StoreError(f"{self._link.name} lacks a file that it lists; {_TRY_AGAIN}")
+        total = sum(int(size[2]) for size in sizes)
+        if total > MAX_READ_BYTES or any(int(size[2]) > most for size in sizes):
+            raise StoreError(f"{self._link.name} holds more than perfgate ever writes there ({total} bytes); {_PRUNE}")
+        return dict(_contents(self._must("cat-file", "--batch", feed=asked)))
+
+    def push(self, tip: Tip, change: Change, *, seconds_since_1970: int) -> bool:
+        """Put a commit on the branch unless it has moved since; return whether it stands there now.
+
+        Raises StoreError when the server refuses it for another reason.
+        """
+        commit = self._commit(tip, change, seconds_since_1970)
+        expected = f"--force-with-lease={self._link.ref}:{tip.commit or ''}"
+        done = self._git(
+            "push", "--porcelain", "--no-verify", expected, REMOTE, f"{commit}:{self._link.ref}", seconds=NETWORK_SECONDS
+        )  # fmt: skip
+        if done.code == 0:
+            return True
+        now = self.fetch().commit
+        if now == commit:
+            return True  # it arrived, and its answer did not
+        if now != tip.commit:
+            return False
+        raise self._refusal("cannot be written", done)
+
+    def _commit(self, tip: Tip, change: Change, seconds_since_1970: int) -> str:
+        """Make the commit, in one process (git-fast-import)."""
+        alone = change.alone or tip.commit is None
+        message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {1 if alone else tip.commits + 1}\n".encode()
+        lines = [f"commit {_NEW}\n", f"committer {_AUTHOR} {seconds_since_1970} +0000\n", f"data {len(message)}\n"]
+        stream = ["".join(lines).encode(), message, b"\n"]
+        if tip.commit is not None and alone:
+            tree = self._must("rev-parse", "--verify", f"{tip.commit}^{{tree}}").strip().decode()
+            stream.append(f'M 040000 {tree} ""\n'.encode())
+        elif tip.commit is not None:
+            stream.append(f"from {tip.commit}\n".encode())
+        stream += [f"D {path}\n".encode() for path in sorted(change.remove)]
+        for path, data in sorted(change.write.items()):
+            stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
+        stream.append(b"done\n")
+        self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
+        return self._must("rev-parse", "--verify", _NEW).strip().decode()
+
+    def _list(self, commit: str) -> dict[str, str]:
+        files = {}
+        for entry in self._must("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+            about, _, path = entry.partition(b"\t")
+            _mode, kind, name = about.split(b" ")
+            if kind == b"blob":
+                files[path.decode(errors="replace")] = name.decode()
+        if len(files) > MAX_FILES:
+            raise StoreError(f"{self._link.name} holds {len(files)} files, at most {MAX_FILES} are read; {_PRUNE}")
+        return files
+
+    def _fetch_missing(self, names: Iterable[str]) -> None:
+        """Fetch what the filter left out: all at once, where git would fetch one after the other."""
+        listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP)
+        missing = {line[1:] for line in listed.splitlines() if line.startswith(b"?")} & {
+            name.encode() for name in names
+        }
+        if not missing:
+            return
+        done = self._git(
+            "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+            "--filter=blob:none", "--stdin", REMOTE,
+            feed=b"".join(name + b"\n" for name in sorted(missing)), seconds=NETWORK_SECONDS,
+        )  # fmt: skip
+        if done.code:
+            raise self._refusal("cannot be read", done)
+
+    def _must(self, *arguments: str, feed: bytes = b"") -> bytes:
+        """Run git on what is here. Raises StoreError when it fails."""
+        done = self._git(*arguments, feed=feed)
+        if done.code:
+            raise self._refusal(f"cannot be used: git {arguments[0]} failed", done)
+        return done.output
+
+    def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitBytes:
+        try:
+            return exchange_with_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
+        except RepositoryError as error:
+            raise StoreRefusedError(
+                f"{self._link.name} cannot be used: {error}; is the server reachable from here?"
+            ) from error
+
+    def _refusal(self, what: str, done: GitBytes) -> StoreError:
+        words = self._link.scrub(" ".join((done.output.decode(errors="replace") + " " + done.errors).split()))
+        words = "".join(character if character.isprintable() else " " for character in words)[:600]
+        lower = words.lower()
+        remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
+        return StoreRefusedError(f"{self._link.name} {what}: {words or 'no word of why'}; {remedy}{self._link.hint}")
+
+
+@contextmanager
+def open_scratch(link: Link) -> Iterator[Scratch]:
+    """Open a scratch repository for one use, and remove it at the end."""
+    with held_back():
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="perfgate-store-")
+        except OSError as error:
+            raise StoreError(
+                f"no scratch folder can be made ({error}); free space in {tempfile.gettempdir()}, or set TMPDIR"
+            ) from error
+        with folder:
+            scratch = Scratch(Path(folder.name), link)
+            scratch.start()
+            yield scratch
+
+
+_TRY_AGAIN = "it was rewritten in this moment, or is damaged: run the command again"
+_PRUNE = "remove old runs with `perfgate baseline prune --keep N`, or give the store another branch"
+_OFFLINE = "is the server reachable from here, and the address right? then run the command again"
+# The words of git 2.39 and of the forges' hooks, in small letters; the first that fits counts.
+_REMEDIES = (
+    (
+        ("no space left", "disk quota exceeded", "unable to write", "could not write"),
+        f"free space in {tempfile.gettempdir()}, or set TMPDIR to a folder with space",
+    ),
+    (
+        ("protected branch", "gh006", "gh013", "not allowed to push", "hook declined", "remote rejected", "force push"),
+        "the server protects this branch: let the job's account push to it (docs/store.md says how), or choose another "
+        "name in [store] path",
+    ),
+    (
+        ("authentication failed", "could not read username", "could not read password", " 401", " 403", "permission"),
+        "the job's token or your key may not do this: reading needs read access to the code, writing needs write access "
+        "(GitHub: contents: write; GitLab: a project access token with write_repository)",
+    ),
+    (
+        ("redirect", "unable to update url base"),
+        "the repository has moved, and a redirect is not followed: set the remote to its new address",
+    ),
+    (
+        ("not found", "does not appear to be a git repository", "does not exist"),
+        "there is no such repository, or this account may not see it: check the remote and the token",
+    ),
+    (
+        ("certificate", "ssl"),
+        "the server's certificate is not known here: install its authority's certificate, or name the file in GIT_SSL_CAINFO",
+    ),
+)
+
+
+def _contents(batch: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield what `git cat-file --batch` prints: name, type and size on a line, the content, a newline."""
+    place = 0
+    while place < len(batch):
+        end = batch.index(b"\n", place)
+        name, _kind, size = batch[place:end].split(b" ")
+        start = end + 1
+        yield name.decode(), batch[start : start + int(size)]
+        place = start + int(size) + 1
