@@ -16,7 +16,8 @@ from perfgate.document.history import Acceptance
 from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.decision import judge_folder_with_advice
-from perfgate.judging.forge.comment import TEXT_BUDGET, marker, post, state_of
+from perfgate.flows.store import open_project_store
+from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
 from perfgate.judging.forge.forge import (
     ChangeRequest,
@@ -28,9 +29,9 @@ from perfgate.judging.forge.forge import (
     token_variables,
 )
 from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.sticky import post
 from perfgate.judging.gate.decide import exit_code
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.store.store import open_store
+from perfgate.judging.report.comment import CommentContext, render_comment, render_turn
 from perfgate.version import __version__
 
 DEFAULT_KEY = "default"
@@ -111,7 +112,7 @@ def _accepted(request: PublishRequest, doors: Doors) -> list[Acceptance]:
         return []
     config = load_config(request.root, environ=doors.environ)
     try:
-        return open_store(config, doors.environ).accepted(config.project)
+        return open_project_store(config, doors.environ).accepted(config.project)
     except StoreError as error:
         doors.say(f"what was accepted is not known: {error}")
         return []
@@ -213,7 +214,12 @@ def _post(
     doors: Doors,
 ) -> None:
     if change is not None:
-        done = post(forge, change.number, text, state_of(event, decision.verdict), marker(request.key))
+
+        def told(last: Decided, now: Decided) -> str:
+            return render_turn(last, now, event.head_sha, request.language)
+
+        state = state_of(event, decision.verdict)
+        done = post(forge, change.number, text, state, marker(request.key), sleep=doors.sleep, told=told)
         if done.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return

@@ -21,6 +21,7 @@ class GitHubDialect:
 
     name, repository, project = "github", "team/model", "team/model"
     root, slice_file, default_page = "", "github/openapi.github-rest.slice.json", 30
+    scheme, page_size, links = "Bearer", "per_page", True
     longest_comment = 65_536
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
 
@@ -56,6 +57,9 @@ class GitHubDialect:
 
     def _comment(self, forge: FakeForge, call: Call, comment_id: int) -> Reply:
         comment = _find(forge, comment_id)
+        if comment is not None and call.method == "DELETE":
+            forge.remove(comment_id)
+            return Reply(204, b"")
         if comment is None or call.method != "PATCH":
             return _refuse(404)
         refusal = self._too_long(call.json()["body"])
@@ -147,6 +151,7 @@ class GitLabDialect:
 
     name, repository, project = "gitlab", "team/model", "5"
     root, slice_file, default_page = "/api/v4", "gitlab/openapi.gitlab-rest.slice.json", 20
+    scheme, page_size, links = "Bearer", "per_page", True
     longest_comment = 1_000_000
     states = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}  # noqa: RUF012
     _verbs = {"success": "succeed", "failed": "drop", "pending": "enqueue"}  # noqa: RUF012
@@ -191,14 +196,17 @@ class GitLabDialect:
     def _notes(self, forge: FakeForge, call: Call, number: int, note: str, account: Account) -> Reply:
         if call.method == "GET":
             return Reply(200, items=[_note(comment, number) for comment in forge.comments.get(number, [])])
-        body = call.json()["body"]
+        body = call.json()["body"] if call.body else ""
         if call.method == "POST" and not note:
             return Reply(201, _note(forge.write(number, body, account), number))
         comment = _find(forge, int(note)) if note else None
-        if comment is None or call.method != "PUT":
+        if comment is None or call.method not in ("PUT", "DELETE"):
             return _refuse(404)
         if comment.author != account:
             return _refuse(403)
+        if call.method == "DELETE":
+            forge.remove(comment.id)
+            return Reply(204, b"")
         comment.body = body
         return Reply(200, _note(comment, number))
 

@@ -13,19 +13,20 @@ class BearerAuth(AuthBase):
 
     requests replaces an Authorization header given in ``headers=`` by what ~/.netrc holds for the host, but not this;
     and it drops only Authorization when a host changes, so GitLab's token goes the same way (GitLab REST API,
-    "Authentication").
+    "Authentication"). ``scheme`` is the word before the token: Gitea's documentation writes ``token``.
     """
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, scheme: str = "Bearer") -> None:
         token = token.strip()
         # A bad header value would be quoted, token and all, in the error of the library below.
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ForgeError("the token is empty or has characters no token has; check the secret the job passes on")
         self._token = token
+        self._scheme = scheme
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Sign a request."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
+        request.headers["Authorization"] = f"{self._scheme} {self._token}"
         return request
 
     def __repr__(self) -> str:

@@ -1,15 +1,14 @@
-"""Our one comment on a change request: found again by marker and author, edited in place, never by an older run."""
+"""The text of our one comment on a change request: the marker it is found by, the hidden state, its length."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Literal, Optional
 
 import msgspec
 
 from perfgate.document.decision import Verdict
-from perfgate.judging.forge.forge import CiEvent, Comment, Forge
+from perfgate.judging.forge.forge import CiEvent, Comment
 
 # GitHub takes 65,536 characters (error "Body is too long"), GitLab 1,000,000.
 MAX_CHARACTERS = 60_000
@@ -18,7 +17,8 @@ TEXT_BUDGET = MAX_CHARACTERS - 1_000
 
 _STATE_START, _STATE_END = "<!-- perfgate:state ", " -->"
 
-Posted = Literal["created", "updated", "kept"]
+# A verdict that says something about the code.
+Decided = Literal["PASS", "FAIL"]
 
 
 class CommentState(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,19 +32,11 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     head: str
     verdict: Verdict
-    decided: Optional[Literal["PASS", "FAIL"]] = None
+    decided: Optional[Decided] = None
 
     def is_older_than(self, other: CommentState) -> bool:
         """Return whether this state must not overwrite the other."""
         return (self.run, self.attempt) < (other.run, other.attempt)
-
-
-@dataclass(frozen=True)
-class Post:
-    """What became of a comment, and whether a reply told people that the verdict turned."""
-
-    outcome: Posted
-    replied: bool = False
 
 
 def marker(key: str) -> str:
@@ -60,14 +52,14 @@ def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
         attempt=event.run_attempt,
         head=event.head_sha,
         verdict=verdict,
-        decided=_decided(verdict, None),
+        decided=decided(verdict, None),
     )
 
 
-def find_own(comments: list[Comment], first_line: str) -> Optional[Comment]:
-    """Return our newest comment. Anyone can write the marker, so the author counts too."""
+def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
+    """Return our comments that begin with a line, the oldest first. Anyone can write the marker, so the author counts."""
     ours = [c for c in comments if c.own and c.body.partition("\n")[0].rstrip("\r") == first_line]
-    return max(ours, key=lambda comment: comment.id) if ours else None
+    return sorted(ours, key=lambda comment: comment.id)
 
 
 def read_state(body: str) -> Optional[CommentState]:
@@ -98,26 +90,20 @@ def compose(text: str, state: CommentState, first_line: str) -> str:
     )
 
 
-def post(forge: Forge, number: int, text: str, state: CommentState, first_line: str) -> Post:
-    """Create or update our comment on a change request, and reply when a PASS turned into a FAIL or back."""
-    existing = find_own(forge.comments(number), first_line)
-    if existing is None:
-        forge.add_comment(number, compose(text, state, first_line))
-        return Post("created")
-    before = read_state(existing.body)
-    if before is not None and state.is_older_than(before):
-        return Post("kept")
-    last = before.decided if before else None
-    now = msgspec.structs.replace(state, decided=_decided(state.verdict, last))
-    forge.edit_comment(number, existing.id, compose(text, now, first_line))
-    # An edit notifies nobody, so a verdict that turned gets a comment of its own.
-    turned = last is not None and now.decided != last
-    if turned:
-        forge.add_comment(number, _reply(last or "", now))
-    return Post("updated", replied=turned)
+def turn_line(first_line: str, verdict: str) -> str:
+    """Return the first line of the reply that tells people of a verdict that turned; ``first_line`` is the comment's."""
+    return first_line.removesuffix(" -->") + f" turned={verdict} -->"
 
 
-def _decided(verdict: Verdict, last: Optional[Literal["PASS", "FAIL"]]) -> Optional[Literal["PASS", "FAIL"]]:
+def find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, Decided]]:
+    """Return our replies about verdicts that turned, the oldest first, each with the verdict it tells."""
+    verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
+    found = [(reply, verdict) for verdict in verdicts for reply in find_own(comments, turn_line(first_line, verdict))]
+    return sorted(found, key=lambda turn: turn[0].id)
+
+
+def decided(verdict: Verdict, last: Optional[Decided]) -> Optional[Decided]:
+    """Return the last PASS or FAIL, after one more verdict."""
     return verdict if verdict in ("PASS", "FAIL") else last
 
 
@@ -129,10 +115,4 @@ def _too_long(length: int) -> str:
     return (
         f"The whole comment has {length} characters, more than a forge takes. "
         "It stands as `comment.md` in the artifact of the measuring job."
-    )
-
-
-def _reply(last: str, now: CommentState) -> str:
-    return (
-        f"perfgate: **{last} → {now.verdict}** with `{now.head[:12]}`; the comment of perfgate above has the numbers.\n"
     )

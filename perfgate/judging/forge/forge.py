@@ -7,7 +7,7 @@ from typing import Literal, Optional, Protocol
 
 from perfgate.discovery import load_member, member_names
 from perfgate.document.run import CiContext
-from perfgate.errors import ForgeError
+from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.limits import Clock, Sleep
 
@@ -54,11 +54,26 @@ class CiEvent:
 
 @dataclass(frozen=True)
 class ChangeRequest:
-    """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one."""
+    """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one.
+
+    ``base_sha`` is the commit of the target branch that the forge compares it with, None where it does not say.
+    """
 
     number: int
     head_sha: str
     merge_sha: Optional[str] = None
+    base_sha: Optional[str] = None
+    open: bool = True
+
+
+@dataclass(frozen=True)
+class ForgeArtifact:
+    """What a run left on the forge; ``expired`` when it is only remembered."""
+
+    id: int
+    name: str
+    bytes: int
+    expired: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,20 +99,50 @@ class CommitStatus:
 class Forge(Protocol):
     """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
 
-    def find_change_request(self) -> Optional[ChangeRequest]:
-        """Return the open change request of the event whose head is the event's head, or None."""
+    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+        """Return the change request that the event names, or else the one whose head is the event's head, or None.
+
+        Where several have this head, that with the number ``prefer`` is taken, or else an open one, or the newest.
+        """
+        ...
+
+    def changed_files(self, number: int) -> Optional[list[str]]:
+        """Return the paths that a change request adds, edits, renames or removes; None where the forge cannot tell."""
+        ...
+
+    def merge_base(self, one: str, other: str) -> Optional[str]:
+        """Return the common ancestor of two commits, None where the forge cannot tell.
+
+        Raises ForgeGoneError for a commit that is not in the repository.
+        """
+        ...
+
+    def parents(self, sha: str) -> Optional[list[str]]:
+        """Return the parents of a commit, in order; None where the forge cannot tell. Raises ForgeGoneError as above."""
+        ...
+
+    def artifacts(self) -> list[ForgeArtifact]:
+        """Return what the event's run has uploaded, all attempts. Raises ForgeError where the forge keeps none."""
+        ...
+
+    def download(self, artifact: ForgeArtifact) -> bytes:
+        """Return the zip of an artifact."""
         ...
 
     def comments(self, number: int) -> list[Comment]:
         """Return all comments people and programs wrote, oldest first."""
         ...
 
-    def add_comment(self, number: int, body: str) -> Comment:
-        """Write a new comment, which notifies people."""
+    def add_comment(self, number: int, body: str) -> None:
+        """Write a new comment, which notifies people. Raises ForgeUnansweredError where it may have been written."""
         ...
 
-    def edit_comment(self, number: int, comment_id: int, body: str) -> Comment:
-        """Replace a comment's text, which notifies nobody."""
+    def edit_comment(self, number: int, comment_id: int, body: str) -> None:
+        """Replace a comment's text, which notifies nobody. Raises ForgeGoneError where it is deleted."""
+        ...
+
+    def delete_comment(self, number: int, comment_id: int) -> None:
+        """Delete a comment; one that is gone already is no error."""
         ...
 
     def set_status(self, status: CommitStatus) -> None:
@@ -111,6 +156,12 @@ def token_variables(forge: str) -> tuple[str, ...]:
     return variables
 
 
+def addresses(forge: str) -> tuple[Optional[str], Optional[str]]:
+    """Return the API and the server address of a forge that has one everybody uses; None where each has its own."""
+    member = load_member(hosts, _known(forge))
+    return member.API_URL, member.SERVER_URL
+
+
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
     """Return the forge an event comes from. Nothing is sent yet."""
     forge: Forge = load_member(hosts, _known(event.forge)).connect(event, token, sleep=sleep, clock=clock)
@@ -120,5 +171,5 @@ def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
 def _known(name: str) -> str:
     names = member_names(hosts)
     if name not in names:
-        raise ForgeError(f"no forge {name!r}; perfgate posts to {', '.join(names)}")
+        raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(names)}")
     return name

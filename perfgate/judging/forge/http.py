@@ -11,31 +11,39 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
 from perfgate.judging.forge.auth import BearerAuth
+from perfgate.judging.forge.download import NothingArrivedError, download
 from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
 from perfgate.version import __version__
 
-Query = Mapping[str, Union[str, int]]
+Query = Mapping[str, Union[str, int, list[str]]]
 T = TypeVar("T")
 
 CONNECT_TIMEOUT, READ_TIMEOUT, ANSWER_TIMEOUT = 10.0, 30.0, 120.0
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+# An artifact may be as large; no list that a page of the API holds is.
+MAX_ANSWER_BYTES = 20 * 1024 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024
 MAX_PAGES = 500
 TRIES = 5
 MAX_WAIT = 900.0
 TRANSIENT = (500, 502, 503, 504)
+REDIRECTS = (302, 303, 307)
+DOWNLOADS = 3
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of an expected status: its bytes and the address of the next page, checked to be on the same host."""
+    """An answer of an expected status: its bytes and the address of the next page, checked to be on the same host.
+
+    ``location`` is where a redirect leads, unchecked.
+    """
 
     status: int
     body: bytes
     next_url: Optional[str]
+    location: str = ""
 
 
 class ForgeSession:
@@ -45,10 +53,18 @@ class ForgeSession:
     """
 
     def __init__(
-        self, api_url: str, token: str, *, accept: str, sleep: Sleep, clock: Clock, ca_file: Optional[str] = None
+        self,
+        api_url: str,
+        token: str,
+        *,
+        accept: str,
+        sleep: Sleep,
+        clock: Clock,
+        ca_file: Optional[str] = None,
+        scheme: str = "Bearer",
     ) -> None:
         self._root = api_root(api_url)
-        self._auth = BearerAuth(token)
+        self._auth = BearerAuth(token, scheme)
         self._sleep = sleep
         self._clock = clock
         # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
@@ -73,26 +89,81 @@ class ForgeSession:
 
     def pages(self, path: str, kind: type[T], *, query: Optional[Query] = None) -> Iterator[T]:
         """Yield the elements of a list over all its pages."""
+        for answer in self._answers(path, query):
+            elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]
+            yield from elements
+
+    def _answers(self, path: str, query: Optional[Query]) -> Iterator[Answer]:
         url: Optional[str] = self._root + path
         for _ in range(MAX_PAGES):
             answer = self._request("GET", url or "", (200,), query=query)
-            elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]
-            yield from elements
+            yield answer
             url, query = answer.next_url, None
             if url is None:
                 return
         raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
 
+    def enveloped_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[T]:
+        """Yield the pages of a list that stands in a field of each answer, as ``kind`` says."""
+        for answer in self._answers(path, query):
+            yield self._decode(answer.body, kind, path)
+
+    def numbered_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[list[T]]:
+        """Yield one page after the other of a list whose forge links none; the caller stops where nothing new comes."""
+        for number in range(1, MAX_PAGES + 1):
+            answer = self._request("GET", path, (200,), query={**query, "page": number})
+            page: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]
+            yield page
+        raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
+
     def send(
-        self, method: str, path: str, body: Mapping[str, Any], kind: type[T], *, expect: int, repeatable: bool
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        kind: type[T],
+        *,
+        expect: Union[int, tuple[int, ...]],
+        repeatable: bool,
     ) -> T:
-        """Write something. ``repeatable`` says that doing it twice is the same as doing it once."""
+        """Write something. ``repeatable`` says that doing it twice is the same as doing it once.
+
+        What is not and was not answered raises ForgeUnansweredError; what is not there any more ForgeGoneError.
+        """
+        expected = expect if isinstance(expect, tuple) else (expect,)
         data = json.dumps(body).encode()
         if len(data) > MAX_REQUEST_BYTES:
             raise ForgeError(
                 f"a request of {len(data)} bytes to {path} is too large; {MAX_REQUEST_BYTES} are sent at most"
             )
-        return self._decode(self._request(method, path, (expect,), data=data, repeatable=repeatable).body, kind, path)
+        return self._decode(self._request(method, path, expected, data=data, repeatable=repeatable).body, kind, path)
+
+    def delete(self, path: str) -> None:
+        """Delete something; that it is gone already is no error."""
+        self._request("DELETE", path, (204, 200, 404))
+
+    def download(self, path: str) -> bytes:
+        """Return a file: from the forge itself, or from the storage it redirects to, which never sees the token."""
+        for attempt in range(1, DOWNLOADS + 1):
+            answer = self._request("GET", path, (200, *REDIRECTS))
+            if answer.status == 200:
+                return answer.body
+            try:
+                # The forge's own CA file says nothing of other hosts.
+                same_host = urlsplit(answer.location).hostname == urlsplit(self._root).hostname
+                return download(
+                    answer.location,
+                    api_root=self._root,
+                    most_bytes=MAX_ANSWER_BYTES,
+                    clock=self._clock,
+                    ca_file=self._verify if same_host and isinstance(self._verify, str) else None,
+                )
+            except NothingArrivedError:
+                # Addresses of a storage hold for a minute: ask for a new one.
+                if attempt == DOWNLOADS:
+                    raise
+                self._sleep(2.0**attempt)
+        raise AssertionError("the last try returns or raises")
 
     def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> Optional[str]:
         """Write something that may be refused with one known status: return the forge's words then, else None."""
@@ -154,7 +225,9 @@ class ForgeSession:
         except requests.RequestException as error:
             # What was sent before the connection broke may have been done.
             if not repeatable and not isinstance(error, requests.ConnectTimeout):
-                raise ForgeError(self._auth.scrub(f"{where}: no answer ({error}); it may or may not be done")) from None
+                raise ForgeUnansweredError(
+                    self._auth.scrub(f"{where}: no answer ({error}); it may or may not be done")
+                ) from None
             return Refusal(self._auth.scrub(f"no answer ({error})"), {})
         return self._judge(response, body, where, expected, repeatable)
 
@@ -177,13 +250,15 @@ class ForgeSession:
         limited = is_rate_limit(status, headers, body)
         if status in expected and not limited:
             next_url = response.links.get("next", {}).get("url")
-            return Answer(status, body, check_page_url(next_url, self._root) if next_url else None)
+            page = check_page_url(next_url, self._root) if next_url else None
+            return Answer(status, body, page, headers.get("location", ""))
         if limited:
             return Refusal(f"the forge asks to slow down (HTTP {status})", headers, limited=True)
         if repeatable and (status in TRANSIENT or status == 409):
             # 409: GitLab, while another update of the same pipeline runs.
             return Refusal(f"the forge answers HTTP {status}", headers)
-        raise ForgeError(self._auth.scrub(f"{where}: {_explain(status, response, body)}"))
+        kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
+        raise kind(self._auth.scrub(f"{where}: {_explain(status, response, body)}"))
 
     def _decode(self, body: bytes, kind: type[T], path: str) -> T:
         try:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from perfgate.document.decision import DecisionDocument
+from perfgate.catalogue.card import Language
+from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.locale.language import speaking
 from perfgate.judging.report.section import KEEP, Section, all_sections
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
 
-__all__ = ["CommentContext", "render_comment"]
+__all__ = ["CommentContext", "render_comment", "render_turn"]
 
 # How many rows a list may have: the first that fits the budget is taken.
 _DETAILS = (400, 120, 40, 12, 4)
@@ -42,6 +43,13 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
             if text is not None:
                 return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
+
+
+def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
+    """Return the reply that tells people of a verdict that turned with the commit ``head``."""
+    with speaking(language):
+        values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
+        return render("comment/turned.md.j2", "markdown", values).strip()
 
 
 def _parts(summary: Summary) -> list[_Part]:

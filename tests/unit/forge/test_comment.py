@@ -33,7 +33,7 @@ def test_compose__state_line__reads_back() -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_compose__line_endings_of_the_forge__still_found_and_read(ending: str) -> None:
     body = compose("text", _state(), MARKER).replace("\n", ending)
-    assert find_own([Comment(1, body, own=True)], MARKER) is not None
+    assert find_own([Comment(1, body, own=True)], MARKER) != []
     assert read_state(body) == _state()
 
 

@@ -1,5 +1,6 @@
 """The forges perfgate can post to, one file each.
 
-A member defines ``NAME``, ``TOKEN_VARIABLES`` (where its token is looked for, in order) and
+A member defines ``NAME``, ``TOKEN_VARIABLES`` (where its token is looked for, in order), ``API_URL`` and ``SERVER_URL``
+(the addresses everybody uses, None where each server has its own) and
 ``connect(event, token, *, sleep, clock) -> Forge``.
 """

@@ -14,6 +14,7 @@ from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "github"
+API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 MAX_DESCRIPTION = 140
@@ -82,15 +83,19 @@ class GitHub:
         path = f"{self._path}/issues/{number}/comments"
         return [self._comment(found) for found in self._session.pages(path, _Comment, query={"per_page": 100})]
 
-    def add_comment(self, number: int, body: str) -> Comment:
+    def add_comment(self, number: int, body: str) -> None:
         """Write a new comment."""
         path = f"{self._path}/issues/{number}/comments"
-        return self._comment(self._session.send("POST", path, {"body": body}, _Comment, expect=201, repeatable=False))
+        self._session.send("POST", path, {"body": body}, _Ignored, expect=201, repeatable=False)
 
-    def edit_comment(self, number: int, comment_id: int, body: str) -> Comment:  # noqa: ARG002 - GitHub needs no number
+    def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - GitHub needs no number
         """Replace a comment's text."""
         path = f"{self._path}/issues/comments/{comment_id}"
-        return self._comment(self._session.send("PATCH", path, {"body": body}, _Comment, expect=200, repeatable=True))
+        self._session.send("PATCH", path, {"body": body}, _Ignored, expect=200, repeatable=True)
+
+    def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - GitHub needs no number
+        """Delete a comment."""
+        self._session.delete(f"{self._path}/issues/comments/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
         """Mark a commit."""

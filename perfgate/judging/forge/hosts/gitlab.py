@@ -14,6 +14,7 @@ from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "gitlab"
+API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
 # CI_JOB_TOKEN may not write notes or statuses (doc/ci/jobs/ci_job_token.md), so a project access token is needed.
 TOKEN_VARIABLES = ("PERFGATE_TOKEN",)
 # Commits API: description and target_url of a status are limited to 255 characters.
@@ -45,6 +46,10 @@ class _MergeRequest(msgspec.Struct):
     sha: Optional[str] = None
 
 
+class _Ignored(msgspec.Struct):
+    """An answer of which only the status counts."""
+
+
 class GitLab:
     """One project on GitLab."""
 
@@ -67,15 +72,18 @@ class GitLab:
         notes = self._session.pages(self._notes(number), _Note, query=query)
         return [self._comment(note) for note in notes if not note.system]
 
-    def add_comment(self, number: int, body: str) -> Comment:
+    def add_comment(self, number: int, body: str) -> None:
         """Write a new note."""
-        note = self._session.send("POST", self._notes(number), {"body": body}, _Note, expect=201, repeatable=False)
-        return self._comment(note)
+        self._session.send("POST", self._notes(number), {"body": body}, _Ignored, expect=201, repeatable=False)
 
-    def edit_comment(self, number: int, comment_id: int, body: str) -> Comment:
+    def edit_comment(self, number: int, comment_id: int, body: str) -> None:
         """Replace a note's text."""
         path = f"{self._notes(number)}/{comment_id}"
-        return self._comment(self._session.send("PUT", path, {"body": body}, _Note, expect=200, repeatable=True))
+        self._session.send("PUT", path, {"body": body}, _Ignored, expect=200, repeatable=True)
+
+    def delete_comment(self, number: int, comment_id: int) -> None:
+        """Delete a note."""
+        self._session.delete(f"{self._notes(number)}/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
         """Mark a commit.

@@ -101,6 +101,7 @@ WORDS = {
     "failed: {what} of {workload}": "失败：{workload} 的 {what}",
     # the end
     "Left out for size: ": "因篇幅略去：",
+    " with {head}; the comment of perfgate above has the numbers": "（{head}）；数值见上方 perfgate 的评论",
     ". ": "。",
     ".": "。",
     "Everything else is in report.html and decision.json of this check": "其余内容见本次检查的 report.html 与 decision.json",

@@ -1,0 +1,146 @@
+"""The forges whose API resembles GitHub's without being it: one adapter, and how each of them differs as settings.
+
+None of their servers was reached when this was written. Gitee: the command line client of its makers (oschina/gitee-cli,
+pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api of PyPI, which the tests let talk to the same
+fake as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Optional, Union
+from urllib.parse import quote
+
+import msgspec
+
+from perfgate.errors import ForgeError
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus
+from perfgate.judging.forge.http import ForgeSession
+from perfgate.judging.forge.limits import Clock, Sleep
+
+MAX_DESCRIPTION = 255
+PAGE_SIZE = 100
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a forge differs from the others. ``talk`` is where the comments of a change request are kept in its API."""
+
+    name: str
+    talk: Literal["issues", "pulls"]
+    page_size: Literal["per_page", "limit"]
+    scheme: Literal["Bearer", "token"]
+    has_statuses: bool
+
+
+class _User(msgspec.Struct):
+    login: str
+
+
+class _Comment(msgspec.Struct):
+    # GitCode's SDK types it as number or text.
+    id: Union[int, str]
+    body: Optional[str] = None
+    user: Optional[_User] = None
+
+
+class _Head(msgspec.Struct):
+    sha: str
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    head: _Head
+
+
+class _Ignored(msgspec.Struct):
+    """An answer of which only the status counts."""
+
+
+def connect(event: CiEvent, token: str, manner: Manner, *, sleep: Sleep, clock: Clock) -> SimilarForge:
+    """Return the repository of an event. The token goes into the header: in an address it would land in logs."""
+    session = ForgeSession(
+        event.api_url,
+        token,
+        accept="application/json",
+        sleep=sleep,
+        clock=clock,
+        ca_file=event.ca_file,
+        scheme=manner.scheme,
+    )
+    return SimilarForge(session, event, manner)
+
+
+class SimilarForge:
+    """One repository on such a forge."""
+
+    def __init__(self, session: ForgeSession, event: CiEvent, manner: Manner) -> None:
+        owner, slash, name = event.project.partition("/")
+        if not (owner and slash and name) or "/" in name:
+            raise ForgeError(f"a {manner.name} repository reads OWNER/NAME, found {event.project!r}")
+        self._session = session
+        self._event = event
+        self._manner = manner
+        self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
+
+    def find_change_request(self) -> Optional[ChangeRequest]:
+        """Return the change request the event names; None where it has another head by now."""
+        number = self._event.change_request
+        if number is None:
+            return None
+        pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
+        return ChangeRequest(pull.number, pull.head.sha) if pull.head.sha == self._event.head_sha else None
+
+    def comments(self, number: int) -> list[Comment]:
+        """Return all comments: pages are asked for until one has nothing new, however many fit on one there."""
+        path = f"{self._path}/{self._manner.talk}/{number}/comments"
+        found: dict[int, Comment] = {}
+        for page in self._session.numbered_pages(path, _Comment, query={self._manner.page_size: PAGE_SIZE}):
+            fresh = {self._id(one): one for one in page if self._id(one) not in found}
+            if not fresh:
+                break
+            found.update({key: Comment(key, one.body or "", self._is_own(one.user)) for key, one in fresh.items()})
+        return list(found.values())
+
+    def add_comment(self, number: int, body: str) -> None:
+        """Write a new comment. The id of the answer is not used: on GitCode it may be that of a discussion."""
+        path = f"{self._path}/{self._manner.talk}/{number}/comments"
+        self._session.send("POST", path, {"body": body}, _Ignored, expect=(201, 200), repeatable=False)
+
+    def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
+        """Replace a comment's text."""
+        self._session.send("PATCH", self._one(comment_id), {"body": body}, _Ignored, expect=200, repeatable=True)
+
+    def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - found by its id alone
+        """Delete a comment."""
+        self._session.delete(self._one(comment_id))
+
+    def set_status(self, status: CommitStatus) -> None:
+        """Mark a commit, on a forge that can."""
+        if not self._manner.has_statuses:
+            raise ForgeError(
+                f"perfgate knows no commit status on {self._manner.name}; the comment and this job's exit code say the same"
+            )
+        body = {"state": status.state, "context": status.name, "description": status.description[:MAX_DESCRIPTION]}
+        if status.url:
+            body["target_url"] = status.url
+        path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
+        self._session.send("POST", path, body, _Ignored, expect=201, repeatable=True)
+
+    @cached_property
+    def _login(self) -> str:
+        """The account of the token, which the comments of ours are told by."""
+        return self._session.get("/user", _User).login
+
+    def _one(self, comment_id: int) -> str:
+        return f"{self._path}/{self._manner.talk}/comments/{comment_id}"
+
+    def _id(self, found: _Comment) -> int:
+        text = str(found.id)
+        if not (text.isascii() and text.isdecimal()):
+            raise ForgeError(f"{self._manner.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
+        return int(text)
+
+    def _is_own(self, user: Optional[_User]) -> bool:
+        return user is not None and user.login == self._login
