@@ -1,4 +1,4 @@
-"""action.yml, our own workflow and .gitlab-ci.yml: valid, safe by zizmor, and the scripts of the action really run."""
+"""action.yml, the workflows and .gitlab-ci.yml: valid, safe by zizmor, and the script that measures really runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from perfgate.version import __version__
+
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+ACTION = ROOT / "action.yml"
+CI_FILES = [ACTION, *WORKFLOWS.values()]
 
 
 def _run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -27,6 +31,15 @@ def _load(path: Path) -> Any:
     return YAML(typ="safe").load(path)
 
 
+def _jobs(name: str) -> dict[str, Any]:
+    jobs: dict[str, Any] = _load(WORKFLOWS[name])["jobs"]
+    return jobs
+
+
+def _inputs(name: str) -> Any:
+    return _load(WORKFLOWS[name])["on"]["workflow_call"]["inputs"]
+
+
 def _steps(value: Any) -> Iterator[dict[str, Any]]:
     """Yield every step of an action or a workflow."""
     if isinstance(value, dict):
@@ -35,14 +48,19 @@ def _steps(value: Any) -> Iterator[dict[str, Any]]:
             yield from _steps(member)
 
 
-CI_FILES = [ROOT / "action.yml", *WORKFLOWS]
+def _uses(value: Any) -> Iterator[str]:
+    """Yield every action and workflow that is used."""
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+        yield from _uses(member)
+    if isinstance(value, dict) and isinstance(value.get("uses"), str):
+        yield value["uses"]
 
 
 @pytest.mark.parametrize(
     ("schema", "path", "more"),
     [
-        ("vendor.github-actions", ROOT / "action.yml", []),
-        *[("vendor.github-workflows", path, []) for path in WORKFLOWS],
+        ("vendor.github-actions", ACTION, []),
+        *[("vendor.github-workflows", path, []) for path in WORKFLOWS.values()],
         ("vendor.gitlab-ci", ROOT / ".gitlab-ci.yml", ["--data-transform", "gitlab-ci"]),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",
@@ -52,36 +70,130 @@ def test_ci_file__vendored_schema__valid(schema: str, path: Path, more: list[str
     assert done.returncode == 0, done.stdout
 
 
-def test_ci_files__zizmor__finds_nothing() -> None:
-    done = _run(BIN / "zizmor", "--offline", "--no-progress", *CI_FILES)
+def test_ci_files__zizmor_at_its_strictest__finds_nothing() -> None:
+    done = _run(BIN / "zizmor", "--offline", "--no-progress", "--persona=auditor", *CI_FILES)
     assert done.returncode == 0, done.stdout
+
+
+def test_ci_files__ignored_findings__are_two_of_these_files_alone() -> None:
+    found = re.findall(r"zizmor: ignore\[([\w-]+)\]", "".join(path.read_text() for path in CI_FILES))
+    assert sorted(found) == ["dangerous-triggers", "self-repository", "self-repository"]
 
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.name)
 def test_ci_file__scripts_and_actions__no_expression_inside_and_pinned(path: Path) -> None:
-    steps = list(_steps(_load(path)))
-    assert steps
-    for step in steps:
+    content = _load(path)
+    for step in _steps(content):
         assert "${{" not in step.get("run", "")
-        uses = step.get("uses", "./")
-        assert uses.startswith("./") or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", uses)
+    used = list(_uses(content))
+    assert used
+    for name in used:
+        assert name.startswith("./") or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", name)
 
 
-def test_workflow__jobs__only_the_one_without_the_changes_code_may_write() -> None:
-    workflow = _load(ROOT / ".github" / "workflows" / "perfgate.yml")
-    assert workflow["permissions"] == {}
-    assert workflow["jobs"]["measure"]["permissions"] == {"contents": "read"}
-    checkout = workflow["jobs"]["publish"]["steps"][0]
-    assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+def test_ci_files__a_pinned_action__is_the_same_version_everywhere() -> None:
+    lines = {
+        line.strip("- ")
+        for path in CI_FILES
+        for line in path.read_text().splitlines()
+        if re.match(r" +(- )?uses: \w", line)
+    }
+    names = [line.partition("@")[0] for line in lines]
+    assert len(names) == len(set(names)) == 4
+    assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line) for line in lines)
 
 
-class Action:
+READ = {"actions": "read", "contents": "read"}
+COMMENTS = {"pull-requests": "write", "statuses": "write"}
+PERMISSIONS = {
+    "gate": {"measure": {"contents": "read"}, "publish": {**READ, **COMMENTS}},
+    "trusted": {
+        "baseline": {"actions": "read", "contents": "write"},
+        "command": {"actions": "read", "contents": "write", **COMMENTS},
+        "measure": {"contents": "read"},
+        "publish": {**READ, **COMMENTS},
+        "weekly": {"contents": "write", "issues": "write"},
+    },
+    "perfgate": {"gate": {**READ, **COMMENTS}},
+    "perfgate-trusted": {"trusted": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS}},
+}
+
+
+def test_workflows__permissions__are_these_job_by_job() -> None:
+    assert {name: {job: one["permissions"] for job, one in _jobs(name).items()} for name in WORKFLOWS} == PERMISSIONS
+    assert all(_load(path)["permissions"] == {} for path in WORKFLOWS.values())
+
+
+@pytest.mark.parametrize(("caller", "called"), [("perfgate", "gate"), ("perfgate-trusted", "trusted")])
+def test_workflow__caller__grants_what_every_job_of_the_called_one_asks_for(caller: str, called: str) -> None:
+    (granted,) = PERMISSIONS[caller].values()
+    level = {"read": 1, "write": 2}
+    for job in PERMISSIONS[called].values():
+        assert all(level[right] <= level[granted[name]] for name, right in job.items())
+
+
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+def test_measuring_job__text__names_no_token_and_keeps_no_credentials(name: str) -> None:
+    job = _jobs(name)["measure"]
+    text = json.dumps(job)
+    assert "github.token" not in text
+    assert "secrets" not in text
+    assert "TOKEN" not in text
+    assert job["steps"][0]["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
+    revisions = {job: one["steps"][0]["with"].get("ref") for job, one in _jobs(name).items() if job != "measure"}
+    assert (
+        revisions
+        == {
+            "gate": {"publish": "${{ github.event.pull_request.base.sha }}"},
+            "trusted": {
+                "baseline": None,
+                "command": None,
+                "publish": "${{ needs.command.outputs.base_sha }}",
+                "weekly": None,
+            },
+        }[name]
+    )
+
+
+def test_workflows__inputs__are_the_same_and_install_this_version() -> None:
+    assert _inputs("trusted") == _inputs("gate")
+    assert _inputs("gate")["package"]["default"] == f"perfgate=={__version__}"
+    assert all(one["description"] for one in _inputs("gate").values())
+
+
+def test_own_workflows__inputs__are_the_same() -> None:
+    assert _jobs("perfgate")["gate"]["with"] == _jobs("perfgate-trusted")["trusted"]["with"]
+
+
+def _measuring(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps from the measuring on, with what differs by design taken out: where the inputs come from."""
+    start = [step["name"] for step in steps].index("Measure")
+    text = json.dumps(steps[start:]).replace("${{ inputs.out }}", "perfgate-out")
+    text = text.replace("${{ needs.command.outputs.workload || inputs.workload }}", "${{ inputs.workload }}")
+    for base in ("${{ inputs.base }}", "${{ needs.command.outputs.base_sha }}"):
+        text = text.replace(base, "")
+    shared: list[dict[str, Any]] = json.loads(text)
+    return shared
+
+
+def test_measuring_steps__action_and_both_workflows__are_the_same() -> None:
+    # A reusable workflow cannot use an action of its own repository by a path: `./` is the caller's checkout.
+    action = _measuring(_load(ACTION)["runs"]["steps"])
+    assert _measuring(_jobs("gate")["measure"]["steps"]) == action
+    assert _measuring(_jobs("trusted")["measure"]["steps"]) == action
+
+
+class Measuring:
     """The steps of action.yml, run with bash as the runner does, and the real perfgate."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.out = folder / "out"
-        self.steps = {step["name"]: step for step in _load(ROOT / "action.yml")["runs"]["steps"]}
+        self.steps = {step["name"]: step for step in _load(ACTION)["runs"]["steps"]}
         _run("git", "init", "--quiet", folder)
 
     def run(self, step: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -91,70 +203,133 @@ class Action:
             "GITHUB_OUTPUT": str(self.folder / "output"),
             "GITHUB_STEP_SUMMARY": str(self.folder / "summary"),
             "GITHUB_EVENT_NAME": "pull_request",
-            "GITHUB_RUN_ATTEMPT": "2",
+            "PERFGATE_SETUP": "",
             "PERFGATE_PYTHON": sys.executable,
+            # It is installed already: pip has nothing to do and asks nobody.
+            "PERFGATE_PACKAGE": "perfgate",
             "PERFGATE_DIRECTORY": ".",
+            "PERFGATE_BASE": "",
+            "PERFGATE_WORKLOAD": "",
             "PERFGATE_OUT": str(self.out),
-            "PERFGATE_ARTIFACT": "perfgate",
         }
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.steps[step]["run"]]
         return subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**plain, "PERFGATE_BASE": "", "PERFGATE_WORKLOAD": "", **environ},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            command, cwd=self.folder, env={**plain, **environ}, capture_output=True, text=True, timeout=120, check=False
         )
 
     def outputs(self) -> dict[str, str]:
-        return dict(line.split("=", 1) for line in (self.folder / "output").read_text().splitlines())
+        """Return the outputs as the runner reads them: one line each, or lines up to a delimiter."""
+        found, lines = {}, iter((self.folder / "output").read_text().splitlines())
+        for line in lines:
+            name, delimited, end = line.partition("<<")
+            if not delimited:
+                name, _, found[name.partition("=")[0]] = line.partition("=")
+                continue
+            found[name] = "\n".join(iter(lambda end=end: next(lines), end))
+        return found
 
 
 @pytest.fixture
-def action(tmp_path: Path) -> Action:
-    return Action(tmp_path)
+def measuring(tmp_path: Path) -> Measuring:
+    return Measuring(tmp_path)
 
 
-def test_action__nothing_to_measure__reports_the_exit_code_and_no_verdict(action: Action) -> None:
-    done = action.run("Measure base and head")
+def test_measure__nothing_to_measure__reports_the_exit_code_and_no_verdict(measuring: Measuring) -> None:
+    done = measuring.run("Measure")
     assert done.returncode == 0, done.stderr
-    assert action.outputs() == {
-        "exit-code": "2",
-        "verdict": "",
-        "decision": f"{action.out}/decision.json",
-        "artifact": "perfgate-2",
-    }
-    assert "perfgate.toml does not exist" in done.stderr
-
-
-def test_action__decision_of_an_earlier_job__is_not_taken(action: Action) -> None:
-    action.out.mkdir()
-    (action.out / "decision.json").write_text(json.dumps({"verdict": "PASS"}))
-    (action.out / "comment.md").write_text("PASS")
-    action.run("Measure base and head")
-    assert action.outputs()["verdict"] == ""
-    assert not (action.folder / "summary").exists()
-
-
-@pytest.mark.parametrize("name", ["PERFGATE_BASE", "PERFGATE_WORKLOAD", "PERFGATE_DIRECTORY", "PERFGATE_ARTIFACT"])
-def test_action__hostile_input__stays_data(action: Action, name: str) -> None:
-    done = action.run("Measure base and head", **{name: '"; touch pwned; $(touch pwned) `touch pwned`\nverdict=PASS'})
-    assert done.returncode == 0
-    assert not (action.folder / "pwned").exists()
-    assert action.outputs()["exit-code"] == "2"
-    assert action.outputs()["verdict"] == ""
-
-
-def test_action__output_of_perfgate__cannot_command_the_runner(action: Action) -> None:
-    lines = action.run("Measure base and head").stdout.splitlines()
+    outputs = measuring.outputs()
+    assert (outputs["exit-code"], outputs["verdict"], outputs["decision"]) == ("2", "", "")
+    lines = done.stdout.splitlines()
     word = lines[0].removeprefix("::stop-commands::")
     assert re.fullmatch("[0-9a-f]{32}", word)
-    assert lines[-1] == f"::{word}::"
+    end = lines.index(f"::{word}::")
+    assert any("perfgate.toml does not exist" in line for line in lines[1:end])
+    assert all(line.startswith("::error title=perfgate::") for line in lines[end + 1 :])
 
 
-@pytest.mark.parametrize(("code", "expected"), [("0", 0), ("1", 1), ("3", 3), ("", 5), (None, 5)])
-def test_action__verdict_step__ends_with_the_exit_code(action: Action, code: Optional[str], expected: int) -> None:
-    environ = {} if code is None else {"PERFGATE_EXIT_CODE": code}
-    assert action.run("Verdict", **environ).returncode == expected
+def test_measure__decision_of_an_earlier_job__is_not_taken(measuring: Measuring) -> None:
+    measuring.out.mkdir()
+    for name in ("decision.json", "comment.md", "run.json"):
+        (measuring.out / name).write_text(json.dumps({"verdict": "PASS"}))
+    measuring.run("Measure")
+    assert measuring.outputs()["verdict"] == ""
+    assert list(measuring.out.iterdir()) == []
+    assert "PASS" not in (measuring.folder / "summary").read_text()
+
+
+def test_measure__hostile_inputs__stay_data(measuring: Measuring) -> None:
+    names = ["BASE", "WORKLOAD", "DIRECTORY", "OUT"]
+    hostile = {
+        f"PERFGATE_{name}": f'"; touch {name}; $(touch {name}) `touch {name}`\nverdict=PASS\n::error::{name}'
+        for name in names
+    }
+    done = measuring.run("Measure", **hostile)
+    assert done.returncode == 0
+    assert not any((measuring.folder / name).exists() for name in names)
+    assert measuring.outputs() == {"exit-code": "2"}
+    outside = re.sub(r"::stop-commands::(\w+)\n.*?^::\1::\n", "", done.stdout, flags=re.DOTALL | re.MULTILINE)
+    assert (outside, done.stderr) == ("", "")
+
+
+def test_measure__what_the_setup_prints__neither_commands_the_runner_nor_draws(measuring: Measuring) -> None:
+    escapes = r"printf '::warning::planted\n\033[2Jover\rwritten\007\n##[error]old\n'"
+    done = measuring.run("Measure", PERFGATE_SETUP=f"{escapes}\nfalse\ntouch reached")
+    lines = done.stdout.splitlines()
+    end = lines.index(f"::{lines[0].removeprefix('::stop-commands::')}::")
+    assert lines[1:end] == ["::warning::planted", "[2Joverwritten", "##[error]old"]
+    assert lines[end + 1 :] == [
+        "::error title=perfgate::the set-up or the installation of perfgate failed; the log of this step says how"
+    ]
+    assert measuring.outputs() == {"exit-code": "4"}
+    assert not (measuring.folder / "reached").exists()
+
+
+def test_measure__setup__sets_the_environment_of_the_measuring(measuring: Measuring) -> None:
+    # As an environment of CANN or conda does: what comes after it finds another Python.
+    setup = f"export PERFGATE_PYTHON={sys.executable}\ncd /"
+    measuring.run("Measure", PERFGATE_PYTHON="no-such-python", PERFGATE_SETUP=setup)
+    assert measuring.outputs()["exit-code"] == "2"
+
+
+@pytest.mark.parametrize("out", [".git", ".git/results", "../x/.git", "-delete"])
+def test_measure__results_beside_credentials__are_refused(measuring: Measuring, out: str) -> None:
+    done = measuring.run("Measure", PERFGATE_OUT=out)
+    assert done.stdout.startswith("::error title=perfgate::the folder for the results must not lie in .git")
+    assert measuring.outputs() == {"exit-code": "2"}
+
+
+def test_measure__link_among_the_results__nothing_is_uploaded(measuring: Measuring) -> None:
+    measuring.out.mkdir()
+    (measuring.out / "trace-x.json.gz").symlink_to("/etc/hostname")
+    done = measuring.run("Measure")
+    assert "the results hold a link or a .git" in done.stdout
+    assert "keep" not in measuring.outputs()
+    uploads = [step for step in measuring.steps.values() if "upload-artifact" in step.get("uses", "")]
+    assert len(uploads) == 2
+    assert all("steps.perfgate.outputs.keep == 'true'" in step["if"] for step in uploads)
+
+
+def test_measure__shallow_clone__stops_with_the_remedy(measuring: Measuring, tmp_path: Path) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    git = ["git", "-C", origin, "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    _run("git", "init", "--quiet", origin)
+    for number in range(2):
+        _run(*git, "commit", "--quiet", "--allow-empty", "--message", str(number))
+    _run("git", "clone", "--quiet", "--depth", "1", f"file://{origin}", clone)
+    done = measuring.run("Measure", PERFGATE_DIRECTORY=str(clone))
+    assert "fetch-depth: 0" in done.stdout
+    assert measuring.outputs() == {"exit-code": "2"}
+
+
+def test_measure__script__asks_bash_for_nothing_it_cannot_parse(measuring: Measuring) -> None:
+    script = measuring.steps["Measure"]["run"]
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("code", "expected"), [("0", 0), ("1", 1), ("3", 3), ("", 5)])
+def test_verdict_step__exit_code__is_the_jobs(measuring: Measuring, code: str, expected: int) -> None:
+    assert measuring.run("Verdict", PERFGATE_EXIT_CODE=code).returncode == expected
+
+
+def test_verdict_step__no_exit_code__is_a_bug(measuring: Measuring) -> None:
+    assert measuring.run("Verdict").returncode == 5
