@@ -1,0 +1,94 @@
+"""``perfgate init``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+import click
+
+if TYPE_CHECKING:
+    from perfgate.flows.init import Forge, Started
+
+
+@click.command("init")
+@click.option(
+    "--github", "forge", flag_value="github", help="Write the workflows of GitHub, or of a GitHub Enterprise Server."
+)
+@click.option("--gitlab", "forge", flag_value="gitlab", help="Write .gitlab-ci.yml, or print what to add to it.")
+@click.option("--gitee", "forge", flag_value="gitee", help="Write no CI file, print the lines of the job.")
+@click.option("--gitcode", "forge", flag_value="gitcode", help="The same for GitCode and AtomGit.")
+@click.option("--gitea", "forge", flag_value="gitea", help="The same for Gitea and Forgejo.")
+@click.option("--device", type=click.Choice(["cpu", "cuda", "npu"]), default="cpu", show_default=True,
+              help="What is measured on.")  # fmt: skip
+@click.option("--runs-on", "labels", metavar="LABELS",
+              help="Labels or tags of the measuring runner, e.g. self-hosted,npu.")  # fmt: skip
+@click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
+@click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
+@click.option("--branch", metavar="NAME", help="The main branch; default: what the repository says.")
+@click.option("--mirror", metavar="OWNER/REPO", help="Where perfgate's repository lies on your own server.")
+@click.option("--source", metavar="URL", help="The repository of perfgate that is asked which commit this release is.")
+@click.option("--pin", metavar="SHA", help="The commit of perfgate that CI runs, so that nothing is asked.")
+@click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder.")  # fmt: skip
+def COMMAND(  # noqa: N802
+    forge: Optional[Forge],
+    device: str,
+    labels: Optional[str],
+    python: Optional[str],
+    setup: Optional[str],
+    branch: Optional[str],
+    mirror: Optional[str],
+    source: Optional[str],
+    pin: Optional[str],
+    ci_only: bool,
+    directory: Path,
+) -> None:
+    """Write perfgate.toml, a workload that runs as it is, and the CI files. Nothing that exists is overwritten.
+
+    Without --github, --gitlab … the forge is that of the remote `origin`.
+    """
+    from perfgate.flows.init import InitOptions, start_project
+
+    options = InitOptions(
+        forge=forge,
+        device=device,
+        labels=tuple(label.strip() for label in labels.split(",")) if labels else None,
+        python=python,
+        setup=setup,
+        branch=branch,
+        mirror=mirror,
+        source=source,
+        pin=pin,
+        ci_only=ci_only,
+    )
+    _say(start_project(directory, options))
+
+
+def _say(started: Started) -> None:
+    from perfgate.flows.pin import TAG
+
+    for name in started.files:
+        click.echo(f"wrote {name}")
+    if started.lines:
+        click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
+    if started.pin is not None and not started.pin.commit:
+        click.echo(
+            f"\nNOT PINNED: the CI files name the tag {TAG}, which can be moved to other code ({started.pin.because}).\n"
+            f"Put the commit in its place: git ls-remote URL-OF-PERFGATE refs/tags/{TAG}"
+        )
+    click.echo(
+        "\nNext:\n"
+        "  perfgate local           the first verdict: this work tree against the main branch, in about a minute\n"
+        "  perfgate run --quick     the checklist on this machine\n"
+        f"  git add {' '.join(started.files)}\n"
+        "                           committed and pushed as a change request, they bring the first comment\n"
+        "perf/workload.py measures an example until your model stands in its place."
+    )
+
+
+_ADD = {
+    "gitlab": ".gitlab-ci.yml exists and was left as it is. Add to it:",
+    **dict.fromkeys(("gitee", "gitcode", "gitea"), "Add to the job that builds a pull request:"),
+}

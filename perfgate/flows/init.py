@@ -1,0 +1,240 @@
+"""``perfgate init``: what a repository needs for its first verdict, from the templates in ``perfgate/starter``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Optional
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from perfgate.conductor.repository import Repository
+from perfgate.config import CONFIG_NAME
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.flows.pin import TAG, Pin, ask_for_pin, given_pin
+from perfgate.git import run_git
+
+Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
+
+SOURCE = "https://github.com/perfgate/perfgate"
+# Where one file of a commit can be read without an account; a mirror is included as a project of the same server.
+RAW = "https://raw.githubusercontent.com/perfgate/perfgate"
+WORKLOAD = "perf/workload.py"
+GITLAB_FILE = ".gitlab-ci.yml"
+_TEMPLATES: Mapping[Forge, Mapping[str, str]] = {
+    "github": {
+        ".github/workflows/perfgate.yml": "github-gate.yml.j2",
+        ".github/workflows/perfgate-trusted.yml": "github-trusted.yml.j2",
+    },
+    "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
+}
+_HOSTS: Mapping[str, Forge] = {
+    "github": "github", "gitlab": "gitlab", "gitee": "gitee", "gitcode": "gitcode", "atomgit": "gitcode", "gitea": "gitea",
+    "forgejo": "gitea", "codeberg": "gitea",
+}  # fmt: skip
+# A URL with a scheme, or git's short form for ssh: `git@host:path`.
+_ORIGIN = re.compile(r"(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>[^:/]+)")
+# A CPU is measured on a runner of the forge's own: no machine has to be registered for the first verdict.
+_RUNNERS: Mapping[str, Sequence[str]] = {"npu": ("self-hosted", "npu"), "cuda": ("self-hosted", "gpu")}
+# The index of PyTorch itself: the package on PyPI brings gigabytes of CUDA.
+TORCH = "python -m pip install torch --index-url https://download.pytorch.org/whl/cpu"
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What ``perfgate init`` was asked for; None is what the repository says, or the default.
+
+    ``mirror`` is where perfgate's own repository lies on the user's server, as ``OWNER/REPO``; ``source`` is asked for the
+    commit of the release, unless ``pin`` names it.
+    """
+
+    forge: Optional[Forge] = None
+    device: str = "cpu"
+    labels: Optional[Sequence[str]] = None
+    python: Optional[str] = None
+    setup: Optional[str] = None
+    branch: Optional[str] = None
+    mirror: Optional[str] = None
+    source: Optional[str] = None
+    pin: Optional[str] = None
+    ci_only: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """What was written, relative to the repository, and what is left to add by hand to files that are the user's."""
+
+    forge: Forge
+    files: Sequence[str]
+    lines: str
+    pin: Optional[Pin]
+
+
+def start_project(folder: Path, options: InitOptions) -> Started:
+    """Write the files into the repository that ``folder`` lies in, all of them or none.
+
+    Raises UsageError where one of them exists, RepositoryError outside a git repository.
+    """
+    repository = Repository(folder)
+    origin = _origin(repository.root)
+    forge = options.forge or _forge_of(origin)
+    pin = _pin(options, origin, repository.root) if forge in _TEMPLATES else None
+    values = _values(repository, folder, forge, options, pin)
+    below = repository.prefix(folder)
+    files = {} if options.ci_only else _project_files(below, values)
+    ci = {file: _render(template, values) for file, template in _TEMPLATES.get(forge, {}).items()}
+    lines = "" if forge in _TEMPLATES else _render("other-forge.sh.j2", values)
+    if (repository.root / GITLAB_FILE).exists() and GITLAB_FILE in ci:
+        lines = ci.pop(GITLAB_FILE)
+    files.update(ci)
+    _refuse_existing(repository.root, files, below)
+    _write_all(repository.root, files)
+    return Started(forge, list(files), lines, pin)
+
+
+def _origin(root: Path) -> str:
+    return run_git(root, ["remote", "get-url", "origin"], {}).output
+
+
+def _forge_of(origin: str) -> Forge:
+    choices = "--github, --gitlab, --gitee, --gitcode or --gitea"
+    if not origin:
+        raise UsageError(f"the repository has no remote `origin` that names its forge; say which it is with {choices}")
+    host = _host(origin)
+    for word, forge in _HOSTS.items():
+        if word in host:
+            return forge
+    raise UsageError(
+        f"the remote `origin` ({host or 'a path'}) does not name its forge; say which it is with {choices}"
+    )
+
+
+def _host(origin: str) -> str:
+    found = _ORIGIN.match(origin)
+    return found["host"].lower() if found and not origin.startswith(("/", ".", "file:")) else ""
+
+
+def _pin(options: InitOptions, origin: str, root: Path) -> Pin:
+    if options.pin:
+        return given_pin(options.pin)
+    if options.source is None and options.mirror:
+        host = _host(origin)
+        if not host:
+            return Pin(because="the remote `origin` does not name a server with the mirror; give its URL with --source")
+        return ask_for_pin(f"https://{host}/{options.mirror}", root)
+    return ask_for_pin(options.source or SOURCE, root)
+
+
+def _values(
+    repository: Repository, folder: Path, forge: Forge, options: InitOptions, pin: Optional[Pin]
+) -> dict[str, object]:
+    """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
+    if options.mirror and not re.fullmatch(r"[\w.-]+(/[\w.-]+)+", options.mirror):
+        raise UsageError(f"--mirror must read OWNER/REPO, found {options.mirror!r}")
+    branch, is_found = _main_branch(repository, options.branch)
+    return {
+        "device": options.device,
+        "main_branch": branch,
+        "main_is_found": is_found,
+        "mirror": options.mirror,
+        "raw": RAW,
+        "action": options.mirror or "perfgate/perfgate",
+        "pin": pin,
+        "tag": TAG,
+        "inputs": _inputs(repository.prefix(folder), folder, options),
+    }
+
+
+def _inputs(below: str, folder: Path, options: InitOptions) -> dict[str, object]:
+    """Return the inputs of the reusable workflow or template that differ from their defaults."""
+    labels = options.labels or _RUNNERS.get(options.device, ())
+    # A runner of the forge's own is new in every job: it has no torch, and a Python that is not to be installed into.
+    is_bare = not labels
+    has_requirements = (folder / "requirements.txt").is_file()
+    setup = options.setup or (is_bare and ("pip install -r requirements.txt" if has_requirements else TORCH)) or ""
+    python = options.python or ("3.11" if is_bare else "")
+    is_version = re.fullmatch(r"3\.\d+", python) is not None
+    inputs: dict[str, object] = {
+        "runs-on": json.dumps(labels or "ubuntu-latest"),
+        "python-version": python if is_version else "",
+        "python": "" if is_version else python,
+        "setup": setup,
+        "directory": below,
+    }
+    return {name: value for name, value in inputs.items() if value}
+
+
+def _main_branch(repository: Repository, given: Optional[str]) -> tuple[str, bool]:
+    """Return the main branch, and whether perfgate finds it without being told."""
+    try:
+        found: Optional[str] = repository.main_branch().rpartition("origin/")[2]
+    except RepositoryError:
+        found = None
+    # Before the first commit there is no branch, but HEAD has its name.
+    name = given or found or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
+    return name, name in (found, "main", "master")
+
+
+def _project_files(below: str, values: Mapping[str, object]) -> dict[str, str]:
+    texts = {CONFIG_NAME: _render("perfgate.toml.j2", values), WORKLOAD: _render("workload.py", values)}
+    return {str(Path(below) / name): text for name, text in texts.items()}
+
+
+def _render(template: str, values: Mapping[str, object]) -> str:
+    environment = Environment(
+        loader=PackageLoader("perfgate", "starter"),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["toml"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.filters["yaml"] = _yaml
+    return environment.get_template(template).render(values)
+
+
+def _yaml(value: object) -> str:
+    """Return a value as YAML of one line. In single quotes nothing but the quote itself is special."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_yaml(entry)}" for name, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_yaml(entry) for entry in value) + "]"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _refuse_existing(root: Path, files: Mapping[str, str], below: str) -> None:
+    existing = [name for name in files if os.path.lexists(root / name)]
+    if not existing:
+        return
+    remedy = "move them away, or write them by hand"
+    if str(Path(below) / CONFIG_NAME) in existing:
+        remedy += "; --ci-only writes the CI files alone"
+    raise UsageError(f"nothing was written, because {', '.join(existing)} would be overwritten; {remedy}")
+
+
+def _write_all(root: Path, files: Mapping[str, str]) -> None:
+    """Write every file, or take away again what was written."""
+    made: list[Path] = []
+    try:
+        for name, text in files.items():
+            path = root / name
+            missing = [folder for folder in path.parents if not folder.exists()]
+            for folder in reversed(missing):
+                folder.mkdir()
+                made.append(folder)
+            with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
+                made.append(path)
+                file.write(text)
+    except BaseException as error:
+        for path in reversed(made):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        if isinstance(error, OSError):
+            raise UsageError(f"{error.filename} cannot be written ({error.strerror}); nothing was kept") from error
+        raise

@@ -1,0 +1,288 @@
+"""`perfgate init` in real repositories; the releases it asks for are tags of a repository on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from perfgate.cli.main import cli
+from perfgate.config import parse_config
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.flows.init import InitOptions, start_project
+from perfgate.flows.pin import TAG
+
+ROOT = Path(__file__).resolve().parents[3]
+PIN = "a" * 40
+GITHUB = (
+    "perfgate.toml",
+    "perf/workload.py",
+    ".github/workflows/perfgate.yml",
+    ".github/workflows/perfgate-trusted.yml",
+)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment = {**os.environ, **who, **clean}
+    done = subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "model"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    return root
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """A repository of perfgate: its release is an annotated tag, whose own name is not the commit's."""
+    root = tmp_path / "perfgate"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    git(root, "commit", "--allow-empty", "-qm", "release")
+    git(root, "tag", "-am", "release", TAG)
+    return root
+
+
+def files(root: Path) -> set[str]:
+    found = (path.relative_to(root) for path in root.rglob("*"))
+    return {str(path) for path in found if path.parts[0] != ".git"}
+
+
+def load_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def init(root: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["init", "-C", str(root), *arguments], catch_exceptions=False)
+
+
+def test_init__empty_repository__every_file_and_the_next_step(project: Path) -> None:
+    done = init(project, "--github", "--pin", PIN)
+    assert done.exit_code == 0
+    assert {name for name in files(project) if (project / name).is_file()} == set(GITHUB)
+    assert [line for line in done.output.splitlines() if line.startswith("wrote")] == [
+        f"wrote {name}" for name in GITHUB
+    ]
+    assert f"git add {' '.join(GITHUB)}\n" in done.output
+    assert "perfgate local" in done.output
+    assert "NOT PINNED" not in done.output
+
+
+def test_init__github__at_most_fifteen_lines_to_read(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN))
+    lines = [line for name in GITHUB[2:] for line in (project / name).read_text().splitlines()]
+    assert len([line for line in lines if line.strip() and not line.lstrip().startswith("#")]) <= 15
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
+def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_in(project: Path, device: str) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN, device=device))
+    path = project / "perfgate.toml"
+    text = path.read_text()
+    plain = parse_config(text, path)
+    assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
+    assert [reference.text for reference in plain.workloads] == ["perf/workload.py:example"]
+    everything = parse_config(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE), path)
+    assert everything.project == "my-model"
+    assert everything.store.main_branch == "main"
+    assert everything.measure.memory_limit == 16 * 2**30
+    assert everything.gate.tolerance == {"latency.*": 0.03, "latency.p99@example/short": 0.10}
+    assert len(everything.budgets) == 2
+    assert everything.expect.kernels == ["aten::addmm"]
+    assert everything.report.language == "zh"
+    # Settings that are the default say so truly.
+    for name in ("threads",):
+        assert getattr(everything.measure, name) == getattr(plain.measure, name)
+    assert everything.gate.budget == plain.gate.budget
+
+
+def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN))
+    text = (project / "perf" / "workload.py").read_text()
+    compile(text, "workload.py", "exec")
+    assert "YOUR MODEL" in text
+
+
+@pytest.mark.parametrize("existing", GITHUB)
+def test_init__a_file_is_there__all_named_and_nothing_written(project: Path, existing: str) -> None:
+    (project / existing).parent.mkdir(parents=True, exist_ok=True)
+    (project / existing).write_text("mine")
+    before = files(project)
+    with pytest.raises(UsageError, match=f"nothing was written, because {re.escape(existing)} would be overwritten"):
+        start_project(project, InitOptions(forge="github", pin=PIN))
+    assert files(project) == before
+    assert (project / existing).read_text() == "mine"
+
+
+def test_init__run_twice__names_all_files_and_the_way_out(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN))
+    with pytest.raises(UsageError, match="--ci-only writes the CI files alone") as refusal:
+        start_project(project, InitOptions(forge="github", pin=PIN))
+    assert all(name in str(refusal.value) for name in GITHUB)
+
+
+def test_init__a_dangling_link_in_the_way__not_written_through(project: Path, tmp_path: Path) -> None:
+    (project / "perfgate.toml").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"perfgate\.toml would be overwritten"):
+        start_project(project, InitOptions(forge="github", pin=PIN))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_init__a_file_cannot_be_written__what_was_written_is_taken_away(project: Path) -> None:
+    (project / ".github").write_text("a file where a folder must be")
+    with pytest.raises(UsageError, match="nothing was kept"):
+        start_project(project, InitOptions(forge="github", pin=PIN))
+    assert files(project) == {".github"}
+
+
+def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
+    (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
+    started = start_project(project, InitOptions(forge="github", pin=PIN, ci_only=True))
+    assert tuple(started.files) == GITHUB[2:]
+
+
+@pytest.mark.parametrize(
+    ("origin", "forge"),
+    [
+        ("https://github.com/team/model.git", "github"),
+        ("git@github.example.com:team/model.git", "github"),
+        ("ssh://git@gitlab.example.com:2222/team/model.git", "gitlab"),
+        ("https://gitee.com/ascend/model", "gitee"),
+        ("git@gitcode.com:ascend/model.git", "gitcode"),
+        ("https://token@atomgit.com/ascend/model", "gitcode"),
+        ("https://codeberg.org/github/gitlab", "gitea"),
+    ],
+)
+def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin: str, forge: str) -> None:
+    git(project, "remote", "add", "origin", origin)
+    assert start_project(project, InitOptions(pin=PIN)).forge == forge
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("", "no remote `origin` that names its forge"),
+        ("https://git.example.com/github/model", r"\(git.example.com\) does not name its forge"),
+        ("/srv/git/github/model.git", r"\(a path\) does not name its forge"),
+    ],
+)
+def test_init__a_forge_that_cannot_be_known__asked_for(project: Path, origin: str, words: str) -> None:
+    if origin:
+        git(project, "remote", "add", "origin", origin)
+    with pytest.raises(UsageError, match=words + ".* --github, --gitlab, --gitee, --gitcode or --gitea"):
+        start_project(project, InitOptions(pin=PIN))
+    assert files(project) == set()
+
+
+def test_init__no_repository__said(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="git"):
+        start_project(tmp_path, InitOptions(forge="github", pin=PIN))
+
+
+def test_init__a_release_that_can_be_asked__pinned_to_its_commit(project: Path, released: Path) -> None:
+    commit = git(released, "rev-parse", "HEAD")
+    assert git(released, "rev-parse", TAG) != commit
+    start_project(project, InitOptions(forge="github", source=str(released)))
+    text = (project / GITHUB[2]).read_text()
+    assert f"uses: perfgate/perfgate/.github/workflows/gate.yml@{commit} # {TAG}\n" in text
+
+
+def test_init__a_release_that_is_not_there__the_tag_and_a_plain_word(project: Path, released: Path) -> None:
+    git(released, "tag", "-d", TAG)
+    done = init(project, "--github", "--source", str(released))
+    assert f"NOT PINNED: the CI files name the tag {TAG}" in done.output
+    assert f"has no tag {TAG}" in done.output
+    assert f"gate.yml@{TAG} # not pinned" in (project / GITHUB[2]).read_text()
+
+
+def test_init__a_source_that_does_not_answer__the_tag_and_git_s_own_words(project: Path, tmp_path: Path) -> None:
+    done = init(project, "--github", "--source", str(tmp_path / "nothing"))
+    assert "does not appear to be a git repository" in done.output
+
+
+@pytest.mark.parametrize("wrong", ["main", "v0.1.0", "A" * 40, "a" * 39, "a" * 40 + "\n"])
+def test_init__a_pin_that_is_no_commit__refused(project: Path, wrong: str) -> None:
+    with pytest.raises(UsageError, match="40 hexadecimal digits"):
+        start_project(project, InitOptions(forge="github", pin=wrong))
+
+
+def test_init__an_option_of_git_as_source__refused(project: Path) -> None:
+    with pytest.raises(UsageError, match="must be a URL or a path"):
+        start_project(project, InitOptions(forge="github", source="--upload-pack=touch owned"))
+
+
+def test_init__mirror__the_workflows_are_those_of_the_own_server(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN, mirror="tools/perfgate"))
+    assert f"uses: tools/perfgate/.github/workflows/gate.yml@{PIN}" in (project / GITHUB[2]).read_text()
+    with pytest.raises(UsageError, match="OWNER/REPO"):
+        start_project(project, InitOptions(forge="github", pin=PIN, mirror="tools"))
+
+
+def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path) -> None:
+    root = tmp_path / "model"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "trunk")
+    start_project(root, InitOptions(forge="github", pin=PIN))
+    assert "branches: ['trunk']" in (root / GITHUB[2]).read_text()
+    # perfgate looks for main and master by itself; any other must be told.
+    assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == "trunk"
+
+
+def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project: Path) -> None:
+    folder = project / "models" / "encoder"
+    folder.mkdir(parents=True)
+    started = start_project(folder, InitOptions(forge="github", pin=PIN))
+    assert started.files[0] == "models/encoder/perfgate.toml"
+    assert "directory: 'models/encoder'" in (project / GITHUB[2]).read_text()
+
+
+def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(project: Path) -> None:
+    (project / "requirements.txt").write_text("torch\n")
+    folder = project / "sub"
+    folder.mkdir()
+    for python in ("3.11", "/opt/conda/bin/python"):
+        options = InitOptions(forge="github", pin=PIN, labels=("self-hosted", "npu"), python=python, setup="true")
+        start_project(folder, options)
+        for file, callee in zip(GITHUB[2:], ("gate.yml", "trusted.yml")):
+            (job,) = load_yaml(project / file)["jobs"].values()
+            called = load_yaml(ROOT / ".github" / "workflows" / callee)
+            assert job["uses"] == f"perfgate/perfgate/.github/workflows/{callee}@{PIN}"
+            assert set(job["with"]) <= set(called[True]["workflow_call"]["inputs"])  # YAML 1.1 reads `on` as true
+            assert job["with"]["directory"] == "sub"
+            wanted = [item for each in called["jobs"].values() for item in each.get("permissions", {}).items()]
+            levels = {name: "write" if (name, "write") in wanted else "read" for name, _ in wanted}
+            assert job["permissions"] == levels
+        shutil.rmtree(project / ".github")
+        shutil.rmtree(folder)
+        folder.mkdir()
+
+
+def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", pin=PIN, setup="echo 'it''s' # fine: \\\"yes\""))
+    workflows = [str(project / name) for name in GITHUB[2:]]
+    schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows]
+    zizmor = [
+        str(Path(sys.executable).with_name("zizmor")),
+        "--offline",
+        "--no-progress",
+        "--persona=auditor",
+        *workflows,
+    ]
+    for command in (schema, zizmor):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["setup"] == "echo 'it''s' # fine: \\\"yes\""
