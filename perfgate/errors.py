@@ -34,7 +34,15 @@ class RepositoryError(PerfgateError):
 
 
 class ForgeError(PerfgateError):
-    """The forge refused, or answered something that is not its API."""
+    """The forge cannot be reached, refused, or answered something that is not its API: what was to be done there is not."""
+
+    exit_code = EXIT_MEASURING
+
+
+class ForgeSettingError(ForgeError):
+    """What the job says of its forge cannot be right: the address, the repository or the token. Nothing was sent."""
+
+    exit_code = EXIT_USAGE
 
 
 class ForgeGoneError(ForgeError):
@@ -65,6 +73,10 @@ class MeasuringError(PerfgateError):
     """The measuring itself failed: device, workload or an unfit machine."""
 
     exit_code = EXIT_MEASURING
+
+
+class MachineBusyError(MeasuringError):
+    """Others had the machine for as long as we would wait."""
 
 
 class WorkloadError(MeasuringError):

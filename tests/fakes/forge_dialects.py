@@ -38,6 +38,8 @@ class GitHubDialect:
             return self._files(forge, int(match[1]))
         if match := re.fullmatch(r"/repos/team/model/compare/([^/]+)\.\.\.([^/]+)", path):
             return self._compare(forge, unquote(match[1]), unquote(match[2]))
+        if match := re.fullmatch(r"/repos/team/model/git/commits/([0-9a-f]+)", path):
+            return self._parents(forge, match[1])
         if match := re.fullmatch(r"/repos/team/model/actions/runs/(\d+)/artifacts", path):
             return self._artifacts(forge, call, int(match[1]))
         if match := re.fullmatch(r"/repos/team/model/actions/artifacts/(\d+)/zip", path):
@@ -105,6 +107,12 @@ class GitHubDialect:
         commit = {"sha": found, **people, "commit": people}
         commits = {name: self._complete(forge, "commit", commit) for name in ("base_commit", "merge_base_commit")}
         return Reply(200, self._complete(forge, "commit-comparison", {**commits, **counts, "commits": []}))
+
+    def _parents(self, forge: FakeForge, sha: str) -> Reply:
+        found = git(forge.repository, "rev-parse", f"{sha}^@") if forge.repository else None
+        if found is None:
+            return _refuse(404)
+        return Reply(200, {"sha": sha, "message": "x", "parents": [{"sha": parent} for parent in found.split()]})
 
     def _artifacts(self, forge: FakeForge, call: Call, run: int) -> Reply:
         name = call.query.get("name")
@@ -183,6 +191,9 @@ class GitLabDialect:
             if artifact is None:
                 return _refuse(404)
             return Reply(302, b"", {"Location": forge.blobs.put(f"job/{artifact.id}?X-Sig=secret", artifact.data)})
+        if commit := re.fullmatch(r"/repository/commits/([0-9a-f]+)", path):
+            parents = git(forge.repository, "rev-parse", f"{commit[1]}^@") if forge.repository else None
+            return _refuse(404) if parents is None else Reply(200, {"id": commit[1], "parent_ids": parents.split()})
         if path == "/repository/merge_base":
             return self._merge_base(forge, call.query.get("refs[]"))
         return _refuse(404)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import requests
 from requests.auth import AuthBase
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeSettingError
 
 
 class BearerAuth(AuthBase):
@@ -20,7 +20,9 @@ class BearerAuth(AuthBase):
         token = token.strip()
         # A bad header value would be quoted, token and all, in the error of the library below.
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ForgeError("the token is empty or has characters no token has; check the secret the job passes on")
+            raise ForgeSettingError(
+                "the token is empty or has characters no token has; check the secret the job passes on"
+            )
         self._token = token
         self._scheme = scheme
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeError, ForgeSettingError
 
 
 def api_root(url: str) -> str:
-    """Return an API root without a trailing slash. Raises ForgeError unless it is https, or on this machine."""
+    """Return an API root without a trailing slash. Raises ForgeSettingError unless it is https, or on this machine."""
     parts = _split(url)
     if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
-        raise ForgeError(
+        raise ForgeSettingError(
             f"the API address must read https://HOST/PATH, found one at {parts.hostname!r} with more or less"
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(url)):
-        raise ForgeError(
+        raise ForgeSettingError(
             f"the API address {parts.scheme}://{parts.netloc} is not https; a token is not sent in the clear"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -38,6 +38,15 @@ def check_page_url(url: str, root: str) -> str:
         raise ForgeError(
             f"the next page of a list lies at {page.scheme}://{page.hostname}, not under {root}; it is not followed"
         )
+    return url
+
+
+def download_address(url: str, root: str) -> str:
+    """Return the address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are here."""
+    parts = _split(url)
+    local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
+    if not parts.hostname or parts.username or parts.password or not (parts.scheme == "https" or local):
+        raise ForgeError(f"the forge names {parts.scheme}://{parts.hostname} for a download; only https is followed")
     return url
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from typing import Optional
 from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus
+from perfgate.errors import ForgeSettingError
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact
 from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "github"
@@ -18,6 +20,8 @@ API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 MAX_DESCRIPTION = 140
+# How many pull requests are looked through for a head that no branch leads to.
+RECENT_PULLS = 300
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
@@ -37,14 +41,57 @@ class _Comment(msgspec.Struct):
     user: Optional[_User] = None
 
 
+class _PullMark(msgspec.Struct):
+    """Where it stands, an issue of the list is a pull request."""
+
+
+class _Issue(msgspec.Struct):
+    number: int
+    state: str
+    body: Optional[str] = None
+    user: Optional[_User] = None
+    pull_request: Optional[_PullMark] = None
+
+
 class _Head(msgspec.Struct):
     sha: str
 
 
 class _Pull(msgspec.Struct):
+    # ``head.repo`` is not read: it is null once the fork is deleted.
     number: int
     head: _Head
+    base: _Head
+    state: str
     merge_commit_sha: Optional[str] = None
+
+
+class _File(msgspec.Struct):
+    filename: str
+    previous_filename: Optional[str] = None
+
+
+class _Commit(msgspec.Struct):
+    sha: str
+
+
+class _Parents(msgspec.Struct):
+    parents: list[_Commit]
+
+
+class _Comparison(msgspec.Struct):
+    merge_base_commit: _Commit
+
+
+class _Artifact(msgspec.Struct):
+    id: int
+    name: str
+    size_in_bytes: int
+    expired: bool
+
+
+class _Artifacts(msgspec.Struct):
+    artifacts: list[_Artifact]
 
 
 class _Ignored(msgspec.Struct):
@@ -57,26 +104,66 @@ class GitHub:
     def __init__(self, session: ForgeSession, event: CiEvent) -> None:
         owner, slash, name = event.project.partition("/")
         if not (owner and slash and name) or "/" in name:
-            raise ForgeError(f"a GitHub repository reads OWNER/NAME, found {event.project!r}")
+            raise ForgeSettingError(f"a GitHub repository reads OWNER/NAME, found {event.project!r}")
         self._session = session
         self._event = event
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
 
-    def find_change_request(self) -> Optional[ChangeRequest]:
-        """Return the open pull request whose head is the event's.
+    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+        """Return the pull request the event names, or else the one whose head is the event's.
 
-        Asked by branch: the list of a commit's pull requests leaves out those from forks. Several open pull requests
-        can have the same head; the newest is taken.
+        Asked by branch: the list of a commit's pull requests leaves out those from forks. Where the fork or its branch is
+        gone or has another name since, those that changed last are looked through.
         """
-        event = self._event
-        if event.change_request is not None:
-            return _change_request(self._session.get(f"{self._path}/pulls/{event.change_request}", _Pull))
-        if not (event.owner and event.branch):
+        if self._event.change_request is not None:
+            return _change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
+        found = self._with_our_head()
+        if not found:
             return None
-        query: Query = {"state": "open", "head": f"{event.owner}:{event.branch}", "per_page": 100}
-        pulls = self._session.pages(f"{self._path}/pulls", _Pull, query=query)
-        found = [pull for pull in pulls if pull.head.sha == event.head_sha]
-        return _change_request(max(found, key=lambda pull: pull.number)) if found else None
+        return _change_request(max(found, key=lambda pull: (pull.number == prefer, pull.state == "open", pull.number)))
+
+    def _with_our_head(self) -> list[_Pull]:
+        event, path = self._event, f"{self._path}/pulls"
+        if event.branch is None:
+            return []
+        if event.owner:
+            query: Query = {"state": "all", "head": f"{event.owner}:{event.branch}", "per_page": 100}
+            found = [pull for pull in self._session.pages(path, _Pull, query=query) if pull.head.sha == event.head_sha]
+            if found:
+                return found
+        recent: Query = {"state": "all", "sort": "updated", "direction": "desc", "per_page": 100}
+        pulls = islice(self._session.pages(path, _Pull, query=recent), RECENT_PULLS)
+        return [pull for pull in pulls if pull.head.sha == event.head_sha]
+
+    def changed_files(self, number: int) -> Optional[list[str]]:
+        """Return the paths a pull request touches; GitHub lists 3,000 at most."""
+        files = self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100})
+        return [name for file in files for name in (file.filename, file.previous_filename) if name]
+
+    def merge_base(self, one: str, other: str) -> Optional[str]:
+        """Return the common ancestor of two commits of the repository or its forks."""
+        commits = f"{quote(one, safe='')}...{quote(other, safe='')}"
+        found = self._session.get(f"{self._path}/compare/{commits}", _Comparison, query={"per_page": 1})
+        return found.merge_base_commit.sha
+
+    def parents(self, sha: str) -> Optional[list[str]]:
+        """Return the parents of a commit of the repository or its forks."""
+        found = self._session.get(f"{self._path}/git/commits/{quote(sha, safe='')}", _Parents)
+        return [parent.sha for parent in found.parents]
+
+    def artifacts(self) -> list[ForgeArtifact]:
+        """Return the artifacts of the event's workflow run."""
+        path = f"{self._path}/actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
+        pages = self._session.enveloped_pages(path, _Artifacts, query={"per_page": 100})
+        return [
+            ForgeArtifact(found.id, found.name, found.size_in_bytes, found.expired)
+            for page in pages
+            for found in page.artifacts
+        ]
+
+    def download(self, artifact: ForgeArtifact) -> bytes:
+        """Return the zip of an artifact."""
+        return self._session.download(f"{self._path}/actions/artifacts/{artifact.id}/zip")
 
     def comments(self, number: int) -> list[Comment]:
         """Return all comments of a pull request's conversation."""
@@ -105,6 +192,30 @@ class GitHub:
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
         self._session.send("POST", path, body, _Ignored, expect=201, repeatable=True)
 
+    def issues(self, label: str) -> list[Issue]:
+        """Return the issues with a label; GitHub lists pull requests among them."""
+        query: Query = {"labels": label, "state": "all", "per_page": 100}
+        found = self._session.pages(f"{self._path}/issues", _Issue, query=query)
+        return [
+            Issue(one.number, one.body or "", own=self._is_own(one.user), is_open=one.state == "open")
+            for one in found
+            if one.pull_request is None
+        ]
+
+    def add_issue(self, title: str, body: str, label: str) -> None:
+        """Open a new issue; GitHub makes a label that is not there yet."""
+        sent = {"title": title, "body": body, "labels": [label]}
+        self._session.send("POST", f"{self._path}/issues", sent, _Ignored, expect=201, repeatable=False)
+
+    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
+        """Replace an issue's text."""
+        sent = {"body": body, **({"state": "open"} if reopen else {})}
+        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+
+    def comment_issue(self, number: int, body: str) -> None:
+        """Write a comment; GitHub keeps those of issues and of pull requests in one place."""
+        self.add_comment(number, body)
+
     @cached_property
     def _login(self) -> Optional[str]:
         """The account of the token; None for the token of an app, GITHUB_TOKEN among them, which may not ask (403)."""
@@ -121,4 +232,10 @@ class GitHub:
 
 
 def _change_request(pull: _Pull) -> ChangeRequest:
-    return ChangeRequest(number=pull.number, head_sha=pull.head.sha, merge_sha=pull.merge_commit_sha)
+    return ChangeRequest(
+        number=pull.number,
+        head_sha=pull.head.sha,
+        merge_sha=pull.merge_commit_sha,
+        base_sha=pull.base.sha,
+        open=pull.state == "open",
+    )

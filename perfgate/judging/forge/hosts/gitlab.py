@@ -9,8 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, StatusState
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact, StatusState
 from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "gitlab"
@@ -41,9 +42,42 @@ class _Note(msgspec.Struct):
     system: bool = False
 
 
+class _Issue(msgspec.Struct):
+    iid: int
+    state: str
+    author: _User
+    description: Optional[str] = None
+
+
+class _DiffRefs(msgspec.Struct):
+    base_sha: Optional[str] = None
+
+
 class _MergeRequest(msgspec.Struct):
     iid: int
+    state: str
     sha: Optional[str] = None
+    diff_refs: Optional[_DiffRefs] = None
+
+
+class _Diff(msgspec.Struct):
+    old_path: str
+    new_path: str
+
+
+class _Commit(msgspec.Struct):
+    id: str
+    parent_ids: list[str] = []
+
+
+class _Archive(msgspec.Struct):
+    filename: str
+    size: int = 0
+
+
+class _Job(msgspec.Struct):
+    id: int
+    artifacts_file: Optional[_Archive] = None
 
 
 class _Ignored(msgspec.Struct):
@@ -58,13 +92,53 @@ class GitLab:
         self._event = event
         self._path = f"/projects/{quote(event.project, safe='')}"
 
-    def find_change_request(self) -> Optional[ChangeRequest]:
+    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:  # noqa: ARG002 - it has one
         """Return the merge request the pipeline names; a branch pipeline has none."""
         number = self._event.change_request
         if number is None:
             return None
         found = self._session.get(f"{self._path}/merge_requests/{number}", _MergeRequest)
-        return ChangeRequest(number=found.iid, head_sha=found.sha or "")
+        base = found.diff_refs.base_sha if found.diff_refs else None
+        return ChangeRequest(
+            number=found.iid, head_sha=found.sha or "", base_sha=base or None, open=found.state == "opened"
+        )
+
+    def changed_files(self, number: int) -> Optional[list[str]]:
+        """Return the paths a merge request touches."""
+        path = f"{self._path}/merge_requests/{number}/diffs"
+        diffs = self._session.pages(path, _Diff, query={"per_page": 100})
+        return sorted({name for diff in diffs for name in (diff.old_path, diff.new_path)})
+
+    def merge_base(self, one: str, other: str) -> Optional[str]:
+        """Return the common ancestor of two commits."""
+        path = f"{self._path}/repository/merge_base"
+        return self._session.get(path, _Commit, query={"refs[]": [one, other]}).id
+
+    def parents(self, sha: str) -> Optional[list[str]]:
+        """Return the parents of a commit."""
+        path = f"{self._path}/repository/commits/{quote(sha, safe='')}"
+        return self._session.get(path, _Commit).parent_ids
+
+    def artifacts(self) -> list[ForgeArtifact]:
+        """Return the archives that the jobs of the event's pipeline left, under the names the jobs gave them.
+
+        The pipeline is that of the project it runs in, which for a merge request of a fork may be the fork.
+        """
+        path = f"{self._pipeline_project}/pipelines/{quote(self._event.run_id, safe='')}/jobs"
+        jobs = self._session.pages(path, _Job, query={"per_page": 100, "include_retried": "true"})
+        return [
+            ForgeArtifact(job.id, job.artifacts_file.filename.removesuffix(".zip"), job.artifacts_file.size)
+            for job in jobs
+            if job.artifacts_file is not None
+        ]
+
+    def download(self, artifact: ForgeArtifact) -> bytes:
+        """Return the archive of a job."""
+        return self._session.download(f"{self._pipeline_project}/jobs/{artifact.id}/artifacts")
+
+    @property
+    def _pipeline_project(self) -> str:
+        return f"/projects/{quote(self._event.repository, safe='')}"
 
     def comments(self, number: int) -> list[Comment]:
         """Return the notes of a merge request; those GitLab itself writes (``system``) are left out."""
@@ -102,6 +176,30 @@ class GitLab:
         words = self._session.refusal("POST", path, body, expect=201, refused=400)
         if words is not None and "Cannot transition status" not in words:
             raise ForgeError(f"the status of commit {status.sha[:12]} was refused: {words[:300]!r}")
+
+    def issues(self, label: str) -> list[Issue]:
+        """Return the issues with a label."""
+        query: Query = {"labels": label, "state": "all", "per_page": 100}
+        found = self._session.pages(f"{self._path}/issues", _Issue, query=query)
+        return [
+            Issue(one.iid, one.description or "", own=one.author.id == self._user_id, is_open=one.state == "opened")
+            for one in found
+        ]
+
+    def add_issue(self, title: str, body: str, label: str) -> None:
+        """Open a new issue; GitLab makes a label that is not there yet."""
+        sent = {"title": title, "description": body, "labels": label}
+        self._session.send("POST", f"{self._path}/issues", sent, _Ignored, expect=201, repeatable=False)
+
+    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
+        """Replace an issue's text."""
+        sent = {"description": body, **({"state_event": "reopen"} if reopen else {})}
+        self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+
+    def comment_issue(self, number: int, body: str) -> None:
+        """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
+        path = f"{self._path}/issues/{number}/notes"
+        self._session.send("POST", path, {"body": body}, _Ignored, expect=201, repeatable=False)
 
     @cached_property
     def _user_id(self) -> int:

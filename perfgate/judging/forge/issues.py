@@ -1,0 +1,154 @@
+"""Our one issue of a repository: found again by label, marker and author, its text replaced in place, never by an older run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Optional, Protocol, runtime_checkable
+
+import msgspec
+
+from perfgate.document.trend import TrendState
+from perfgate.errors import ForgeError
+from perfgate.judging.forge.comment import MAX_CHARACTERS
+from perfgate.judging.forge.forge import Forge
+
+LABEL = "perfgate"
+_STATE_START, _STATE_END = "<!-- perfgate:trend-state ", " -->"
+
+IssuePosted = Literal["created", "updated", "kept"]
+
+
+@dataclass(frozen=True)
+class Issue:
+    """An issue. ``own`` is true only when the account of our token opened it."""
+
+    number: int
+    body: str
+    own: bool
+    is_open: bool
+
+
+@runtime_checkable
+class IssueForge(Protocol):
+    """What a forge must do besides, to keep an issue. Every method raises ForgeError when the forge refuses."""
+
+    def issues(self, label: str) -> list[Issue]:
+        """Return all issues with a label, closed ones too, without change requests."""
+        ...
+
+    def add_issue(self, title: str, body: str, label: str) -> None:
+        """Open a new issue, which notifies people."""
+        ...
+
+    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
+        """Replace an issue's text, which notifies nobody; ``reopen`` opens it where somebody closed it."""
+        ...
+
+    def comment_issue(self, number: int, body: str) -> None:
+        """Write a comment below an issue, which notifies people."""
+        ...
+
+
+class IssueState(msgspec.Struct, frozen=True, kw_only=True):
+    """What an issue knows about itself, in its hidden second line: the run that wrote it, and what that run told."""
+
+    run: int
+    attempt: int
+    trend: TrendState
+
+
+@dataclass(frozen=True)
+class FoundIssue:
+    """Our issue as it stands, and what it says it told; nothing of it where there is none yet."""
+
+    issue: Optional[Issue] = None
+    state: Optional[IssueState] = None
+
+
+def issue_marker(key: str) -> str:
+    """Return the first line of our issue. ``key`` tells several projects of one repository apart."""
+    return f"<!-- perfgate:trend v1 key={hashlib.sha256(key.encode()).hexdigest()[:16]} -->"
+
+
+def keeps_issues(forge: Forge) -> IssueForge:
+    """Return the forge as one that keeps issues. Raises ForgeError for one that perfgate writes none on."""
+    if isinstance(forge, IssueForge):
+        return forge
+    raise ForgeError("perfgate keeps an issue on GitHub and GitLab only; take trend.md of --out on this forge")
+
+
+def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
+    """Return our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
+    ours = [one for one in forge.issues(LABEL) if one.own and one.body.partition("\n")[0].rstrip("\r") == first_line]
+    if not ours:
+        return FoundIssue()
+    found = min(ours, key=lambda issue: issue.number)
+    return FoundIssue(found, read_state(found.body))
+
+
+def read_state(body: str) -> Optional[IssueState]:
+    """Return the state an issue carries; None for one without a state that can be read."""
+    lines = body.splitlines()
+    if len(lines) < 2 or not (lines[1].startswith(_STATE_START) and lines[1].endswith(_STATE_END)):
+        return None
+    try:
+        return msgspec.json.decode(lines[1][len(_STATE_START) : -len(_STATE_END)], type=IssueState)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def hidden_lines(state: IssueState, first_line: str) -> list[str]:
+    """Return the lines that nobody sees: marker and state, in which no name can end the HTML comment."""
+    written = msgspec.json.encode(state).decode().replace("<", "\\u003c").replace(">", "\\u003e")
+    return [first_line, f"{_STATE_START}{written}{_STATE_END}"]
+
+
+def text_budget(state: IssueState, first_line: str) -> int:
+    """Return how many characters the visible text may have."""
+    return MAX_CHARACTERS - sum(len(line) + 1 for line in hidden_lines(state, first_line)) - 200
+
+
+def compose(text: str, state: IssueState, first_line: str) -> str:
+    """Return an issue as it is posted: marker, state, text without commands.
+
+    A line that starts with a slash is a command to GitLab (docs.gitlab.com, "Quick actions"): a character of no width stands
+    before it. Raises ForgeError for a text over the limit, which the renderer keeps.
+    """
+    body = "\n".join([*hidden_lines(state, first_line), *_without_commands(text.splitlines())]) + "\n"
+    if len(body) > MAX_CHARACTERS:
+        raise ForgeError(f"the issue has {len(body)} characters, and at most {MAX_CHARACTERS} are posted")
+    return body
+
+
+def post_issue(
+    forge: IssueForge,
+    found: FoundIssue,
+    *,
+    title: str,
+    text: str,
+    state: IssueState,
+    first_line: str,
+    news: Optional[str],
+) -> IssuePosted:
+    """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit notifies nobody.
+
+    A run that is older than the one that wrote the text changes nothing. An issue that people closed is opened again only
+    where there is news.
+    """
+    body = compose(text, state, first_line)
+    if found.issue is None:
+        forge.add_issue(title, body, LABEL)
+        return "created"
+    if found.state is not None and (state.run, state.attempt) < (found.state.run, found.state.attempt):
+        return "kept"
+    is_again = found.state is not None and (state.run, state.attempt) == (found.state.run, found.state.attempt)
+    forge.edit_issue(found.issue.number, body, reopen=news is not None and not found.issue.is_open)
+    if news is not None and not is_again:
+        forge.comment_issue(found.issue.number, "\n".join(_without_commands(news.splitlines())) + "\n")
+    return "updated"
+
+
+def _without_commands(lines: Sequence[str]) -> list[str]:
+    return ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]
