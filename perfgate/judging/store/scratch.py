@@ -226,7 +226,7 @@ _REMEDIES = (
         "(GitHub: contents: write; GitLab: a project access token with write_repository)",
     ),
     (
-        ("redirect", "unable to update url base"),
+        ("redirect", "unable to update url base", "returned error: 30"),
         "the repository has moved, and a redirect is not followed: set the remote to its new address",
     ),
     (
