@@ -32,7 +32,8 @@ REQUIREMENTS = (
     "requirements*.txt", "requirements/*.txt", "constraints*.txt", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock",
     "pylock*.toml", "Pipfile.lock", "environment.yml", "conda-lock.yml",
 )  # fmt: skip
-
+# What no program reads while it computes.
+PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
 
 # torch_npu launches from a thread of its own beside Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
 # would wait for each other and every call would look host-bound.
@@ -44,7 +45,8 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     ``requirements`` are glob patterns of the files that define dependencies. Where what they say differs between base and
     head, the shell command ``setup`` makes an environment for each side, in its checkout; ``inherit_packages`` lets them
-    see the packages of the running interpreter, after their own.
+    see the packages of the running interpreter, after their own. In CI workers find no compiled kernels of earlier jobs,
+    unless ``reuse_caches`` or ``pass_env`` ask for them; the report then says so.
     """
 
     threads: int = 0
@@ -59,6 +61,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     load_timeout: float = 300.0
     step_timeout: float = 300.0
     memory_limit: int = 0
+    reuse_caches: bool = False
     seed: int = 20201120
 
 
@@ -113,6 +116,17 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     language: Language = "en"
 
 
+class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
+
+    A file counts where a pattern of ``relevant`` matches it and none of ``ignore``. perfgate.toml and the workload files
+    always count. An unseen slowdown costs more than minutes of a machine, so nothing but prose is ignored by itself.
+    """
+
+    relevant: list[str] = msgspec.field(default_factory=lambda: ["*"])
+    ignore: list[str] = msgspec.field(default_factory=lambda: list(PROSE))
+
+
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """perfgate.toml as it is written.
 
@@ -132,6 +146,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expect: ExpectSettings = ExpectSettings()
     graph: GraphSettings = GraphSettings()
     report: ReportSettings = ReportSettings()
+    paths: PathSettings = PathSettings()
 
 
 @dataclass(frozen=True)
@@ -164,6 +179,7 @@ class Config:
     expect: ExpectSettings = field(default_factory=ExpectSettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
+    paths: PathSettings = field(default_factory=PathSettings)
 
     def policy(self) -> Policy:
         """Return what the gate tolerates, as it goes into the decision document."""
@@ -254,12 +270,13 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         expect=parsed.expect,
         graph=parsed.graph,
         report=parsed.report,
+        paths=parsed.paths,
     )
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings, "expect": ExpectSettings,
-    "graph": GraphSettings, "report": ReportSettings,
+    "graph": GraphSettings, "report": ReportSettings, "paths": PathSettings,
 }  # fmt: skip
 
 
@@ -318,6 +335,11 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
         (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
         (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
+        (
+            not all(pattern.strip() for pattern in (*parsed.paths.relevant, *parsed.paths.ignore)),
+            "[paths] patterns must not be empty texts",
+            [*parsed.paths.relevant, *parsed.paths.ignore],
+        ),
         ("" in parsed.expect.kernels, "[expect] kernels must not be empty texts", parsed.expect.kernels),
         (
             len(parsed.graph.spans) not in (0, 2) or "" in parsed.graph.spans,

@@ -40,7 +40,8 @@ Lane = Literal["call", "preprocess"]
 class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
     """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
 
-    What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``.
+    What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
+    its folder for temporary files and its current one.
     """
 
     worker_id: int
@@ -48,7 +49,7 @@ class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
     cpus: list[int]
     log_path: str
     stack_path: str
-    cwd: str
+    home: str
     memory_limit: Optional[int] = None
 
 
@@ -69,12 +70,12 @@ class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
     """Fork server to conductor: a worker ended, with its exit code (negative: the signal that ended it).
 
-    ``left_behind`` counts the processes it had started that were still running; they are killed.
+    ``left_behind`` are the names of the processes it had started that were still running; they are killed.
     """
 
     worker_id: int
     exit_code: int
-    left_behind: int = 0
+    left_behind: list[str] = []
 
 
 class ServerReady(msgspec.Struct, frozen=True, tag="ready"):

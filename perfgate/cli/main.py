@@ -9,6 +9,7 @@ from typing import NoReturn, Optional
 import click
 
 from perfgate.cli import commands
+from perfgate.cli.measuring import Program
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.discovery import load_member, member_names
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
@@ -50,7 +51,7 @@ def main() -> NoReturn:
     make_streams_last()
     try:
         install()
-        cli.main(standalone_mode=False)
+        cli.main(standalone_mode=False, obj=Program())
     except PerfgateError as error:
         _say(f"perfgate: {error}")
         code = error.exit_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from perfgate.errors import PerfgateError
@@ -19,6 +20,13 @@ def make_streams_last() -> None:
     sys.stderr = _lasting(sys.stderr)
 
 
+def make_streams_harmless(environ: Mapping[str, str]) -> None:
+    """Let no line that we print be a command to GitHub's runner, whatever names and tracebacks stand in it."""
+    if environ.get("GITHUB_ACTIONS") == "true":
+        sys.stdout = _HarmlessLines(sys.stdout)
+        sys.stderr = _HarmlessLines(sys.stderr)
+
+
 def harmless(text: str) -> str:
     """Return a text with outside parts so that no line of it is a command to GitHub's runner, nor moves a cursor.
 
@@ -30,8 +38,12 @@ def harmless(text: str) -> str:
 
 def _harmless_line(line: str) -> str:
     visible = "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)
-    visible = visible.replace("##[", "## [")
-    return "| " + visible if visible.lstrip().startswith("::") else visible
+    return _no_command(visible)
+
+
+def _no_command(line: str) -> str:
+    line = line.replace("##[", "## [")
+    return "| " + line if line.lstrip().startswith("::") else line
 
 
 def _lasting(stream: TextIO) -> TextIO:
@@ -46,6 +58,42 @@ def _lasting(stream: TextIO) -> TextIO:
         errors="backslashreplace",
         line_buffering=True,
     )
+
+
+class _HarmlessLines(io.TextIOBase):
+    """A text stream in front of another: whole lines go on, made harmless."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._begun = ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._stream.write(_no_command(line) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what is complete; half a line could become a command with its other half."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.write(_no_command(self._begun))
+        self._begun = ""
+        self._stream.flush()
 
 
 class _LastingFile(io.FileIO):

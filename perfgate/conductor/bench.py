@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from perfgate.conductor.device_probe import explain_closed, probe_device
-from perfgate.conductor.environment import device_kind, worker_environment
+from perfgate.conductor.environment import device_kind, fresh_caches, reused_caches, worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
-from perfgate.conductor.leftovers import kill_leftovers, remove_folder
+from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove_folder
 from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
@@ -23,6 +23,7 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import Testbed
 from perfgate.errors import MeasuringError
 from perfgate.interrupts import held_back
+from perfgate.processes import adopt_orphans, children
 from perfgate.protocol import (
     Analysed,
     AnalyseRequest,
@@ -41,6 +42,7 @@ MEMORY_SHARE = 0.9
 PRELOAD_SECONDS = 120.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
+TIME_SPENT = "not measured: the time budget was spent before"
 # What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
 
@@ -88,6 +90,8 @@ class Bench:
         self._one_code = one_code
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._recordings: dict[Optional[Path], Path] = {}
+        self._homes: dict[Optional[Path], Path] = {}
+        self._left: dict[Optional[Path], list[list[str]]] = {}
         self._hash_seed = config.measure.seed
 
     def testbed(self, python: Optional[Path] = None) -> Testbed:
@@ -95,7 +99,7 @@ class Bench:
 
         Raises MeasuringError when the device cannot be opened, with what stands in its way.
         """
-        worker = self._fork(_ServerKey(python), self.cpus, layout_seed=0, log_name="testbed")
+        worker = self._fork(_ServerKey(python), self.cpus, log_name="testbed")
         try:
             request = TestbedRequest(device=self.config.device, threads=self.threads)
             return worker.ask(request, TestbedReply, timeout=120, doing=f"opening device {self.config.device}").testbed
@@ -109,7 +113,7 @@ class Bench:
 
         Raises MeasuringError when the device cannot be opened or loaded.
         """
-        worker = self._fork(_ServerKey(), self.cpus, layout_seed=0, log_name="load")
+        worker = self._fork(_ServerKey(), self.cpus, log_name="load")
         try:
             request = WatchLoadRequest(device=self.config.device, seconds=LOAD_SECONDS)
             return worker.ask(request, LoadWatched, timeout=120, doing=f"loading {self.config.device}").checks
@@ -118,7 +122,7 @@ class Bench:
 
     def read_harness(self, checkout: Checkout, reference: WorkloadReference) -> HarnessReply:
         """Return what a workload file measures, without building anything. Raises WorkerError when it cannot be imported."""
-        worker = self._fork(_key(checkout), self.cpus, layout_seed=0, log_name=f"{reference.name}-harness")
+        worker = self._fork(_key(checkout), self.cpus, log_name=f"{reference.name}-harness", root=checkout.root)
         request = HarnessRequest(
             name=reference.name,
             file=str(checkout.harness / reference.file),
@@ -130,7 +134,7 @@ class Bench:
             timeout = self.config.measure.load_timeout
             return worker.ask(request, HarnessReply, timeout=timeout, doing=f"reading workload {reference.name}")
         finally:
-            worker.close()
+            self._end(worker, checkout.root)
 
     def recordings(self, python: Optional[Path]) -> Path:
         """Return the folder in which workers of an interpreter leave what a profiler recorded, to be analysed later."""
@@ -146,7 +150,7 @@ class Bench:
 
         A recording that could not be analysed is left out. Raises WorkerError where none could.
         """
-        worker = self._fork(_ServerKey(python), self.cpus, layout_seed=0, log_name="analysis")
+        worker = self._fork(_ServerKey(python), self.cpus, log_name="analysis")
         folder = str(self.recordings(python))
         request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings)
         doing = f"analysing {len(recordings)} recordings of the profiler"
@@ -177,12 +181,25 @@ class Bench:
 
         Raises WorkerError when there is no worker, or it cannot load the workload.
         """
-        worker = self._fork(_key(checkout), cpus, layout_seed=layout_seed, log_name=log_name)
+        worker = self._fork(_key(checkout), cpus, layout_seed=layout_seed, log_name=log_name, root=checkout.root)
         try:
             threads = min(self.threads, len(cpus))
             yield worker, self._load(worker, checkout, reference, threads=threads, dead_functions=dead_functions)
         finally:
-            worker.close()
+            self._end(worker, checkout.root)
+
+    def left_notes(self, root: Optional[Path] = None) -> list[str]:
+        """Return what a document says of what the workers of a checkout left running, or of what is nobody's."""
+        return left_processes(self._left.get(root, []))
+
+    def cache_notes(self) -> list[str]:
+        """Return what a document says of kernels that may be older than the job."""
+        reused = reused_caches(self._environment())
+        return [f"reused kernel caches that an earlier job may have filled: {', '.join(reused)}"] if reused else []
+
+    def note_orphans(self, names: list[str]) -> None:
+        """Keep the names of processes that are nobody's any more."""
+        self._left.setdefault(None, []).append(names)
 
     def start(self, python: Optional[Path] = None, *, second: bool = False) -> ForkServer:
         """Start an interpreter's fork server and wait for its imports.
@@ -195,7 +212,6 @@ class Bench:
             python or RUNNING,
             environment=self._environment(),
             preload=self._preload(),
-            scratch=self._scratch,
             folder=folder,
             say=self.say,
         )
@@ -240,10 +256,27 @@ class Bench:
             server.close()
         return self.start(key.python, second=key.second)
 
-    def _fork(self, key: _ServerKey, cpus: list[int], *, layout_seed: int, log_name: str) -> Worker:
+    def _fork(
+        self, key: _ServerKey, cpus: list[int], *, log_name: str, layout_seed: int = 0, root: Optional[Path] = None
+    ) -> Worker:
         return self._server(key).fork(
-            cpus=cpus, layout_seed=layout_seed, log=self.log(log_name), memory_limit=self._memory_limit()
+            cpus=cpus,
+            layout_seed=layout_seed,
+            home=self._home(root),
+            log=self.log(log_name),
+            memory_limit=self._memory_limit(),
         )
+
+    def _end(self, worker: Worker, root: Path) -> None:
+        worker.close()
+        if worker.exited is not None:
+            self._left.setdefault(root, []).append(worker.exited.left_behind)
+
+    def _home(self, root: Optional[Path]) -> Path:
+        """Return the home of the workers of a checkout: caches of compilers start empty for base and head alike."""
+        if root not in self._homes:
+            self._homes[root] = Path(tempfile.mkdtemp(prefix="home-", dir=self._scratch))
+        return self._homes[root]
 
     def _environment(self) -> dict[str, str]:
         measure = self.config.measure
@@ -254,6 +287,7 @@ class Bench:
             threads=self.threads,
             hash_seed=self._hash_seed,
             pass_env=measure.pass_env,
+            reuse_caches=measure.reuse_caches,
         )
         return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
 
@@ -307,7 +341,12 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Option
     # Logs are appended to by many workers; those of an earlier run in the same folder are not ours.
     for old in logs.glob("*.log"):
         old.unlink()
+    measure = config.measure
+    if fresh := fresh_caches(os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env):
+        say(f"kernel caches start empty: {', '.join(fresh)} not passed on; [measure] reuse_caches = true would")
+    adopt_orphans()
     with held_back():
+        ours = children()
         scratch = Path(tempfile.mkdtemp(prefix="perfgate-"))
         chosen = dict.fromkeys(pythons)
         bench = Bench(config, scratch=scratch, logs=logs.resolve(), say=say, one_code=any(chosen))
@@ -317,5 +356,5 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Option
             yield bench
         finally:
             bench.close()
-            kill_leftovers(scratch)
+            bench.note_orphans(kill_leftovers(scratch, spare=ours))
             remove_folder(scratch)

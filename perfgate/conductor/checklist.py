@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Optional
 import msgspec
 
 from perfgate.catalogue.lookup import card
-from perfgate.conductor.bench import Bench, Checkout
+from perfgate.conductor.bench import TIME_SPENT, Bench, Checkout
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import (
@@ -58,9 +60,18 @@ def _with_values(step: StepResult, again: Optional[StepResult], attempt: int) ->
 
 
 def run_checklist(
-    bench: Bench, checkout: Checkout, reference: WorkloadReference, *, steps: tuple[int, ...], quick: bool, folder: Path
+    bench: Bench,
+    checkout: Checkout,
+    reference: WorkloadReference,
+    *,
+    steps: tuple[int, ...],
+    quick: bool,
+    folder: Path,
+    deadline: float = math.inf,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
+
+    No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it.
 
     What fails is kept as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
@@ -79,10 +90,11 @@ def run_checklist(
                 while usable and remaining:
                     if (number := remaining.pop(0)) is _CHECK:
                         _check(bench, worker, reference, loaded, findings)
+                    elif time.monotonic() > deadline:
+                        findings.steps.append(_left_out(number, reference))
                     else:
                         usable = _run_step(bench, worker, reference, number, quick, folder, findings)
                     usable = usable and "spoiled_by_errors" not in loaded.capabilities
-            _note_left_behind(worker, reference, findings)
         except WorkerError as error:
             pending = [number for number in remaining if number is not _CHECK]
             return _nothing_loaded(findings, checkout, reference, pending, error.detail)
@@ -102,12 +114,6 @@ def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: L
         ]
         return
     findings.correctness = reply.results
-
-
-def _note_left_behind(worker: Worker, reference: WorkloadReference, findings: Findings) -> None:
-    if worker.exited is not None and (count := worker.exited.left_behind):
-        processes = "process" if count == 1 else "processes"
-        findings.warnings.append(f"{reference.name}: left {count} {processes} running, now killed")
 
 
 def _run_step(
@@ -158,6 +164,16 @@ def _nothing_loaded(
     findings.workload = _record(checkout, reference, loaded=None, error=error)
     findings.steps += [_failed_step(number, reference, error) for number in remaining]
     return findings
+
+
+def _left_out(number: int, reference: WorkloadReference) -> StepResult:
+    return StepResult(
+        number=number,
+        slug=card(number).slug,
+        workload=reference.name,
+        status="unavailable",
+        reason=TIME_SPENT,
+    )
 
 
 def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) -> StepResult:

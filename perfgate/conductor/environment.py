@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from perfgate.conductor.secrets import find_secrets
+
 # Names that may pass. No token can be among them: what is not listed does not exist for the worker.
 ALLOWED = frozenset({
     "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME",
@@ -16,6 +18,14 @@ ALLOWED = frozenset({
 })  # fmt: skip
 ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_", "TORCH_NPU_",
                     "TORCH_HCCL_", "TORCHAIR_", "OMP_", "MKL_", "ONEDNN_", "NCCL_")  # fmt: skip
+
+# Where compilers of operators and graphs keep what they made, unless in the home: ASCEND_CACHE_PATH, and before it
+# ACL_OP_COMPILER_CACHE_DIR, before $HOME/atc_data (hiascend.com, CANN 9.0, "ASCEND_CACHE_PATH"); torchair; torch's
+# inductor, triton and extensions; CUDA's. Kernels there may come from an earlier change.
+KERNEL_CACHES = (
+    "ACL_OP_COMPILER_CACHE_DIR", "ASCEND_CACHE_PATH", "CUDA_CACHE_PATH", "TORCHAIR_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TUNE_BANK_PATH", "XDG_CACHE_HOME",
+)  # fmt: skip
 
 # glibc gives memory back to the kernel and takes it again, page fault by page fault, on every call of some models; the same
 # process then has a speed level of its own, by luck. Keeping the memory removes that luck: no mmap of its own for any block
@@ -44,17 +54,25 @@ NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 def worker_environment(
-    environ: Mapping[str, str], *, device: str, scratch: Path, threads: int, hash_seed: int, pass_env: list[str]
+    environ: Mapping[str, str],
+    *,
+    device: str,
+    scratch: Path,
+    threads: int,
+    hash_seed: int,
+    pass_env: list[str],
+    reuse_caches: bool = False,
 ) -> dict[str, str]:
     """Return the environment of the fork server and so of every worker.
 
     ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names the project asks for in
-    perfgate.toml.
+    perfgate.toml; a token is none of them, whoever asks.
     """
+    withheld = {*find_secrets(environ).names, *fresh_caches(environ, reuse=reuse_caches, pass_env=pass_env)}
     allowed = {
         name: value
         for name, value in environ.items()
-        if name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env
+        if (name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env) and name not in withheld
     }
     return {
         **WAIT_POLICY,
@@ -68,6 +86,28 @@ def worker_environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def in_ci(environ: Mapping[str, str]) -> bool:
+    """Tell whether a CI system runs us: GitHub, GitLab, whoever sets CI, or a job that names its forge to perfgate."""
+    return environ.get("CI", "").lower() in ("true", "1") or any(
+        environ.get(name) for name in ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
+    )
+
+
+def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]) -> list[str]:
+    """Return which variables workers do not get, so that every CI job begins with empty kernel caches, in its scratch home.
+
+    On a developer's machine they are the developer's own; and a project may ask for them, all or by name.
+    """
+    if reuse or not in_ci(environ):
+        return []
+    return [name for name in KERNEL_CACHES if environ.get(name) and name not in pass_env]
+
+
+def reused_caches(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables by which workers reach kernels that an earlier job may have left."""
+    return [name for name in KERNEL_CACHES if environment.get(name)]
 
 
 def device_kind(device: str) -> str:

@@ -1,4 +1,4 @@
-"""What user code may leave behind: processes that outlived their worker, and folders that resist being removed."""
+"""What user code may leave behind: processes that outlived their worker, folders that resist being removed, planted links."""
 
 from __future__ import annotations
 
@@ -6,28 +6,69 @@ import os
 import shutil
 import signal
 import stat
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from perfgate.conductor.logs import one_line
+from perfgate.processes import kill_children, name_of
+
 _ROUNDS = 20
+_NAMED = 5
 
 
-def kill_leftovers(scratch: Path) -> int:
-    """Kill every process whose HOME is ``scratch`` and return how many there were.
+def kill_leftovers(scratch: Path, *, spare: Sequence[int]) -> list[str]:
+    """Kill what a killed fork server could not, and return the names of those processes.
 
-    The fork server kills what its workers leave behind; this finds what is left when it was killed itself.
+    They are our children now, for we adopt orphans, but for ``spare``, which we had before; and whoever has a HOME in
+    ``scratch``, from a time before we did. What a service started for them (systemd-run, docker, cron) is out of reach.
     """
-    killed: set[int] = set()
+    names = kill_children(spare=spare)
+    killed: dict[int, str] = {}
     for _ in range(_ROUNDS):  # a process may fork while we look
         found = set(_processes_at_home(scratch)) - {os.getpid()}
         if not found:
             break
         for pid in found:
+            killed.setdefault(pid, name_of(pid))
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 continue
-        killed |= found
-    return len(killed)
+    return [*names, *killed.values()]
+
+
+def left_processes(workers: Iterable[Sequence[str]]) -> list[str]:
+    """Return what a document says of the processes that workers left running, each by its name; nothing where none did."""
+    left = [list(names) for names in workers if names]
+    if not left:
+        return []
+    counts = Counter(one_line(name, limit=40) or "?" for names in left for name in names)
+    named = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(_NAMED)]
+    processes = "1 process" if counts.total() == 1 else f"{counts.total()} processes"
+    more = ", …" if len(counts) > _NAMED else ""
+    return [f"left {processes} running, now killed: {', '.join(named)}{more}"]
+
+
+def sweep_out(out: Path) -> list[str]:
+    """Remove from a folder that is about to be uploaded what would carry other files along, and return what that was.
+
+    That is a link that leads out of it, and a .git, which may hold credentials; names are relative to ``out``.
+    """
+    root = out.resolve()
+    swept = []
+    for parent, folders, files in os.walk(root):
+        for name in [*folders, *files]:
+            path = Path(parent, name)
+            if path.is_symlink() and root not in path.resolve().parents:
+                path.unlink()
+            elif name == ".git":
+                path.unlink() if path.is_file() else remove_folder(path)
+            else:
+                continue
+            swept.append(str(path.relative_to(root)))
+        folders[:] = [name for name in folders if Path(parent, name).is_dir()]
+    return swept
 
 
 def remove_folder(folder: Path) -> None:
@@ -41,7 +82,11 @@ def remove_folder(folder: Path) -> None:
 
 def _processes_at_home(scratch: Path) -> list[int]:
     marker = b"HOME=" + os.fsencode(scratch)
-    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if marker in _environment(folder)]
+    return [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if any(entry == marker or entry.startswith(marker + b"/") for entry in _environment(folder))
+    ]
 
 
 def _environment(process: Path) -> list[bytes]:

@@ -6,6 +6,7 @@ first-second-second-first or the other way round, when a base-against-base pair 
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +16,14 @@ from typing import Callable, NamedTuple, Optional
 
 import msgspec
 
-from perfgate.conductor.bench import Bench, Checkout
+from perfgate.conductor.bench import TIME_SPENT, Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
 from perfgate.conductor.operators import LateOperators, with_operators
 from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.run import Arm, BlockColumns, FailedPair, Replicate
+from perfgate.document.run import Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
 from perfgate.interrupts import safe_point
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, Lane, WarmedUp, WarmUpRequest
 
@@ -95,13 +96,15 @@ def measure_pairs(
     looks: Sequence[int],
     round_number: int,
     enough: Callable[[], bool],
+    deadline: float = math.inf,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``enough`` says so or the time is spent.
 
-    Three failures in a row end it too: the workload does not work.
+    Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
+    begins; that none could be measured is a failure, for a gate without times must not look like one with.
     """
     gate = bench.config.gate
-    deadline = time.monotonic() + gate.budget
+    budget_ends = time.monotonic() + gate.budget
     plans = draw_plans(
         bench.config.measure.seed,
         reference.name,
@@ -116,9 +119,12 @@ def measure_pairs(
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
     done = 0
     for look, until in enumerate(ends):
-        if look >= 2 and time.monotonic() > deadline:
+        if look >= 2 and time.monotonic() > budget_ends:
             break
         for plan in plans[done:until]:
+            if time.monotonic() > deadline:
+                measuring.out_of_time(plan)
+                return
             if done in renewals:
                 bench.renew(renewals[done])
             measuring.measure(plan, f"pair {done + 1}, at most {len(plans)}")
@@ -220,6 +226,15 @@ class _Measuring:
         self._failures_in_a_row = 0
         self._measured.base.append(first)
         (self._measured.head if plan.arm == "ab" else self._measured.base).append(other)
+
+    def out_of_time(self, plan: _Plan) -> None:
+        """End before a pair, and keep that there is none yet."""
+        self.finish()
+        if not self._measured.head:
+            error = ErrorDetail(kind="timeout", message=TIME_SPENT)
+            self._measured.failed.append(
+                FailedPair(pair=plan.pair, arm=plan.arm, workload=self._reference.name, error=error)
+            )
 
     def finish(self) -> None:
         """Do what waits for the end of the last pair."""

@@ -135,6 +135,11 @@ class Repository:
         found = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
         return [name for name in found.split("\0") if name.endswith(suffix)]
 
+    def files_between(self, base: str, head: str) -> list[str]:
+        """Return every file that two commits do not share, relative to the repository; a renamed one under both names."""
+        found = self._run("diff", "--name-only", "-z", "--no-renames", base, head, "--")
+        return [name for name in found.split("\0") if name]
+
     def show(self, commit: str, path: str) -> Optional[str]:
         """Return a file's text at a commit, None when it is not there."""
         try:

@@ -34,16 +34,14 @@ FORK_SECONDS = 30.0
 class ForkServer:
     """A running fork server and its workers. ``close`` ends all of them.
 
-    ``python`` is the interpreter it runs in, ``scratch`` the home of every worker, ``folder`` a fresh one inside it that the
-    server alone works in.
+    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in.
     """
 
     def __init__(
-        self, python: Path, *, environment: dict[str, str], preload: list[str], scratch: Path, folder: Path, say: Say
+        self, python: Path, *, environment: dict[str, str], preload: list[str], folder: Path, say: Say
     ) -> None:
         self._python = python
         self._say = say
-        self._scratch = scratch
         self._folder = folder
         self._workers: dict[int, Worker] = {}
         self._next_id = 0
@@ -91,8 +89,8 @@ class ForkServer:
             )
         self.start_up = message.start_up
 
-    def fork(self, *, cpus: list[int], layout_seed: int, log: Path, memory_limit: Optional[int]) -> Worker:
-        """Fork a worker pinned to ``cpus``; what its user code prints goes to ``log``.
+    def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: Optional[int]) -> Worker:
+        """Fork a worker pinned to ``cpus``, with its home and current folder in ``home``; what it prints goes to ``log``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """
@@ -105,7 +103,7 @@ class ForkServer:
             cpus=cpus,
             log_path=str(log),
             stack_path=str(stack),
-            cwd=str(self._scratch),
+            home=str(home),
             memory_limit=memory_limit,
         )
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -16,10 +18,10 @@ from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.checklist import Findings, run_checklist
 from perfgate.conductor.code_changes import changed_functions
 from perfgate.conductor.harness import read_harnesses, unknown_harnesses
-from perfgate.conductor.lock import lock_path, machine_lock
+from perfgate.conductor.lock import LOCK_SECONDS, lock_path, machine_lock
 from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.repository import BaseChoice, Repository
-from perfgate.config import CONFIG_NAME, Config, WorkloadReference, load_config, parse_config
+from perfgate.config import CONFIG_NAME, Config, PathSettings, WorkloadReference, load_config, parse_config
 from perfgate.document.decision import Comparing, DecisionDocument, Policy
 from perfgate.document.files import write_run
 from perfgate.document.history import write_history
@@ -28,7 +30,7 @@ from perfgate.errors import ConfigError, RepositoryError, UsageError
 from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.environments import NONE_GIVEN, Environments, GivenInterpreters, SideCode, choose_environments
 from perfgate.flows.flame import KeptSide, with_flame_graph
-from perfgate.flows.judge import write_decision_folder
+from perfgate.flows.judge import write_decision_folder, write_skipped
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, find_earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.screen import stored_history
@@ -36,6 +38,7 @@ from perfgate.flows.session import (
     ci_context,
     forget_results,
     forget_traces,
+    job_notes,
     now,
     prepare_out,
     put_together,
@@ -43,6 +46,7 @@ from perfgate.flows.session import (
 )
 from perfgate.judging.gate.budgets import broken_metrics
 from perfgate.judging.gate.decide import more_pairs_would_help, rerun_would_help
+from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 
 BASE_STEPS = (4,)
 DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
@@ -57,11 +61,16 @@ class CheckOptions:
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
     ``out``, where there are any. ``interpreters`` are those named for the sides; ``comparing`` the stack takes one commit for
-    both sides (``perfgate upgrade``). Comment and report are written in ``language``.
+    both sides (``perfgate upgrade``). Comment and report are written in ``language``. ``head`` is another revision than the
+    one that is checked out; ``always`` measures also what the path filter would skip. After ``time_budget`` seconds
+    nothing new is begun.
     """
 
     out: Path
     base: Optional[str] = None
+    head: Optional[str] = None
+    always: bool = False
+    time_budget: float = math.inf
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] = DEFAULT_HEAD_STEPS
     quick: bool = False
@@ -98,6 +107,7 @@ class _Job(NamedTuple):
     out: Path
     earlier: Optional[Earlier]
     environments: Environments
+    deadline: float
 
     @property
     def policy(self) -> Policy:
@@ -111,6 +121,7 @@ class _Measured(NamedTuple):
     base: list[Findings]
     head: list[Findings]
     pairs: list[PairedMeasurement]
+    notes: tuple[list[str], list[str]] = ([], [])
 
 
 def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
@@ -118,14 +129,22 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
 
     Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
     """
+    deadline = time.monotonic() + options.time_budget
     repository = Repository(directory)
+    prefix = repository.prefix(directory)
     # The project's configuration as it stands: a wrong one is reported before a worktree is made.
-    config = load_config(directory, device=options.device)
+    config = _config_at_hand(repository, directory, prefix, options)
     config.selected(options.workloads)
     sides = _choose_sides(repository, config, options)
     out = prepare_out(options.out)
-    prefix = repository.prefix(directory)
-    with machine_lock(lock_path(), purpose=f"perfgate check in {directory.resolve()}", say=progress.note):
+    base_config = _config_of_base(repository, sides.base.commit, prefix, config)
+    if decision := _skipped(repository, config, base_config, sides, prefix, options):
+        forget_results(out, RESULTS)
+        write_skipped(out, decision, options.language)
+        return decision
+    purpose = f"perfgate check in {directory.resolve()}"
+    wait = min(LOCK_SECONDS, options.time_budget)
+    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
         earlier = find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
         # What is to be added to stays until its successor is written.
         forget_results(out, [name for name in RESULTS if not (earlier and name.endswith("run.json"))])
@@ -139,8 +158,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
+            config = _with_caches_of_base(config, base_config)
             sides = _with_changed_functions(sides, repository, prefix, trees["base"] / prefix, head_root)
-            base_config = _config_of_base(repository, sides.base.commit, prefix, config)
             base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
                 SideCode(trees["base"] / prefix, base_setup),
@@ -152,7 +171,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
-            job = _Job(config, base_config, session, sides, out, earlier, environments)
+            job = _Job(config, base_config, session, sides, out, earlier, environments, deadline)
             measured = _measure(
                 job,
                 base=Checkout(trees["base"] / prefix, harness=head_root, python=environments.base.python),
@@ -161,7 +180,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 progress=progress,
             )
         finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
-    base, head = _documents(finished, measured)
+    base, head = map(_with_notes, _documents(finished, measured), measured.notes)
     if not earlier:
         kept = KeptSide(base, out / "base")
         head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status, language=options.language)
@@ -175,9 +194,59 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     return decision
 
 
+def _config_at_hand(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
+    """Return the configuration of the work tree, or of another head as it stands in that commit."""
+    if options.head is None:
+        return load_config(directory, device=options.device)
+    text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))
+    if text is None:
+        raise ConfigError(f"{options.head} has no {_inside(prefix, CONFIG_NAME)}; perfgate measures what one names")
+    return parse_config(
+        text, directory / CONFIG_NAME, device=options.device or os.environ.get("PERFGATE_DEVICE") or None
+    )
+
+
+def _skipped(
+    repository: Repository, config: Config, base: _BaseConfig, sides: _Sides, prefix: str, options: CheckOptions
+) -> Optional[DecisionDocument]:
+    """Return the decision not to measure where the base's path filter finds nothing relevant; None where it does."""
+    if options.always or options.comparing == "stack" or base.unreadable:
+        return None
+    rules = base.config or config
+    changed = repository.files_between(sides.base.commit, sides.head)
+    always = always_relevant(config, prefix) | always_relevant(rules, prefix)
+    paths = base.config.paths if base.config else PathSettings()
+    because = skipped_because(changed, paths, always=always)
+    if because is None:
+        return None
+    return skipped(
+        because,
+        config=config,
+        policy=rules.policy(),
+        base=sides.base_source,
+        head=sides.head_source,
+        chosen_because=sides.base.because,
+    )
+
+
+def _with_caches_of_base(config: Config, base: _BaseConfig) -> Config:
+    """Return the head's configuration with the base's word on whether kernels of earlier jobs may be used."""
+    if base.config is None:
+        return config
+    return replace(
+        config, measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches)
+    )
+
+
+def _with_notes(run: RunDocument, notes: list[str]) -> RunDocument:
+    return msgspec.structs.replace(run, warnings=[*run.warnings, *notes])
+
+
 def _choose_sides(repository: Repository, config: Config, options: CheckOptions) -> _Sides:
-    head, dirty = repository.head(), False
-    if options.work_tree:
+    head, dirty = repository.resolve(options.head) if options.head else repository.head(), False
+    if options.head:
+        pass  # a commit is what it is, whatever the work tree holds
+    elif options.work_tree:
         head, dirty = repository.snapshot()
     elif not options.allow_dirty and (changed := repository.dirty_files()):
         raise RepositoryError(
@@ -225,19 +294,32 @@ def _measure(job: _Job, *, base: Checkout, head: Checkout, options: CheckOptions
             progress.status(f"{reference.name}: measuring base")
             found.base.append(
                 run_checklist(
-                    bench, base, reference, steps=_with_budgeted(job, BASE_STEPS), quick=True, folder=folders["base"]
+                    bench,
+                    base,
+                    reference,
+                    steps=_with_budgeted(job, BASE_STEPS),
+                    quick=True,
+                    folder=folders["base"],
+                    deadline=job.deadline,
                 )
             )
             progress.status(f"{reference.name}: measuring head")
             found.head.append(
                 run_checklist(
-                    bench, head, reference, steps=_with_budgeted(job, options.steps), quick=True, folder=folders["head"]
+                    bench,
+                    head,
+                    reference,
+                    steps=_with_budgeted(job, options.steps),
+                    quick=True,
+                    folder=folders["head"],
+                    deadline=job.deadline,
                 )
             )
             _confirm_bounds(bench, reference, (base, head), job, found)
             found.pairs.append(PairedMeasurement())
             _measure_pairs(bench, reference, base, head, job, found)
-        return found
+    of_head = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.left_notes(head.root), *bench.left_notes()]
+    return found._replace(notes=(bench.left_notes(base.root), of_head))
 
 
 def _confirm_bounds(
@@ -245,6 +327,8 @@ def _confirm_bounds(
 ) -> None:
     """Measure again what seems to break a budget or SLA, the head and then the base: a machine may stall for a moment."""
     for attempt in range(2, 2 + CONFIRMATIONS):
+        if time.monotonic() > job.deadline:
+            return
         documents = _documents(job, found)
         broken = broken_metrics(*documents, job.policy, workload=reference.name)
         if not broken:
@@ -316,6 +400,7 @@ def _measure_pairs(
         looks=job.policy.looks,
         round_number=job.earlier.next_round if job.earlier else 0,
         enough=enough,
+        deadline=job.deadline,
     )
 
 
@@ -357,10 +442,14 @@ def _documents(job: _Job, measured: _Measured) -> tuple[RunDocument, RunDocument
 
 def _config_of_base(repository: Repository, commit: str, prefix: str, config: Config) -> _BaseConfig:
     """Return the base's own configuration: a wrong one is the base's, and the head's was checked before."""
-    text = repository.show(commit, f"{prefix}/{CONFIG_NAME}" if prefix else CONFIG_NAME)
+    text = repository.show(commit, _inside(prefix, CONFIG_NAME))
     if text is None:
         return _BaseConfig()
     try:
         return _BaseConfig(parse_config(text, config.root / CONFIG_NAME, device=config.device))
     except ConfigError as error:
         return _BaseConfig(unreadable=str(error).replace(f"{config.root}/", ""))
+
+
+def _inside(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name

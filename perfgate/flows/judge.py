@@ -77,6 +77,12 @@ def write_decision_folder(
     write_text_atomically(out / "report.html", render_html(decision, base, head, language))
 
 
+def write_skipped(out: Path, decision: DecisionDocument, language: Language = "en") -> None:
+    """Write decision.json and comment.md of a decision not to measure; there is nothing for a page to show."""
+    write_decision(out / "decision.json", decision)
+    write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
+
+
 def comment_context(decision: DecisionDocument, language: Language) -> CommentContext:
     """Return what the comment of a check folder takes besides the decision."""
     base = (decision.base.commit or "")[:12]

@@ -26,6 +26,7 @@ from perfgate.flows.session import (
     ci_context,
     forget_results,
     forget_traces,
+    job_notes,
     now,
     prepare_out,
     put_together,
@@ -59,13 +60,15 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         forget_results(out, ("run.json",))
         forget_traces(out, [reference.name for reference in references])
         progress.status("starting")
+        checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
             testbed = bench.testbed()
-            checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
             findings = [
                 run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
                 for reference in references
             ]
+    left = [*bench.left_notes(checkout.root), *bench.left_notes()]
+    notes = [*job_notes(os.environ, out), *bench.cache_notes(), *left]
     run = put_together(
         config,
         session=msgspec.structs.replace(session, finished_at=now()),
@@ -73,6 +76,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         testbed=testbed,
         findings=findings,
         folder=out,
+        notes=notes,
     )
     run = with_flame_graph(KeptSide(run, out), None, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)

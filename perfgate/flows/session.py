@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Optional
 
 from perfgate.conductor.checklist import Findings
+from perfgate.conductor.leftovers import sweep_out
+from perfgate.conductor.logs import one_line
+from perfgate.conductor.secrets import scrubbed_notes
 from perfgate.config import Config
 from perfgate.document.run import (
     Artifact,
@@ -26,6 +29,9 @@ from perfgate.errors import UsageError
 from perfgate.flows.flame import FLAME_PAGE
 from perfgate.version import __version__
 
+# The folders that are written in the output folder.
+_FOLDERS = ("base", "head", "logs", "base/logs", "head/logs")
+
 
 def now() -> str:
     """Return the time in UTC, ISO 8601."""
@@ -38,7 +44,20 @@ def start_session(command: str, seed: int, ci: Optional[CiContext]) -> Session:
 
 
 def prepare_out(out: Path) -> Path:
-    """Create the output folder before anything is measured, so that a wrong path fails in second 0."""
+    """Create the output folder before anything is measured, so that a wrong path fails in second 0.
+
+    Raises UsageError for one that a change has put there as a link, which would have us write elsewhere, or that would
+    carry a clone's .git, where credentials may stand, into the uploaded artifact.
+    """
+    links = [path for path in (out, *(out / name for name in _FOLDERS)) if path.is_symlink()]
+    if links:
+        raise UsageError(
+            f"the output folder must not be a link, nor hold one: {links[0]}; remove it, or choose another with --out"
+        )
+    if (out / ".git").exists() or ".git" in out.absolute().parts:
+        raise UsageError(
+            f"the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out"
+        )
     try:
         is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
@@ -79,6 +98,7 @@ def put_together(
     side: Optional[Side] = None,
     replicates: Optional[list[Replicate]] = None,
     failed_pairs: Optional[list[FailedPair]] = None,
+    notes: Iterable[str] = (),
 ) -> RunDocument:
     """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
     return RunDocument(
@@ -97,8 +117,15 @@ def put_together(
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
         artifacts=[artifact for found in findings for artifact in found.artifacts] + kept_logs(folder),
-        warnings=[*_device_warnings(testbed), *_warnings(findings)],
+        warnings=[*_device_warnings(testbed), *_warnings(findings), *notes],
     )
+
+
+def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
+    """Return what a document says of its job, and sweep the output folder of what must not be uploaded with it."""
+    swept = [one_line(name) for name in sweep_out(out)]
+    found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
+    return [*scrubbed_notes(environ), *([found] if swept else [])]
 
 
 def kept_logs(folder: Path) -> list[Artifact]:

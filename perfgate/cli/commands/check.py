@@ -7,6 +7,7 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 
 
@@ -27,6 +28,7 @@ from perfgate.cli.options import language_option
               help="Measure the base in this interpreter; default: the one that runs perfgate.")  # fmt: skip
 @click.option("--head-python", type=click.Path(path_type=Path), metavar="PATH",
               help="Measure the head in this interpreter; default: the one that runs perfgate.")  # fmt: skip
+@allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -38,12 +40,14 @@ def COMMAND(  # noqa: N802
     device: Optional[str],
     allow_dirty: bool,
     append: bool,
+    allow_token: bool,
     base_python: Optional[Path],
     head_python: Optional[Path],
     language: Optional[str],
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base: what a CI job runs, without any token."""
+    seclude(allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress

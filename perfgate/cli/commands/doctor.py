@@ -7,6 +7,8 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
+
 
 @click.command("doctor")
 @click.option("--fitness", "fitness_only", is_flag=True, help="Only look at the machine: seconds, nothing is gated.")
@@ -17,8 +19,15 @@ import click
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=".perfgate/doctor", show_default=True,
               help="Folder for doctor.json and a folder for each gate.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
+@allow_token_option
 def COMMAND(  # noqa: N802
-    fitness_only: bool, only: tuple[str, ...], list_only: bool, config_folder: Optional[Path], out: Path, as_json: bool
+    fitness_only: bool,
+    only: tuple[str, ...],
+    list_only: bool,
+    config_folder: Optional[Path],
+    out: Path,
+    as_json: bool,
+    allow_token: bool,
 ) -> None:
     """Is this machine fit, does the gate fire on planted changes, and how small a slowdown can it see?
 
@@ -41,6 +50,7 @@ def COMMAND(  # noqa: N802
         )
         return
     settings, device = doctor.read_gate(config_folder), doctor.read_device(config_folder)
+    seclude(allow_token=allow_token)
     out = prepare_out(out)
     with TerminalProgress() as progress:
         document = DoctorDocument(perfgate_version=__version__, fitness=doctor.examine_machine(progress, device))

@@ -7,6 +7,7 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 
 
@@ -18,6 +19,7 @@ from perfgate.cli.options import language_option
               help="Folder for the documents, the report, traces and logs.")  # fmt: skip
 @click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -26,10 +28,12 @@ def COMMAND(  # noqa: N802
     out: Path,
     workloads: tuple[str, ...],
     device: Optional[str],
+    allow_token: bool,
     language: Optional[str],
     directory: Path,
 ) -> None:
     """Judge this work tree, uncommitted changes included, against main: the verdict CI will give, before pushing."""
+    seclude(allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress

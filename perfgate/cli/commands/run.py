@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from perfgate.catalogue.card import Language
+from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 from perfgate.errors import UsageError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
 @click.option("--quick", is_flag=True, help="Shorter measurements, wider intervals.")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -42,6 +44,7 @@ def COMMAND(  # noqa: N802
     steps: Optional[str],
     quick: bool,
     device: Optional[str],
+    allow_token: bool,
     language: Optional[str],
     directory: Path,
 ) -> None:
@@ -58,6 +61,7 @@ def COMMAND(  # noqa: N802
             )
         _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
         return
+    seclude(allow_token=allow_token)
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)

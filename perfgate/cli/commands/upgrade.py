@@ -7,6 +7,7 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 
 
@@ -21,6 +22,7 @@ from perfgate.cli.options import language_option
 @click.option("--steps", metavar="LIST", help="Steps of the checklist on the new stack, e.g. 1,3-5; default 1-4.")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
+@allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -32,6 +34,7 @@ def COMMAND(  # noqa: N802
     steps: Optional[str],
     device: Optional[str],
     allow_dirty: bool,
+    allow_token: bool,
     language: Optional[str],
     directory: Path,
 ) -> None:
@@ -39,6 +42,7 @@ def COMMAND(  # noqa: N802
 
     Exit codes: 0 nothing got slower, or WARN with what did · 3 undecided · 4 one of the stacks cannot be measured.
     """
+    seclude(allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress

@@ -7,12 +7,13 @@ import os
 import resource
 import socket
 import sys
+import tempfile
 import traceback
 from typing import NoReturn
 
 from perfgate.measuring.worker.errors import describe_error
-from perfgate.measuring.worker.processes import adopt_orphans, die_with_parent
 from perfgate.measuring.worker.worker import Worker
+from perfgate.processes import adopt_orphans, be_open, die_with_parent
 from perfgate.protocol import STACK_SIGNAL, ConnectionClosed, Failed, ForkRequest, send
 
 
@@ -49,16 +50,25 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
 def _set_up(request: ForkRequest, parent: int) -> None:
     os.setsid()
     die_with_parent(parent)
+    # The server is closed to others; the libraries of a device look at their own process in /proc.
+    be_open()
     # Its orphans stay with it, so that after its end the server knows whose they were.
     adopt_orphans()
     _redirect_output(request.log_path)
     _report_stacks(request.stack_path)
-    os.chdir(request.cwd)
+    _move_in(request.home)
     os.sched_setaffinity(0, request.cpus)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
     if request.memory_limit:
         # Private writable memory. Address space (RLIMIT_AS) would also count what CUDA and the like only reserve.
         resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
+
+
+def _move_in(home: str) -> None:
+    """Live in a home of this side: what one side compiles must not lie ready for the other."""
+    os.chdir(home)
+    os.environ.update(HOME=home, TMPDIR=home)
+    tempfile.tempdir = None  # what an import has looked up is the server's
 
 
 def _redirect_output(log_path: str) -> None:

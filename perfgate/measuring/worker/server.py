@@ -13,13 +13,21 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Iterable
 from typing import NoReturn
 
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.worker.become import become_worker
 from perfgate.measuring.worker.errors import describe_error
-from perfgate.measuring.worker.processes import adopt_orphans, children, die_with_parent, kill_group, outlive_parent
+from perfgate.processes import (
+    adopt_orphans,
+    be_closed,
+    children,
+    die_with_parent,
+    kill_children,
+    kill_group,
+    name_of,
+    outlive_parent,
+)
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,
@@ -32,13 +40,12 @@ from perfgate.protocol import (
     send,
 )
 
-_KILL_ROUNDS = 100
-_ROUND_SECONDS = 0.005
-
 
 def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns."""
     die_with_parent(os.getppid())
+    # Whoever can trace us, a worker of one side, could forge what we tell of the other's.
+    be_closed()
     # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
     adopt_orphans()
     started = time.perf_counter()
@@ -99,7 +106,7 @@ class _Server:
         finally:
             for pid in self.workers:
                 kill_group(pid)
-            _kill_children(spare=())
+            kill_children(spare=())
 
     def _fork(self, payload: bytes, descriptor: int) -> None:
         request = fork_decoder.decode(payload)
@@ -142,37 +149,13 @@ class _Server:
                 code = os.waitstatus_to_exitcode(status)
                 send(self.connection, Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind))
 
-    def _kill_orphans(self, dead_worker: int) -> int:
-        """Kill what a worker left running, and return how many processes that were.
+    def _kill_orphans(self, dead_worker: int) -> list[str]:
+        """Kill what a worker left running, and return the names of those processes.
 
         A worker adopts its own orphans while it lives, so those that come to us are of one that is dead.
         """
         spare = self.own_children | self.workers.keys()
-        left = len(set(children()) - spare)
+        left = {pid: name_of(pid) for pid in set(children()) - spare}
         kill_group(dead_worker)
-        return max(left, _kill_children(spare=spare))
-
-
-def _kill_children(*, spare: Iterable[int]) -> int:
-    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return how many there were.
-
-    Bounded: a process that hangs in the kernel cannot be waited for.
-    """
-    killed: set[int] = set()
-    for _ in range(_KILL_ROUNDS):
-        found = set(children()) - set(spare)
-        if not found:
-            break
-        for pid in found:
-            _end(pid)
-        killed |= found
-        time.sleep(_ROUND_SECONDS)
-    return len(killed)
-
-
-def _end(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
-    except (ProcessLookupError, ChildProcessError):
-        return
+        killed = kill_children(spare=spare)
+        return killed if len(killed) >= len(left) else sorted(left.values())

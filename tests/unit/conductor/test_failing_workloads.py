@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.bench import Bench
+from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.checklist import Findings
 from perfgate.document.run import ErrorDetail, StepResult
 
@@ -159,11 +160,13 @@ def test_run_checklist__workload_prints__into_the_log_alone(measure: Measure, be
 
 
 @pytest.mark.parametrize("name", ["leaves_process", "leaves_daemon"])
-def test_run_checklist__workload_leaves_processes__killed_and_said(measure: Measure, name: str) -> None:
-    findings = measure(name, steps=(2,))
-    assert len(findings.warnings) == 1
-    assert findings.warnings[0].startswith(f"{name}: left ")
-    assert findings.warnings[0].endswith("processes running, now killed")
+def test_run_checklist__workload_leaves_processes__killed_and_named_for_its_side(
+    bench: Bench, measure: Measure, checkout: Checkout, name: str
+) -> None:
+    measure(name, steps=(2,))
+    (note,) = bench.left_notes(checkout.root)
+    assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", note)
+    assert bench.left_notes(Path("/the/other/side")) == []
     assert _processes_with(b"1234.5") == []
 
 

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from perfgate.conductor.lock import lock_path, machine_lock
-from perfgate.errors import MeasuringError
+from perfgate.errors import MachineBusyError, MeasuringError
 
 HOLD = """
 import sys
@@ -33,15 +37,19 @@ def test_machine_lock__held_by_another__says_who_and_gives_up_in_time(tmp_path: 
     holder = _holder(tmp_path / "lock")
     said: list[str] = []
     with (
-        pytest.raises(MeasuringError, match=r"the machine was busy for 0 s .* try again later"),
+        pytest.raises(
+            MachineBusyError, match=rf"busy for 0 s: process {holder.pid} on .* holds it \(lock .*\); try again later"
+        ),
         machine_lock(tmp_path / "lock", purpose="", say=said.append, timeout=0.1),
     ):
         pass
     holder.communicate("\n")
-    assert said == [
-        f"waiting for the machine: process {holder.pid}: perfgate run in /project is measuring "
-        f"(lock {tmp_path / 'lock'}); two at once would spoil both"
-    ]
+    assert len(said) == 1
+    assert re.fullmatch(
+        rf"waiting for the machine: next in line, process {holder.pid} on \S+: perfgate run in /project, since "
+        rf"[-0-9]+ [:0-9]+ UTC is measuring \(lock {tmp_path / 'lock'}\); two at once would spoil both",
+        said[0],
+    )
 
 
 def test_machine_lock__holder_killed__free_at_once(tmp_path: Path) -> None:
@@ -50,9 +58,139 @@ def test_machine_lock__holder_killed__free_at_once(tmp_path: Path) -> None:
     holder.communicate()
     said: list[str] = []
     with machine_lock(tmp_path / "lock", purpose="perfgate check", say=said.append, timeout=5):
-        assert (tmp_path / "lock").read_text() == f"process {os.getpid()}: perfgate check\n"
+        held = (tmp_path / "lock").read_text()
+    assert held.startswith(f"process {os.getpid()} on ")
+    assert ": perfgate check, since " in held
     assert (tmp_path / "lock").read_text() == ""
+    assert list((tmp_path / "lock.queue").iterdir()) == []
     assert said == []
+
+
+WAIT = """
+import sys
+from pathlib import Path
+from perfgate.conductor.lock import machine_lock
+def say(text):
+    print(text, flush=True)
+with machine_lock(Path(sys.argv[1]), purpose=sys.argv[2], say=say):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+class _Waiter:
+    def __init__(self, path: Path, purpose: str, *, user: int = 0) -> None:
+        drop = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        command = [*drop, sys.executable, "-c", WAIT, str(path), purpose]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def says(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def leave(self) -> None:
+        self.process.communicate("\n", timeout=20)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_machine_lock__three_wait__each_sees_its_place_and_they_come_in_order(tmp_path: Path) -> None:
+    holder = _holder(tmp_path / "lock")
+    first = _Waiter(tmp_path / "lock", "first")
+    assert "next in line, process " in first.says()
+    second = _Waiter(tmp_path / "lock", "second")
+    line = second.says()
+    assert re.search(r"2nd in line behind process \d+ on \S+: first, waiting since [-0-9]+ [:0-9]+ UTC; process", line)
+    third = _Waiter(tmp_path / "lock", "third")
+    assert "3rd in line behind process" in third.says()
+
+    first.kill()  # who is gone is out of the line at once, and those behind move up
+    assert "next in line" in second.says()
+    assert re.search(r"2nd in line behind process \d+ on \S+: second, waiting", third.says())
+    holder.communicate("\n")
+    assert second.says() == "held"
+    # Between two holders nobody may be named.
+    while ": second, since " not in (line := third.says()):
+        assert "next in line" in line
+    second.leave()
+    assert third.says() == "held"
+    third.leave()
+    assert list((tmp_path / "lock.queue").iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_machine_lock__waiters_of_two_users__one_line(tmp_path: Path) -> None:
+    folder = _folder_for_all()
+    try:
+        other = _Waiter(folder / "lock", "other user", user=12345)
+        assert other.says() == "held"
+        ours = _Waiter(folder / "lock", "root")
+        assert "next in line, process " in ours.says()
+        third = _Waiter(folder / "lock", "other user again", user=12345)
+        assert "2nd in line behind process" in third.says()
+        ours.kill()
+        assert "next in line" in third.says()
+        other.leave()
+        assert third.says() == "held"
+        third.leave()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _folder_for_all() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="lock-for-all-"))
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.mark.parametrize("obstacle", ["file", "link", "held"])
+def test_machine_lock__no_queue_possible__the_lock_alone(tmp_path: Path, obstacle: str) -> None:
+    queue = tmp_path / "lock.queue"
+    if obstacle == "file":
+        queue.write_text("")
+    elif obstacle == "link":
+        (tmp_path / "elsewhere").mkdir()
+        queue.symlink_to(tmp_path / "elsewhere")
+    else:  # somebody sits on the folder and does not let go
+        queue.mkdir()
+        guard = os.open(queue, os.O_RDONLY)
+        fcntl.flock(guard, fcntl.LOCK_EX)
+    with machine_lock(tmp_path / "lock", purpose="", say=print, timeout=5):
+        assert (tmp_path / "lock").read_text() != ""
+    if obstacle == "link":
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_machine_lock__folder_that_cannot_be_written__the_lock_alone() -> None:
+    folder = _folder_for_all()
+    try:
+        (folder / "lock").touch()
+        (folder / "lock").chmod(0o666)
+        folder.chmod(0o755)
+        waiter = _Waiter(folder / "lock", "other user", user=12345)
+        assert waiter.says() == "held"
+        waiter.leave()
+        assert not (folder / "lock.queue").exists()
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_machine_lock__disk_full__place_and_lock_without_names(tmp_path: Path) -> None:
+    # Nobody may write a byte: what a full disk does to a file that is made already.
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); import signal; "
+    full += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    command = [sys.executable, "-B", "-c", full + WAIT, str(tmp_path / "lock"), "full"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    waiter = _Waiter(tmp_path / "lock", "waits")
+    assert "next in line, another perfgate is measuring" in waiter.says()
+    process.communicate("\n")
+    assert waiter.says() == "held"
+    waiter.leave()
 
 
 @pytest.mark.parametrize("kind", ["folder", "no folder", "link", "pipe"])

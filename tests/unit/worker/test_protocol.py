@@ -129,7 +129,7 @@ def test_send__lone_surrogate_in_a_text__arrives_with_a_question_mark(ends: Ends
 def test_send_with_descriptor__pipe__the_other_side_can_write_into_it(ends: Ends) -> None:
     read_end, write_end = os.pipe()
     request = ForkRequest(
-        worker_id=7, layout_seed=1, cpus=[0], log_path="log", stack_path="stack", cwd="/", memory_limit=None
+        worker_id=7, layout_seed=1, cpus=[0], log_path="log", stack_path="stack", home="/", memory_limit=None
     )
     send_with_descriptor(ends[0], request, write_end)
     os.close(write_end)

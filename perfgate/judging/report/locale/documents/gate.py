@@ -14,6 +14,11 @@ MESSAGES: tuple[Text, ...] = (
     Text("base against base differs in {metric}", "base 对 base 的 {metric} 不同"),
     Text("the testbeds differ between base and head", "base 与 head 的测试环境不同"),
     Text("no comparison could be made", "无法作任何比较"),
+    Text("nothing relevant changed: 1 file, by the rule {rules}", "没有相关改动：1 个文件，依据规则 {rules}"),
+    Text(
+        "nothing relevant changed: {count} files, by the rule {rules}", "没有相关改动：{count} 个文件，依据规则 {rules}"
+    ),
+    Text("not measured: the time budget was spent before", "未测量：时间预算已用完"),
     Text("only the {side} has it", "只有 {side} 有"),
     Text("the device was throttled", "设备被降频"),
     Text("the clock stood below {share} of its rate", "频率低于额定值的 {share}"),

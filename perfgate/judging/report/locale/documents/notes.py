@@ -18,8 +18,20 @@ MESSAGES: tuple[Text, ...] = (
         "the {kind} reports health {health}; perfgate doctor says what to do",
         "{kind} 上报健康状态 {health}；请运行 perfgate doctor 查看处理办法",
     ),
-    Text("{workload}: left {count} process running, now killed", "{workload}：遗留 {count} 个进程，已终止"),
-    Text("{workload}: left {count} processes running, now killed", "{workload}：遗留 {count} 个进程，已终止"),
+    Text("left 1 process running, now killed: {names}", "遗留 1 个进程，已终止：{names}"),
+    Text("left {count} processes running, now killed: {names}", "遗留 {count} 个进程，已终止：{names}"),
+    Text(
+        "measured with a token in the job's environment ({names}), by --allow-token-in-env",
+        "测量时作业环境中有令牌（{names}），由 --allow-token-in-env 允许",
+    ),
+    Text(
+        "removed from the output folder, as it leads out of it or may hold credentials: {names}",
+        "已从输出目录删除，因其指向目录之外或可能含有凭据：{names}",
+    ),
+    Text(
+        "reused kernel caches that an earlier job may have filled: {names}",
+        "复用了可能由更早作业写入的 kernel 缓存：{names}",
+    ),
     Text(
         "{names} differs between base and head, and both sides ran with what is installed; set [measure] setup to give "
         "each its own environment",

@@ -1,0 +1,58 @@
+"""What every command that starts workers does first: no token, nobody reads us, no line of ours is a command to the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from perfgate.cli.streams import make_streams_harmless
+
+allow_token_option = click.option(
+    "--allow-token-in-env",
+    "allow_token",
+    is_flag=True,
+    help="Measure in CI although a token is in the environment; it is removed, and the report says so.",
+)
+
+
+class Program:
+    """What ``main`` gives the commands: a process of its own, which may be started anew with another environment."""
+
+    def replace(self, environ: Mapping[str, str]) -> NoReturn:
+        """Start the same program in the place of this process.
+
+        The environment that a process was started with can be read in /proc as long as it lives, whatever it unsets.
+        """
+        command = Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, command, dict(environ))
+
+
+def seclude(*, allow_token: bool) -> None:
+    """Refuse tokens in CI, remove them elsewhere, and close this process to the workers.
+
+    On a developer's machine the shell above us has the token too, so there refusing would protect nothing.
+    """
+    from perfgate.conductor.environment import in_ci
+    from perfgate.conductor.secrets import find_secrets, refuse_tokens, scrubbed
+    from perfgate.processes import be_closed
+
+    found = find_secrets(os.environ)
+    if in_ci(os.environ) and not allow_token:
+        refuse_tokens(found)
+    if found.names:
+        if in_ci(os.environ):
+            click.echo(f"removed from the environment before anything is measured: {', '.join(found.names)}", err=True)
+        program = click.get_current_context().find_object(Program)
+        if program is not None:
+            program.replace(scrubbed(os.environ, found))
+        for name in found.names:
+            del os.environ[name]
+    be_closed()
+    make_streams_harmless(os.environ)

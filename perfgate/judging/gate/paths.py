@@ -1,0 +1,73 @@
+"""Which changes are worth measuring: the path filter of perfgate.toml, over the files that a change touches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Optional
+
+from pathspec import GitIgnoreSpec
+
+from perfgate.config import Config, PathSettings
+from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
+from perfgate.document.run import Source
+from perfgate.version import __version__
+
+_IRRELEVANT = "[paths] relevant"
+
+
+def skipped_because(changed: Sequence[str], paths: PathSettings, *, always: Collection[str] = ()) -> Optional[str]:
+    """Return why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
+
+    ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
+    a renamed file counts under both names; ``always`` are those that count whatever the filter says.
+    """
+    relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
+    rules: dict[str, None] = {}
+    for file in changed:
+        found = ignored.check_file(file)
+        if file in always:
+            return None
+        if found.include and found.index is not None:
+            rules[paths.ignore[found.index]] = None
+        elif not relevant.match_file(file):
+            rules[_IRRELEVANT] = None
+        else:
+            return None
+    if not rules:
+        return None
+    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    return f"nothing relevant changed: {files}, by the rule {', '.join(rules)}"
+
+
+def always_relevant(config: Config, prefix: str) -> set[str]:
+    """Return the files that say what is measured, and how: a change of them is never skipped."""
+    below = f"{prefix}/" if prefix else ""
+    return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.workloads)}
+
+
+def skipped(
+    because: str, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: Optional[str]
+) -> DecisionDocument:
+    """Return the decision not to measure."""
+    return DecisionDocument(
+        perfgate_version=__version__,
+        project=config.project,
+        verdict="SKIPPED",
+        reasons=[because],
+        base=_side(base, chosen_because),
+        head=_side(head, None),
+        device=config.device,
+        policy=policy,
+        procedure=Procedure(name="none", version=1, seed=config.measure.seed, quantiles=[]),
+    )
+
+
+def _side(source: Source, chosen_because: Optional[str]) -> SideSummary:
+    return SideSummary(
+        commit=source.commit,
+        branch=source.branch,
+        subject=source.subject,
+        committed_at=source.committed_at,
+        dirty=source.dirty,
+        chosen_because=chosen_because,
+    )

@@ -1,0 +1,110 @@
+"""What Linux offers to keep a family of processes together and its secrets apart: prctl, process groups, /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_KILL_ROUNDS = 100
+_ROUND_SECONDS = 0.005
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent does, and end at once if ``parent`` is already gone."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def outlive_parent() -> None:
+    """Take ``die_with_parent`` back."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below us whose own parent ends, also of those in other sessions."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def be_closed() -> None:
+    """Let no other process of our user read our environment, memory and descriptors, nor trace us; root still can.
+
+    The kernel gives /proc/PID/environ, fd and mem of such a process to root, and asks for CAP_SYS_PTRACE (proc(5),
+    prctl(2) PR_SET_DUMPABLE). A forked process inherits it, a started program does not.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def be_open() -> None:
+    """Take ``be_closed`` back."""
+    _prctl(_PR_SET_DUMPABLE, 1)
+
+
+def children() -> list[int]:
+    """Return our child processes, ended ones included that nobody has waited for."""
+    try:
+        threads = [int(folder.name) for folder in Path("/proc/self/task").iterdir()]
+        return [
+            int(pid) for thread in threads for pid in Path(f"/proc/self/task/{thread}/children").read_text().split()
+        ]
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _parent(folder) == os.getpid()]
+
+
+def name_of(pid: int) -> str:
+    """Return what a process is called, at most 15 characters (proc(5), comm); empty for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process group, if there is one."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def kill_children(*, spare: Collection[int]) -> list[str]:
+    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return their names.
+
+    Bounded: a process that hangs in the kernel cannot be waited for.
+    """
+    killed: dict[int, str] = {}
+    for _ in range(_KILL_ROUNDS):
+        found = set(children()) - set(spare)
+        if not found:
+            break
+        for pid in found:
+            killed.setdefault(pid, name_of(pid))
+            _end(pid)
+        time.sleep(_ROUND_SECONDS)
+    return sorted(killed.values())
+
+
+def _end(pid: int) -> None:
+    with suppress(ProcessLookupError, ChildProcessError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _parent(process: Path) -> int:
+    try:
+        # proc(5): the name in parentheses may hold anything, the fields after the last one are state, ppid …
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
