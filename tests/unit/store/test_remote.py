@@ -168,7 +168,7 @@ def test_find_link__clone_over_ssh_in_a_job_with_a_token__the_jobs_own_address(t
 
 def test_find_link__server_in_the_clear__no_token_is_sent(tmp_path: Path) -> None:
     job = GitAccess("http://forge.example", "http://forge.example/team/model.git", "oauth2", "t")
-    with pytest.raises(StoreError, match="http://forge.example is not https; a token is not sent in the clear"):
+    with pytest.raises(StoreError, match=r"http://forge\.example is not https; a token is not sent in the clear"):
         find_link(parse_location("branch://x"), Place(tmp_path, {}, job))
 
 
@@ -210,5 +210,5 @@ def test_parse_location__no_branch_or_no_name_of_a_remote__refused(location: str
 
 @pytest.mark.parametrize("url", ["ext::sh -c 'touch pwned'", "-oProxyCommand=x", "a\nb"])
 def test_find_link__address_that_git_would_run__refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(StoreError, match="PERFGATE_STORE_REMOTE is .* no address of a repository"):
+    with pytest.raises(StoreError, match=r"PERFGATE_STORE_REMOTE is .* no address of a repository"):
         find_link(parse_location("branch://x"), Place(tmp_path, {"PERFGATE_STORE_REMOTE": url}))
