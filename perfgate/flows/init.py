@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,8 +40,9 @@ _HOSTS: Mapping[str, Forge] = {
 }  # fmt: skip
 # A URL with a scheme, or git's short form for ssh: `git@host:path`.
 _ORIGIN = re.compile(r"(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>[^:/]+)")
-# A CPU is measured on a runner of the forge's own: no machine has to be registered for the first verdict.
-_RUNNERS: Mapping[str, Sequence[str]] = {"npu": ("self-hosted", "npu"), "cuda": ("self-hosted", "gpu")}
+# The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
+# registered for the first verdict.
+_LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
 # The index of PyTorch itself: the package on PyPI brings gigabytes of CUDA.
 TORCH = "python -m pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
@@ -146,27 +148,35 @@ def _values(
         "action": options.mirror or "perfgate/perfgate",
         "pin": pin,
         "tag": TAG,
-        "inputs": _inputs(repository.prefix(folder), folder, options),
+        "inputs": _inputs(repository.prefix(folder), folder, forge, options),
     }
 
 
-def _inputs(below: str, folder: Path, options: InitOptions) -> dict[str, object]:
+def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dict[str, object]:
     """Return the inputs of the reusable workflow or template that differ from their defaults."""
-    labels = options.labels or _RUNNERS.get(options.device, ())
-    # A runner of the forge's own is new in every job: it has no torch, and a Python that is not to be installed into.
-    is_bare = not labels
-    has_requirements = (folder / "requirements.txt").is_file()
-    setup = options.setup or (is_bare and ("pip install -r requirements.txt" if has_requirements else TORCH)) or ""
-    python = options.python or ("3.11" if is_bare else "")
-    is_version = re.fullmatch(r"3\.\d+", python) is not None
-    inputs: dict[str, object] = {
-        "runs-on": json.dumps(labels or "ubuntu-latest"),
-        "python-version": python if is_version else "",
-        "python": "" if is_version else python,
-        "setup": setup,
-        "directory": below,
-    }
+    labels = list(options.labels or ())
+    if not labels and options.device in _LABELS:
+        labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
+    setup, python = options.setup or "", options.python or ""
+    if not labels:
+        # A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
+        setup = setup or _installation(below, folder)
+        python = python or "3.11"
+    version = python if re.fullmatch(r"3\.\d+", python) else ""
+    inputs: dict[str, object] = {"directory": below}
+    if forge == "gitlab":
+        image = f"python:{version}" if version else ""
+        inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})
+    else:
+        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "python-version": version, "setup": setup})
+    inputs["python"] = "" if version else python
     return {name: value for name, value in inputs.items() if value}
+
+
+def _installation(below: str, folder: Path) -> str:
+    if (folder / "requirements.txt").is_file():
+        return f"python -m pip install -r {shlex.quote(str(Path(below) / 'requirements.txt'))}"
+    return TORCH
 
 
 def _main_branch(repository: Repository, given: Optional[str]) -> tuple[str, bool]:

@@ -54,7 +54,7 @@ def COMMAND(  # noqa: N802
     options = InitOptions(
         forge=forge,
         device=device,
-        labels=tuple(label.strip() for label in labels.split(",")) if labels else None,
+        labels=[label.strip() for label in labels.split(",") if label.strip()] if labels else None,
         python=python,
         setup=setup,
         branch=branch,

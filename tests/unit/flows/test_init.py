@@ -286,3 +286,79 @@ def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(proj
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["setup"] == "echo 'it''s' # fine: \\\"yes\""
+
+
+GITLAB = [
+    InitOptions(forge="gitlab", pin=PIN),
+    InitOptions(forge="gitlab", pin=PIN, python="3.10", setup="pip install -r 'a b.txt' # why"),
+    InitOptions(forge="gitlab", pin=PIN, device="npu", python="/opt/conda/bin/python3", mirror="tools/perfgate"),
+]
+
+
+@pytest.mark.parametrize("options", GITLAB)
+def test_init__gitlab__an_include_with_inputs_that_the_template_has(project: Path, options: InitOptions) -> None:
+    started = start_project(project, options)
+    assert started.files[-1] == ".gitlab-ci.yml"
+    file = project / ".gitlab-ci.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]
+    done = subprocess.run([*command, "--data-transform", "gitlab-ci", str(file)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (include,) = load_yaml(file)["include"]
+    spec, _ = (ROOT / "templates" / "perfgate.yml").read_text(encoding="utf-8").split("\n---\n")
+    known = yaml.safe_load(spec)["spec"]["inputs"]
+    for name, value in include["inputs"].items():
+        assert isinstance(value, list) == (known[name].get("type") == "array"), name
+    lines = [line for line in file.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    assert len(lines) <= 15
+
+
+def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
+    def written(options: InitOptions) -> Any:
+        start_project(project, options)
+        (include,) = load_yaml(project / ".gitlab-ci.yml")["include"]
+        shutil.rmtree(project / "perf")
+        (project / "perfgate.toml").unlink()
+        (project / ".gitlab-ci.yml").unlink()
+        return include
+
+    first, second, third = map(written, GITLAB)
+    assert first["remote"] == f"https://raw.githubusercontent.com/perfgate/perfgate/{PIN}/templates/perfgate.yml"
+    assert first["inputs"]["image"] == "python:3.11"
+    assert second["inputs"] == {"image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"]}
+    assert third["inputs"] == {"tags": ["npu"], "python": "/opt/conda/bin/python3"}
+    assert (third["project"], third["ref"], third["file"]) == ("tools/perfgate", PIN, "/templates/perfgate.yml")
+
+
+def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project: Path) -> None:
+    (project / ".gitlab-ci.yml").write_text("test: {script: [make test]}\n")
+    done = init(project, "--gitlab", "--pin", PIN)
+    assert done.exit_code == 0
+    assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
+    assert ".gitlab-ci.yml exists and was left as it is. Add to it:" in done.output
+    assert f"/{PIN}/templates/perfgate.yml" in done.output
+    assert (project / "perfgate.toml").exists()
+
+
+def test_init__requirements__installed_on_a_runner_that_has_nothing(project: Path) -> None:
+    folder = project / "my models"
+    folder.mkdir()
+    (folder / "requirements.txt").write_text("torch\n")
+    start_project(folder, InitOptions(forge="github", pin=PIN))
+    inputs = load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]
+    assert inputs["setup"] == "python -m pip install -r 'my models/requirements.txt'"
+    assert inputs["python-version"] == "3.11"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs_on"),
+    [
+        ((), '"ubuntu-latest"'),
+        (("--device", "npu"), '["self-hosted", "npu"]'),
+        (("--device", "npu", "--runs-on", "910b, rack-2,"), '["910b", "rack-2"]'),
+    ],
+)
+def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tuple[str, ...], runs_on: str) -> None:
+    assert init(project, "--github", "--pin", PIN, *arguments).exit_code == 0
+    for name in GITHUB[2:]:
+        (job,) = load_yaml(project / name)["jobs"].values()
+        assert job["with"]["runs-on"] == runs_on
