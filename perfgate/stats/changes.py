@@ -29,7 +29,7 @@ MIN_LAST = 2
 ENOUGH_VALUES = MIN_VALUES + MIN_LAST
 
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
-_UPPER = 0.8693  # the same over their upper quartile
+_UPPER = 1.0337  # the same over their quantile of two thirds
 _MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
@@ -118,7 +118,7 @@ def noise(series: Floats) -> float:
 
     Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. Of what could hide a part of the
     noise the largest answer counts: noise that wanders differs more between values two apart than between neighbours; noise
-    with two modes shows in the upper quartile where most neighbours are of one mode.
+    with two modes shows in the upper third where most neighbours are of one mode.
     Source: Rice, Bandwidth choice for nonparametric regression, Ann. Stat. 12 (1984), with quantiles for the mean.
     """
     if series.size < 3:
@@ -129,7 +129,7 @@ def noise(series: Floats) -> float:
 
 def _spread(differences: Floats) -> float:
     """Return the robust standard deviation of differences around 0."""
-    middle, upper = np.quantile(np.abs(differences), [0.5, 0.75])
+    middle, upper = np.quantile(np.abs(differences), [1 / 2, 2 / 3])
     return max(_MAD * float(middle), _UPPER * float(upper))
 
 

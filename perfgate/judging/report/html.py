@@ -6,8 +6,6 @@ import base64
 import hashlib
 from typing import Optional
 
-from jinja2 import Environment
-
 from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparison, DecisionDocument, Link
@@ -28,7 +26,7 @@ from perfgate.judging.report.sections.remedy import remedy_lines
 from perfgate.judging.report.sections.why import worded_account
 from perfgate.judging.report.suggestions import worded_suggestion
 from perfgate.judging.report.summary import CommentContext, Summary, place
-from perfgate.judging.report.text import environment
+from perfgate.judging.report.text import environment, template_source
 from perfgate.judging.report.words import Words
 
 _MAX_ROWS = 2000
@@ -46,7 +44,7 @@ def render_html(
 
 def _render(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
     made = environment("html")
-    style = _source(made, "page/style.css")
+    style = template_source(made, "page/style.css")
     summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
     values = {
         "style": Words(style),
@@ -152,9 +150,3 @@ def _link(link: Link) -> dict[str, object]:
         "size": formats.quantity(link.bytes, "B"),
         "opens": Words(link.path) if link.path in _OWN_PAGES else None,
     }
-
-
-def _source(made: Environment, name: str) -> str:
-    """Return a template file as it is."""
-    assert made.loader is not None
-    return made.loader.get_source(made, name)[0]

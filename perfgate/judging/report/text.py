@@ -74,6 +74,12 @@ def _environment(medium: Medium, language: Language) -> Environment:
     return made
 
 
+def template_source(made: Environment, name: str) -> str:
+    """Return a template file as it is."""
+    assert made.loader is not None
+    return made.loader.get_source(made, name)[0]
+
+
 def is_linkable(url: Optional[str]) -> bool:
     """Tell whether an address may become a link."""
     return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))

@@ -1,0 +1,84 @@
+"""``perfgate trend``."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from perfgate.cli.options import language_option
+
+
+@click.command("trend")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Look at this metric or pattern (may be repeated); default: what the gate judges.")  # fmt: skip
+@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+              help="Write trend.html, trend.md and trend.json into this folder.")  # fmt: skip
+@click.option("--confirm", is_flag=True,
+              help="Measure the two commits beside every suspected change on this machine, side by side.")  # fmt: skip
+@click.option("--max-seconds", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="N",
+              help="Begin no further measurement of --confirm after so many seconds.")  # fmt: skip
+@click.option("--confirmations", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Keep what --confirm found in another job: its confirmations.json.")  # fmt: skip
+@click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
+@click.option(
+    "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
+)
+@click.option("--key", metavar="NAME", default="default", help="Tells several projects of one repository apart.")
+@click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
+@language_option
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder.")  # fmt: skip
+def COMMAND(  # noqa: N802 - what main looks for
+    metrics: tuple[str, ...],
+    workloads: tuple[str, ...],
+    out: Optional[Path],
+    confirm: bool,
+    max_seconds: float,
+    confirmations: Optional[Path],
+    post: bool,
+    token_env: Optional[str],
+    key: str,
+    fail_on_regression: bool,
+    language: Optional[str],
+    directory: Path,
+) -> None:
+    """Find where main got slower or faster, from its stored runs: since which commit, by how much, confirmed or suspected.
+
+    The exit code is 0 whatever moved; 1 with --fail-on-regression while a regression is open, 2 where there is no run of
+    main to look at, 4 where the forge refuses.
+    """
+    from rich.console import Console
+
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.config import report_language
+    from perfgate.errors import EXIT_FAIL, EXIT_PASS
+    from perfgate.flows.publish import Doors
+    from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
+    from perfgate.judging.report.trend_terminal import render_trend
+
+    spoken = report_language(language, directory)
+    request = TrendRequest(
+        root=directory,
+        metrics=metrics,
+        workloads=workloads,
+        out=out,
+        confirm=confirm,
+        max_seconds=max_seconds,
+        confirmations=confirmations,
+        post=post,
+        token_variable=token_env,
+        key=key,
+        language=spoken,
+    )
+    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    with TerminalProgress() as progress:
+        document = run_trend(request, doors, progress)
+    render_trend(document, Console(), spoken)
+    if out is not None:
+        click.echo(f"written to {out}: trend.html, trend.md, trend.json")
+    raise SystemExit(EXIT_FAIL if fail_on_regression and has_open_regression(document) else EXIT_PASS)

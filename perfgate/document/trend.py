@@ -1,0 +1,221 @@
+"""The trend document: what the stored runs of main say when they are read as histories, week by week.
+
+It is computed from the store alone and may be computed again at any time; what was told before stands in a ``TrendState``.
+All numbers are in base units; relative changes are shares (0.03 is 3 % more).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Literal, Optional
+
+import msgspec
+
+from perfgate.catalogue.card import Better, Kind
+from perfgate.document.decision import TestbedDifference
+from perfgate.document.history import Confirmation
+
+TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
+TREND_SCHEMA_VERSION = 1
+STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
+# What a state may remember; of more than these the weakest are forgotten, and told as new once more.
+MOST_KNOWN = 100
+
+Direction = Literal["worse", "better", "changed"]
+# exact: a counter that repetition does not change; confirmed, refuted: both commits were measured side by side.
+Evidence = Literal["exact", "confirmed", "suspected", "refuted"]
+# new: not told before; open: told before and still so; resolved: the level is back; accepted: somebody said it is meant.
+Standing = Literal["new", "open", "resolved", "accepted", "refuted"]
+
+
+class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One version: the median of its ``runs`` runs, the run that was its last, and that run's own interval, if it was read."""
+
+    run_id: str
+    commit: Optional[str]
+    started_at: str
+    value: float
+    runs: int = 1
+    interval: Optional[tuple[Optional[float], Optional[float]]] = None
+
+
+class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit of main between the last good and the first bad run."""
+
+    commit: str
+    subject: str
+
+
+class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
+
+    ``delta`` is after/before - 1, None where before is 0; ``interval`` bounds it, from a side by side measurement where there
+    is one, and is None for exact counters. ``commits`` are those that may have done it, newest first, of ``commit_count``;
+    0 where no clone could tell. ``accepted`` is who accepted it and why, ``resolved_by`` the first commit at which the
+    level was back. ``news`` is what the report before did not say: the change itself, or that it stands otherwise now.
+    """
+
+    at: int
+    direction: Direction
+    before: float
+    after: float
+    delta: Optional[float]
+    interval: Optional[tuple[float, float]]
+    last_good: Optional[str]
+    first_bad: Optional[str]
+    first_seen: str
+    evidence: Evidence
+    standing: Standing = "new"
+    news: bool = True
+    confirmation: Optional[Confirmation] = None
+    accepted: Optional[str] = None
+    resolved_by: Optional[str] = None
+    commits: list[CommitLabel] = []
+    commit_count: int = 0
+
+
+class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one workload and shape on one testbed, oldest point first.
+
+    ``noise`` is how much one version differs from the next without any change, as a share; None where it is not known.
+    ``current`` is false on a testbed that is no longer measured on.
+    """
+
+    workload: str
+    shape: str
+    metric: str
+    labels: dict[str, str] = {}
+    unit: str
+    better: Better
+    kind: Kind
+    fingerprint: str
+    device_kind: str
+    points: list[TrendPoint]
+    changes: list[TrendChange] = []
+    noise: Optional[float] = None
+    current: bool = True
+
+    @property
+    def key(self) -> str:
+        """Return what tells the series from every other, short: it stands in the hidden line of an issue."""
+        place = [self.workload, self.shape, self.metric, sorted(self.labels.items()), self.fingerprint]
+        return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
+
+
+class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A testbed, when main was measured on it, and how it differs from the one before it."""
+
+    fingerprint: str
+    device_kind: str
+    first_seen: str
+    last_seen: str
+    runs: int
+    differences: list[TestbedDifference] = []
+
+
+class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How one run went. ``steps`` maps the number of a step to the worst status that a workload had in it.
+
+    ``discarded`` is the share of the timed quads that were thrown away, ``noise_floor`` the largest difference between base
+    and base; both are None where the run has no pairs. ``temperature`` (Cel) and ``throttled`` (share) are the highest.
+    """
+
+    run_id: str
+    commit: Optional[str]
+    subject: Optional[str]
+    started_at: str
+    fingerprint: str
+    steps: dict[str, str]
+    failed: list[str] = []
+    warnings: list[str] = []
+    noise_floor: Optional[float] = None
+    discarded: Optional[float] = None
+    temperature: Optional[float] = None
+    throttled: Optional[float] = None
+
+
+class Week(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs of main began in the week whose Monday is ``monday`` (ISO date)."""
+
+    monday: str
+    runs: int
+
+
+class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
+    """What no change could be found in, and why: so many series of it."""
+
+    reason: Literal["too_short", "old_testbed", "metric"]
+    series: int
+    names: list[str] = []
+
+
+class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved on main. ``since`` is the newest run of the report before.
+
+    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them of runs after ``since``: the more there
+    are, the more is found by chance. ``versions_needed`` is what a noisy series must have.
+    """
+
+    schema: Literal["perfgate/trend"] = TREND_SCHEMA
+    schema_version: int = TREND_SCHEMA_VERSION
+    perfgate_version: str
+    project: str
+    made_at: str
+    newest: str
+    runs: int
+    versions_needed: int
+    looked_at: int
+    values: int
+    new_values: int
+    since: Optional[str] = None
+    series: list[TrendSeries] = []
+    testbeds: list[TestbedSpan] = []
+    health: list[RunHealth] = []
+    weeks: list[Week] = []
+    gone: list[str] = []
+    not_looked_at: list[NotLookedAt] = []
+    notes: list[str] = []
+
+
+class KnownChange(msgspec.Struct, frozen=True, array_like=True):
+    """A change that was told: of which series, at which commit, which way, how it stood, and how people call it."""
+
+    series: str
+    commit: str
+    direction: Direction
+    standing: Standing
+    name: str
+
+
+class TrendState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report leaves for the next one: ``newest`` is the newest run that it knew."""
+
+    schema: Literal["perfgate/trend-state"] = STATE_SCHEMA
+    schema_version: Literal[1] = 1
+    newest: str
+    known: list[KnownChange] = []
+
+
+class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a measuring job that may not write to the store hands to the job that may: confirmations.json."""
+
+    schema: Literal["perfgate/confirmations"] = "perfgate/confirmations"
+    schema_version: Literal[1] = 1
+    project: str
+    confirmations: list[Confirmation] = []
+
+
+def moment(text: str) -> datetime:
+    """Return a point in time of ISO 8601, in UTC where it does not say. Raises ValueError for anything else."""
+    # Python 3.9 and 3.10 do not read the Z of ISO 8601.
+    read = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
+    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
+
+
+def place_of(workload: str, shape: str, labels: Mapping[str, str]) -> str:
+    """Return where a series was measured, as people read it: ``encoder/long, batch 8``."""
+    place = f"{workload}/{shape}" if shape else workload
+    return ", ".join([place, *(f"{name} {value}" for name, value in sorted(labels.items()))])

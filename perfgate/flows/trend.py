@@ -1,0 +1,163 @@
+"""``perfgate trend``: read main's histories, confirm what is suspected, write it up, post it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import msgspec
+
+from perfgate.catalogue.card import Language
+from perfgate.config import Config, load_config
+from perfgate.document.files import write_atomically, write_text_atomically
+from perfgate.document.history import Confirmation
+from perfgate.document.strict_json import parse_json
+from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
+from perfgate.errors import DocumentError, RepositoryError
+from perfgate.flows.progress import Progress
+from perfgate.flows.publish import Doors
+from perfgate.flows.session import prepare_out
+from perfgate.flows.trend_confirm import confirm_suspected, keep_confirmations, read_confirmations
+from perfgate.flows.trend_post import OurIssue, find_issue, post_trend
+from perfgate.flows.trend_read import NameCommits, Wanted, find_trend, open_documents, read_histories
+from perfgate.git import run_git
+from perfgate.judging.report.trend import TrendContext, render_issue
+from perfgate.judging.report.trend_page import render_trend_page
+from perfgate.judging.store.store import open_store
+from perfgate.judging.trend.standing import state_of
+
+MOST_COMMITS = 20
+_STATE_FILE = "trend-state.json"
+_CONFIRMATIONS_FILE = "confirmations.json"
+_MOST_STATE_BYTES = 256 * 1024
+_SHA = re.compile(r"[0-9a-f]{7,64}")
+_GIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class TrendRequest:
+    """What to look at and what to do with it; no ``metrics`` or ``workloads`` means what the gate judges, of all."""
+
+    root: Path
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    out: Optional[Path] = None
+    confirm: bool = False
+    max_seconds: float = 1800.0
+    confirmations: Optional[Path] = None
+    post: bool = False
+    token_variable: Optional[str] = None
+    key: str = "default"
+    language: Language = "en"
+
+
+def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendDocument:
+    """Compute the trend and do what was asked with it. Raises UsageError where there is no run of main to look at."""
+    config = load_config(request.root, environ=doors.environ)
+    # What cannot be written or reached is better known before an hour of measuring than after it.
+    out = prepare_out(request.out) if request.out else None
+    issue = find_issue(request.key, request.token_variable, doors) if request.post else None
+    before = _state_before(issue, out)
+    store = open_store(config, doors.environ)
+    stored = read_histories(config, store, Wanted(request.metrics, request.workloads), progress.status)
+    documents = open_documents(store, stored.runs, note=progress.note) if out or request.post else {}
+    name_commits = _commit_names(config)
+
+    def find(confirmations: list[Confirmation]) -> TrendDocument:
+        return find_trend(
+            config,
+            store,
+            stored,
+            before=before,
+            confirmations=confirmations,
+            name_commits=name_commits,
+            documents=documents,
+        )
+
+    known = store.confirmations(config.project)
+    document = find(known)
+    added: list[Confirmation] = []
+    if request.confirmations is not None:
+        added += read_confirmations(request.confirmations, document, note=progress.note)
+    if request.confirm:
+        added += confirm_suspected(config, document, progress, max_seconds=request.max_seconds, clock=time.monotonic)
+        if out is not None:
+            _write_confirmations(out, config, added)
+    if added:
+        keep_confirmations(config, store, added, note=progress.note)
+        document = find([*added, *known])
+    if out is not None:
+        _write(out, document, request.language)
+    if issue is not None:
+        post_trend(document, issue, request.key, request.language, doors)
+    return document
+
+
+def has_open_regression(document: TrendDocument) -> bool:
+    """Return whether a metric is worse since some commit, and nobody has accepted, refuted or repaired it."""
+    return any(
+        change.direction == "worse" and change.standing in ("new", "open")
+        for series in document.series
+        for change in series.changes
+    )
+
+
+def _state_before(issue: Optional[OurIssue], out: Optional[Path]) -> Optional[TrendState]:
+    """Return what the last report told: the issue's own word, else that of the folder written into."""
+    if issue is not None:
+        return issue.state
+    path = out / _STATE_FILE if out else None
+    if path is None or not path.exists():
+        return None
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_STATE_BYTES + 1)
+        return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
+    except (OSError, msgspec.ValidationError) as error:
+        raise DocumentError(f"{path}: {error}; remove it, and everything is told as new once more") from error
+
+
+def _commit_names(config: Config) -> NameCommits:
+    """Return what asks git for the commits of a change; without a clone, or for commits it does not have, there are none."""
+    asked: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+
+    def name(change: TrendChange) -> TrendChange:
+        good, bad = change.last_good or "", change.first_bad or ""
+        if not (_SHA.fullmatch(good) and _SHA.fullmatch(bad)):
+            return change
+        if (good, bad) not in asked:
+            asked[good, bad] = _commits_between(config.root, good, bad)
+        commits, count = asked[good, bad]
+        return msgspec.structs.replace(change, commits=commits, commit_count=count)
+
+    return name
+
+
+def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
+    """Return main's own commits after ``good`` up to ``bad``, newest first, and how many there are."""
+    try:
+        listed = run_git(
+            root, ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"], {}, limit_seconds=_GIT_SECONDS
+        )
+    except RepositoryError:
+        return [], 0
+    if listed.code:
+        return [], 0
+    lines = listed.output.splitlines()
+    labels = [CommitLabel(commit=line.split(" ", 1)[0], subject=line.partition(" ")[2][:200]) for line in lines]
+    return labels[:MOST_COMMITS], len(labels)
+
+
+def _write_confirmations(out: Path, config: Config, found: list[Confirmation]) -> None:
+    file = ConfirmationsFile(project=config.project, confirmations=found)
+    write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
+
+
+def _write(out: Path, document: TrendDocument, language: Language) -> None:
+    write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
+    write_text_atomically(out / "trend.html", render_trend_page(document, language))
+    write_text_atomically(out / "trend.md", render_issue(document, TrendContext(marker="", language=language)))
+    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))

@@ -1,0 +1,230 @@
+"""Read main's histories from the store and say what moved in them: the trend document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Optional
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.config import Config
+from perfgate.document.history import Confirmation
+from perfgate.document.run import RunDocument
+from perfgate.document.tolerances import DEFAULT_TOLERANCES
+from perfgate.document.trend import (
+    NotLookedAt,
+    TrendChange,
+    TrendDocument,
+    TrendPoint,
+    TrendSeries,
+    TrendState,
+    moment,
+    place_of,
+)
+from perfgate.errors import StoreError, UsageError
+from perfgate.flows.session import now
+from perfgate.judging.store.store import Series, Store, StoredRun
+from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
+from perfgate.judging.trend.health import run_health, testbed_spans, weeks
+from perfgate.judging.trend.standing import RECENT_DAYS, gone, judged
+from perfgate.version import __version__
+
+# What the gate judges, and the throughput that goes with it.
+GATED = (*DEFAULT_TOLERANCES, "throughput.median", "counters.*")
+# Documents are large; only the newest are opened, for their steps, warnings and intervals.
+RUNS_OPENED = 26
+# So many versions of a series are searched: what is older has been told.
+MOST_POINTS = 1000
+
+NameCommits = Callable[[TrendChange], TrendChange]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which series to look at: metrics and workloads by name or pattern; none given means what the gate judges, of all."""
+
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+    def takes(self, series: Series) -> bool:
+        """Return whether a series is looked at."""
+        patterns = self.metrics or GATED
+        return (
+            any(fnmatchcase(series.metric, pattern) for pattern in patterns)
+            and _is_known(series.metric)
+            and (not self.workloads or series.workload in self.workloads)
+        )
+
+
+@dataclass(frozen=True)
+class StoredHistories:
+    """What the store holds of a project: its runs, newest first, the series looked at, and what was left out of them."""
+
+    runs: list[StoredRun]
+    series: list[TrendSeries]
+    others: list[Series]
+
+
+def read_histories(config: Config, store: Store, wanted: Wanted, status: Callable[[str], None]) -> StoredHistories:
+    """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series."""
+    runs = store.runs(config.project)
+    if not runs:
+        raise UsageError(
+            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
+            "`perfgate baseline record` keeps one, and CI does it on every push to main"
+        )
+    there = store.series(config.project)
+    taken = [series for series in there if wanted.takes(series)]
+    if not taken and (wanted.metrics or wanted.workloads):
+        known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
+        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
+    alive = _current_testbeds(runs)
+    found = []
+    for number, series in enumerate(taken, start=1):
+        status(f"reading series {number} of {len(taken)}")
+        found.append(_read_series(config, store, series, alive))
+    return StoredHistories(runs, found, [series for series in there if not wanted.takes(series)])
+
+
+def find_trend(
+    config: Config,
+    store: Store,
+    stored: StoredHistories,
+    *,
+    before: Optional[TrendState],
+    confirmations: Sequence[Confirmation],
+    name_commits: NameCommits,
+    documents: Mapping[str, RunDocument],
+) -> TrendDocument:
+    """Return what moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
+    newest = max((run.started_at for run in stored.runs), key=moment)
+    accepted = store.accepted(config.project)
+    searched = [_with_intervals(with_changes(one) if one.current else one, documents) for one in stored.series]
+    series = [
+        judged(
+            msgspec.structs.replace(one, changes=[name_commits(change) for change in one.changes]),
+            confirmations=confirmations,
+            accepted=accepted,
+            before=before,
+            newest=newest,
+        )
+        for one in searched
+    ]
+    looked_at = [one for one in series if one.current and is_long_enough(one)]
+    since = before.newest if before else None
+    return TrendDocument(
+        perfgate_version=__version__,
+        project=config.project,
+        made_at=now(),
+        newest=newest,
+        runs=len(stored.runs),
+        versions_needed=VERSIONS_NEEDED,
+        looked_at=len(looked_at),
+        values=sum(len(one.points) for one in looked_at),
+        new_values=sum(_is_after(point, since) for one in looked_at for point in one.points),
+        since=since,
+        series=series,
+        testbeds=testbed_spans(
+            [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
+            {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
+        ),
+        health=[
+            run_health(run.id, documents[run.id]) for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents
+        ],
+        weeks=weeks(run.started_at for run in stored.runs),
+        gone=gone(before, series),
+        not_looked_at=_not_looked_at(series, stored.others),
+    )
+
+
+def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[str], None]) -> dict[str, RunDocument]:
+    """Return the newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
+    firsts = {run.fingerprint: run for run in runs}  # the oldest of each stays, because runs are newest first
+    found: dict[str, RunDocument] = {}
+    for run in [*runs[:RUNS_OPENED], *firsts.values()]:
+        if run.id not in found:
+            try:
+                found[run.id] = store.show(run.id)
+            except StoreError as error:
+                note(f"a run is left out of the checklist over time: {error}")
+    return found
+
+
+def _read_series(config: Config, store: Store, series: Series, alive: set[str]) -> TrendSeries:
+    history = store.history(
+        config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
+    )
+    described = metric(series.metric)
+    points = one_a_version(
+        [
+            TrendPoint(run_id=one.run_id, commit=one.commit, started_at=one.started_at, value=one.value)
+            for one in history
+        ]
+    )
+    return TrendSeries(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        labels=series.labels,
+        unit=described.unit,
+        better=described.better,
+        kind=described.kind,
+        fingerprint=series.fingerprint,
+        device_kind=series.device_kind,
+        points=points[-MOST_POINTS:],
+        current=series.fingerprint in alive,
+    )
+
+
+def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
+    """Return the testbeds that main is still measured on: the newest run's, and those of the last weeks."""
+    newest = max(moment(run.started_at) for run in runs)
+    return {run.fingerprint for run in runs if moment(run.started_at) >= newest - timedelta(days=RECENT_DAYS)}
+
+
+def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
+    """Return a series with the interval of every point whose run was opened and stands for itself."""
+    points = [
+        msgspec.structs.replace(point, interval=_interval(documents[point.run_id], series))
+        if point.run_id in documents and point.runs == 1
+        else point
+        for point in series.points
+    ]
+    return msgspec.structs.replace(series, points=points)
+
+
+def _interval(run: RunDocument, series: TrendSeries) -> Optional[tuple[Optional[float], Optional[float]]]:
+    labels = {**series.labels, **({"shape": series.shape} if series.shape else {})}
+    for step in run.steps:
+        if step.workload == series.workload:
+            for value in step.values:
+                if value.metric == series.metric and value.labels == labels:
+                    return value.interval
+    return None
+
+
+def _not_looked_at(series: Sequence[TrendSeries], others: Sequence[Series]) -> list[NotLookedAt]:
+    short = [one for one in series if one.current and not is_long_enough(one)]
+    retired = [one for one in series if not one.current]
+    left_out = [
+        NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
+        NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
+        NotLookedAt(reason="metric", series=len(others), names=sorted({one.metric for one in others})),
+    ]
+    return [one for one in left_out if one.series]
+
+
+def _names(series: Sequence[TrendSeries]) -> list[str]:
+    return sorted({f"{one.metric} · {place_of(one.workload, one.shape, one.labels)}" for one in series})
+
+
+def _is_after(point: TrendPoint, since: Optional[str]) -> bool:
+    return since is None or moment(point.started_at) > moment(since)
+
+
+def _is_known(name: str) -> bool:
+    return name in METRICS or name.startswith(("ops.time:", "ops.count:"))

@@ -1,0 +1,188 @@
+"""What a trend says, row by row in words; shared by the issue, the page and the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.document.decision import Comparison, Outcome
+from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, moment, place_of
+from perfgate.judging.report import format as formats
+from perfgate.judging.report.locale.language import phrase, say
+from perfgate.judging.report.words import Words
+
+_TICKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 24
+# At most so many false alarms are in 100 values (tests/unit/stats/test_changes_recorded.py); chance finds no more.
+FALSE_ALARMS_PER_VALUE = 0.001
+_EVIDENCE = {
+    "exact": phrase("exact count"),
+    "confirmed": phrase("confirmed"),
+    "suspected": phrase("suspected"),
+    "refuted": phrase("refuted"),
+}
+_OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
+
+
+class Moved(NamedTuple):
+    """A change and the series it is in."""
+
+    series: TrendSeries
+    change: TrendChange
+
+
+class Sorted(NamedTuple):
+    """The changes of a trend as they are told. ``news`` is of standings that ended since the last report."""
+
+    new_worse: list[Moved]
+    new_better: list[Moved]
+    new_other: list[Moved]
+    still_open: list[Moved]
+    ended: list[Moved]
+
+
+def sort_changes(document: TrendDocument) -> Sorted:
+    """Return the changes that are told, the largest first; of those long past and settled nothing."""
+    every = [Moved(series, change) for series in document.series if series.current for change in series.changes]
+    every.sort(key=lambda moved: (-_size(moved.change), moved.series.metric, moved.series.workload, moved.series.shape))
+    fresh = [moved for moved in every if moved.change.standing == "new"]
+    return Sorted(
+        new_worse=[moved for moved in fresh if moved.change.direction == "worse"],
+        new_better=[moved for moved in fresh if moved.change.direction == "better"],
+        new_other=[moved for moved in fresh if moved.change.direction == "changed"],
+        still_open=[m for m in every if m.change.standing == "open" and m.change.direction == "worse"],
+        ended=[m for m in every if m.change.news and m.change.standing in ("resolved", "accepted", "refuted")],
+    )
+
+
+def change_row(moved: Moved) -> dict[str, object]:
+    """Return one change as the words of a table row."""
+    series, change = moved
+    before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
+    return {
+        "metric": series.metric,
+        "place": place_of(series.workload, series.shape, series.labels),
+        "change": change_words(moved),
+        "span": formats.span(before, after),
+        "when": day(change.first_seen),
+        "good": short(change.last_good),
+        "bad": short(change.first_bad),
+        "commits": [{"commit": commit.commit[:10], "subject": commit.subject} for commit in change.commits],
+        "commit_count": change.commit_count,
+        "subject": change.commits[0].subject if change.commit_count == 1 else "",
+        "evidence": say(_EVIDENCE[change.evidence]),
+        "evidence_key": Words(change.evidence),
+        "doubted": change.evidence == "suspected" and change.confirmation is not None,
+        "refuted_by": _measured(moved),
+        "standing": Words(change.standing),
+        "accepted": change.accepted or "",
+        "resolved_by": short(change.resolved_by),
+        "spark": sparkline([point.value for point in series.points]),
+    }
+
+
+def change_words(moved: Moved) -> Words:
+    """Return by how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
+    series, change = moved
+    if change.delta is None and change.evidence != "exact":
+        return formats.difference(change.before, change.after, series.unit, metric=series.metric)
+    return formats.change(_as_comparison(series, change))
+
+
+def headline(document: TrendDocument) -> Words:
+    """Return in one sentence what moved since the last report, or that nothing did."""
+    told = sort_changes(document)
+    parts = [
+        formats.counted(len(told.new_worse), "regression") if told.new_worse else None,
+        formats.counted(len(told.new_better), "improvement") if told.new_better else None,
+        say("{count} other changes", count=len(told.new_other)) if told.new_other else None,
+        say("{count} settled", count=len(told.ended)) if told.ended else None,
+    ]
+    moved = [part for part in parts if part]
+    still = len(told.still_open)
+    if not moved:
+        return say("nothing moved; {count} regressions still open", count=still) if still else say("nothing moved")
+    listed = Words(say(", ").join(moved))
+    return say("{moved}; {count} regressions still open", moved=listed, count=still) if still else listed
+
+
+def searched(document: TrendDocument) -> Words:
+    """Return in how many series and values it was looked, and how much of that chance alone may show."""
+    if not document.looked_at:
+        return say(
+            "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
+            needed=formats.counted(document.versions_needed, "version"),
+            runs=formats.counted(document.runs, "run"),
+        )
+    # Rounded up: no less than this is to be expected.
+    chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
+    return say(
+        "Looked at {series} with {values}, {new} of them new; chance alone may show up to {chance} suspected changes in these.",
+        series=formats.counted(document.looked_at, "series", "series"),
+        values=formats.counted(document.values, "value"),
+        new=document.new_values,
+        chance=Words(f"{chance:.1f}"),
+    )
+
+
+def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
+    """Return the newest values as blocks, the last at the right; equal values all in the middle.
+
+    Values beyond what most of them span are shown at the edge, so that one wild run does not flatten the rest.
+    """
+    if not values:
+        return Words("")
+    shown = np.asarray(values[-4 * width :], dtype=np.float64)
+    if shown.size > width:
+        shown = np.array([np.median(part) for part in np.array_split(shown, width)])
+    low, high = (float(end) for end in np.quantile(shown, [0.05, 0.95], method="nearest"))
+    if high <= low:
+        low, high = float(shown.min()), float(shown.max())
+    if high <= low:
+        return Words(_TICKS[3] * shown.size)
+    places = np.clip((shown - low) / (high - low), 0, 1) * (len(_TICKS) - 1)
+    return Words("".join(_TICKS[round(float(place))] for place in places))
+
+
+def day(text: str) -> Words:
+    """Return the date of a point in time."""
+    return Words(moment(text).date().isoformat())
+
+
+def short(commit: object) -> str:
+    """Return a commit as people name it; it is still text from outside."""
+    return str(commit)[:10] if commit else ""
+
+
+def _size(change: TrendChange) -> float:
+    return math.inf if change.delta is None else abs(change.delta)
+
+
+def _measured(moved: Moved) -> Words:
+    """Return what a side by side measurement gave instead, or nothing."""
+    confirmation = moved.change.confirmation
+    if confirmation is None or confirmation.low is None or confirmation.high is None:
+        return Words("")
+    measured = msgspec.structs.replace(moved.change, interval=(confirmation.low, confirmation.high))
+    return formats.interval(_as_comparison(moved.series, measured))
+
+
+def _as_comparison(series: TrendSeries, change: TrendChange) -> Comparison:
+    return Comparison(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        unit=series.unit,
+        better=series.better,
+        method="exact" if change.evidence == "exact" else "paired",
+        outcome=_OUTCOMES[change.direction],
+        gating=False,
+        base=change.before,
+        head=change.after,
+        delta=change.delta,
+        interval=change.interval,
+    )

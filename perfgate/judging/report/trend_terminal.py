@@ -1,0 +1,82 @@
+"""The table of `perfgate trend` in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.catalogue.card import Language
+from perfgate.document.trend import TrendDocument
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.format import counted
+from perfgate.judging.report.locale.language import say, speaking
+from perfgate.judging.report.trend_rows import Moved, change_row, day, headline, searched, sort_changes
+
+_MOST_ROWS = 40
+_STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
+
+
+def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
+    """Print what moved and what is open, one row a change, and what that rests on."""
+    with speaking(language):
+        _render(document, console)
+
+
+def _render(document: TrendDocument, console: Console) -> None:
+    told = sort_changes(document)
+    console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
+    groups = (
+        (say("new"), [*told.new_worse, *told.new_better, *told.new_other]),
+        (say("open"), told.still_open),
+        (say("settled"), told.ended),
+    )
+    rows = [(word, moved) for word, group in groups for moved in group]
+    if rows:
+        console.print(_table(rows[:_MOST_ROWS]))
+    if len(rows) > _MOST_ROWS:
+        console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
+    for line in _facts(document):
+        console.print(Text(line, "dim"))
+
+
+def _table(rows: Sequence[tuple[str, Moved]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in ("", say("metric"), say("change"), say("since"), say("how sure"), say("history")):
+        table.add_column(title)
+    for word, moved in rows:
+        row = change_row(moved)
+        named = Text(clean(str(row["metric"]))).append(f"\n{clean(str(row['place']))}", "dim")
+        change = Text(str(row["change"]), _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")
+        since = Text(f"{row['when']} {clean(str(row['bad']))}")
+        if row["subject"]:
+            since.append(f"\n{clean(str(row['subject']), limit=60)}", "dim")
+        elif moved.change.commit_count > 1:
+            since.append(
+                Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
+            )
+        table.add_row(Text(word, "bold"), named, change, since, Text(str(row["evidence"])), Text(str(row["spark"])))
+    return table
+
+
+def _facts(document: TrendDocument) -> list[str]:
+    lines: list[str] = [searched(document)]
+    short = next((one for one in document.not_looked_at if one.reason == "too_short"), None)
+    if document.looked_at and short is not None:
+        needed = counted(document.versions_needed, "version")
+        lines.append(
+            say(
+                "{count} series are too short: a time needs {needed} on one testbed.", count=short.series, needed=needed
+            )
+        )
+    if len(document.testbeds) > 1 and document.testbeds[-1].runs < document.versions_needed:
+        lines.append(
+            say(
+                "The testbed is a new one since {since}; its series start anew.",
+                since=day(document.testbeds[-1].first_seen),
+            )
+        )
+    return lines

@@ -1,0 +1,1 @@
+"""What main's stored runs say as histories: where they moved, how sure that is, and how the runs went."""

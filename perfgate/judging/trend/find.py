@@ -1,0 +1,132 @@
+"""Find the changes of one series: where its level shifted, by how much, to the better or the worse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple, Optional
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.card import Better
+from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
+from perfgate.stats.changes import ENOUGH_VALUES, Shift, noise, shifts, steps
+
+Floats = npt.NDArray[np.float64]
+
+# Versions that a series must have before anything can be found in it: a counter needs two to differ.
+VERSIONS_NEEDED = ENOUGH_VALUES
+EXACT_VERSIONS_NEEDED = 2
+
+
+class _Scaled(NamedTuple):
+    """A series on a scale where effects are shares: logarithms, or shares of the typical value where one is not positive."""
+
+    values: Floats
+    unit: float
+    is_logarithm: bool
+
+
+def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
+    """Return one point for runs of one commit that follow each other: their median, in the place of the last of them.
+
+    Several runs of a version are no evidence of a change: they differ from each other less than versions do.
+    """
+    found = []
+    for commit, group in groupby(points, key=lambda point: point.commit):
+        runs = list(group)
+        if commit is None or len(runs) == 1:
+            found += runs
+        else:
+            middle = float(np.median([point.value for point in runs]))
+            found.append(msgspec.structs.replace(runs[-1], value=middle, runs=len(runs)))
+    return found
+
+
+def is_long_enough(series: TrendSeries) -> bool:
+    """Return whether a series has versions enough to find a change in it."""
+    return len(series.points) >= (EXACT_VERSIONS_NEEDED if series.kind == "exact" else VERSIONS_NEEDED)
+
+
+def with_changes(series: TrendSeries) -> TrendSeries:
+    """Return a series with its changes, oldest first, and its noise. Every change is exact or suspected, and new."""
+    values = np.array([point.value for point in series.points], dtype=np.float64)
+    if not is_long_enough(series) or not np.isfinite(values).all():
+        return series
+    if series.kind == "exact":
+        return msgspec.structs.replace(series, changes=_exact_changes(series, values))
+    scaled = _scaled(values)
+    changes = [_change(series, shift, scaled) for shift in shifts(scaled.values)]
+    return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled.values)))
+
+
+def levels(series: TrendSeries) -> list[tuple[int, int, float]]:
+    """Return the levels of a series between its changes: first point, the one after the last, value."""
+    edges = [0, *(change.at for change in series.changes), len(series.points)]
+    values = [point.value for point in series.points]
+    return [(start, end, float(np.median(values[start:end]))) for start, end in zip(edges, edges[1:]) if end > start]
+
+
+def _scaled(values: Floats) -> _Scaled:
+    if (values > 0).all():
+        return _Scaled(np.log(values), 1.0, is_logarithm=True)
+    unit = float(np.median(np.abs(values))) or float(np.abs(values).max()) or 1.0
+    return _Scaled(values / unit, unit, is_logarithm=False)
+
+
+def _change(series: TrendSeries, shift: Shift, scaled: _Scaled) -> TrendChange:
+    if scaled.is_logarithm:
+        before, after = math.exp(shift.before), math.exp(shift.after)
+        delta: Optional[float] = math.expm1(shift.effect)
+        interval: Optional[tuple[float, float]] = (math.expm1(shift.low), math.expm1(shift.high))
+    else:
+        before, after = shift.before * scaled.unit, shift.after * scaled.unit
+        share = scaled.unit / abs(before) if before else None
+        delta = None if share is None else shift.effect * share
+        interval = None if share is None else (shift.low * share, shift.high * share)
+    return _described(series, shift.at, before, after, delta, interval, is_exact=False)
+
+
+def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
+    found: list[TrendChange] = []
+    for at in steps(values):
+        # A value that was gone again after one version was no level to come from.
+        before, after = found[-1].after if found else float(values[0]), float(values[at])
+        delta = after / before - 1 if before else None
+        found.append(_described(series, at, before, after, delta, None, is_exact=True))
+    return found
+
+
+def _described(
+    series: TrendSeries,
+    at: int,
+    before: float,
+    after: float,
+    delta: Optional[float],
+    interval: Optional[tuple[float, float]],
+    *,
+    is_exact: bool,
+) -> TrendChange:
+    good, bad = series.points[at - 1], series.points[at]
+    return TrendChange(
+        at=at,
+        direction=direction(series.better, after - before),
+        before=before,
+        after=after,
+        delta=delta,
+        interval=interval,
+        last_good=good.commit,
+        first_bad=bad.commit,
+        first_seen=bad.started_at,
+        evidence="exact" if is_exact else "suspected",
+    )
+
+
+def direction(better: Better, difference: float) -> Direction:
+    """Return whether a metric that went up by ``difference`` got better or worse; of some neither can be said."""
+    if better == "neutral":
+        return "changed"
+    return "better" if (difference < 0) == (better == "lower") else "worse"

@@ -1,0 +1,130 @@
+"""How the runs of main themselves went: steps, failures, warnings, heat, noise floor, testbeds, runs a week."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Optional
+
+import numpy as np
+
+from perfgate.document.decision import TestbedDifference
+from perfgate.document.run import Replicate, RunDocument
+from perfgate.document.samples import unpack
+from perfgate.document.trend import RunHealth, TestbedSpan, Week, moment
+from perfgate.stats.summary import low_location
+
+# Of several workloads the worst status counts; what a step could not see is worse than that it found nothing.
+_WORST = ("error", "invalid", "attention", "unavailable", "ok", "not_applicable")
+_MOST_DIFFERENCES = 12
+
+
+def run_health(run_id: str, run: RunDocument) -> RunHealth:
+    """Return how one run went."""
+    return RunHealth(
+        run_id=run_id,
+        commit=run.source.commit,
+        subject=run.source.subject,
+        started_at=run.session.started_at,
+        fingerprint=run.testbed.fingerprint,
+        steps=_steps(run),
+        failed=_failed(run),
+        warnings=list(run.warnings),
+        noise_floor=_noise_floor(run.replicates),
+        discarded=_discarded(run),
+        temperature=_highest(run, "thermal.temperature"),
+        throttled=_highest(run, "thermal.throttled"),
+    )
+
+
+def testbed_spans(
+    runs: Sequence[tuple[str, str, str]], comparable: Mapping[str, Mapping[str, str]]
+) -> list[TestbedSpan]:
+    """Return the testbeds in the order they were first measured on.
+
+    ``runs`` are (start, fingerprint, device kind), oldest first; ``comparable`` maps a fingerprint to what makes it up, where
+    a run of it was read.
+    """
+    spans: list[TestbedSpan] = []
+    for fingerprint in dict.fromkeys(fingerprint for _, fingerprint, _ in runs):
+        own = [(start, kind) for start, found, kind in runs if found == fingerprint]
+        earlier = comparable.get(spans[-1].fingerprint) if spans else None
+        spans.append(
+            TestbedSpan(
+                fingerprint=fingerprint,
+                device_kind=own[-1][1],
+                first_seen=own[0][0],
+                last_seen=own[-1][0],
+                runs=len(own),
+                differences=_differences(earlier, comparable.get(fingerprint)),
+            )
+        )
+    return spans
+
+
+def weeks(starts: Iterable[str]) -> list[Week]:
+    """Return how many runs began in each week, from the first to the last, weeks without a run too."""
+    days = sorted(moment(start).date() for start in starts)
+    if not days:
+        return []
+    counted = Counter(_monday(day) for day in days)
+    first, last = _monday(days[0]), _monday(days[-1])
+    mondays = [first + timedelta(weeks=index) for index in range((last - first).days // 7 + 1)]
+    return [Week(monday=monday.isoformat(), runs=counted[monday]) for monday in mondays]
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def _steps(run: RunDocument) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for step in sorted(run.steps, key=lambda step: step.number):
+        number = str(step.number)
+        found[number] = min(found.get(number, step.status), step.status, key=_WORST.index)
+    return found
+
+
+def _failed(run: RunDocument) -> list[str]:
+    """Return what could not be measured in a run: workloads, steps, outputs that were wrong."""
+    failed = [workload.name for workload in run.workloads if workload.error]
+    failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
+    return failed + [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
+
+
+def _highest(run: RunDocument, metric: str) -> Optional[float]:
+    values = [value.value for step in run.steps for value in step.values if value.metric == metric]
+    return max((value for value in values if value is not None), default=None)
+
+
+def _discarded(run: RunDocument) -> Optional[float]:
+    """Return the share of the pairs that gave no samples; None for a run without pairs."""
+    measured = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
+    failed = len(run.failed_pairs)
+    return failed / (measured + failed) if measured + failed else None
+
+
+def _noise_floor(replicates: Sequence[Replicate]) -> Optional[float]:
+    """Return the median difference between the two members of an A/A pair, of the workload and shape where it is largest."""
+    lows: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for one in replicates:
+        if one.arm == "aa":
+            for shape, blocks in one.shapes.items():
+                low = low_location(np.maximum(unpack(blocks.wall), 1).astype(np.float64))
+                lows.setdefault((one.workload, shape), {}).setdefault(one.pair, {})[one.member] = low
+    floors = [
+        float(np.median([abs(np.log(pair["second"] / pair["first"])) for pair in pairs.values() if len(pair) == 2]))
+        for pairs in lows.values()
+        if any(len(pair) == 2 for pair in pairs.values())
+    ]
+    return max(floors, default=None)
+
+
+def _differences(before: Optional[Mapping[str, str]], after: Optional[Mapping[str, str]]) -> list[TestbedDifference]:
+    if before is None or after is None:
+        return []
+    fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]
+    return [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in fields][
+        :_MOST_DIFFERENCES
+    ]

@@ -1,0 +1,185 @@
+"""How sure a change is and how it stands: measured side by side or not, accepted, gone again, told before or new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Optional
+
+import msgspec
+
+from perfgate.document.budget import parse_place
+from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.trend import (
+    MOST_KNOWN,
+    Evidence,
+    KnownChange,
+    TrendChange,
+    TrendSeries,
+    TrendState,
+    moment,
+    place_of,
+)
+
+# A further run may move a change by a version or two: within so many points it is still the same one.
+NEAR = 3
+# What nobody was told of and began longer ago is part of the past, not of this week.
+RECENT_DAYS = 28
+# The level counts as back when less than this share of the shift is left.
+LEFT_OVER = 0.5
+_OUTCOMES = {"worse": "regressed", "better": "improved"}
+
+
+def judged(
+    series: TrendSeries,
+    *,
+    confirmations: Sequence[Confirmation],
+    accepted: Sequence[Acceptance],
+    before: Optional[TrendState],
+    newest: str,
+) -> TrendSeries:
+    """Return a series whose changes say how sure they are and how they stand."""
+    sure = [_with_evidence(change, series, confirmations) for change in series.changes]
+    stood = [_standing(change, sure[index + 1 :], series, accepted) for index, change in enumerate(sure)]
+    changes = [_told_before(change, series, before, newest) for change in stood]
+    return msgspec.structs.replace(series, changes=changes)
+
+
+def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
+    """Return what the next report must know of this one; the most certain first, where there is more than fits."""
+    rank = ("open", "new", "accepted", "refuted", "resolved")
+    known = [
+        (rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
+        for one in series
+        for change in one.changes
+        if change.first_bad and one.current
+    ]
+    known.sort(key=lambda entry: (entry[0], entry[1], msgspec.structs.astuple(entry[2])))
+    return TrendState(newest=newest, known=[entry[2] for entry in known[:MOST_KNOWN]])
+
+
+def gone(before: Optional[TrendState], series: Sequence[TrendSeries]) -> list[str]:
+    """Return the names of regressions that were open and that this report finds no more."""
+    if before is None:
+        return []
+    by_key = {one.key: one for one in series}
+    return sorted(
+        known.name
+        for known in before.known
+        if known.standing in ("new", "open") and known.direction == "worse" and not _is_found(known, by_key)
+    )
+
+
+def name_of(series: TrendSeries) -> str:
+    """Return a series as people call it, short."""
+    return f"{series.metric} · {place_of(series.workload, series.shape, series.labels)}"[:80]
+
+
+def _known(change: TrendChange, series: TrendSeries) -> KnownChange:
+    return KnownChange(series.key, (change.first_bad or "")[:12], change.direction, change.standing, name_of(series))
+
+
+def _is_found(known: KnownChange, by_key: dict[str, TrendSeries]) -> bool:
+    series = by_key.get(known.series)
+    return series is not None and any(_is_same(known, change, series) for change in series.changes)
+
+
+def _is_same(known: KnownChange, change: TrendChange, series: TrendSeries) -> bool:
+    if (known.series, known.direction) != (series.key, change.direction):
+        return False
+    at = _index(series, known.commit)
+    return at is not None and abs(at - change.at) <= NEAR
+
+
+def _index(series: TrendSeries, commit: str) -> Optional[int]:
+    """Return the last point of a commit, given whole or by its beginning."""
+    found = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
+    return found[-1] if found else None
+
+
+def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]) -> TrendChange:
+    if change.evidence == "exact":
+        return change
+    fitting = [one for one in confirmations if is_about(one, change, series)]
+    if not fitting:
+        return change
+    newest = max(fitting, key=lambda one: one.confirmed_at)
+    evidence = _evidence(newest, change)
+    bounds = (newest.low, newest.high)
+    interval = change.interval
+    if evidence == "confirmed" and bounds[0] is not None and bounds[1] is not None:
+        interval = (bounds[0], bounds[1])
+    return msgspec.structs.replace(change, evidence=evidence, confirmation=newest, interval=interval)
+
+
+def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSeries) -> bool:
+    """Return whether a confirmation measured this series on both sides of the change, close to it."""
+    place = (confirmation.workload, confirmation.shape, confirmation.metric, confirmation.fingerprint)
+    if place != (series.workload, series.shape, series.metric, series.fingerprint) or series.labels:
+        return False
+    before, after = _index(series, confirmation.before), _index(series, confirmation.after)
+    if before is None or after is None or not before < after:
+        return False
+    return abs(before - (change.at - 1)) <= NEAR and abs(after - change.at) <= NEAR
+
+
+def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
+    """Return what a side by side measurement makes of a suspicion; one that could not decide leaves it as it was."""
+    if confirmation.outcome == _OUTCOMES.get(change.direction):
+        return "confirmed"
+    if confirmation.outcome == "not_comparable" or change.delta is None:
+        return "suspected"
+    low, high = confirmation.low, confirmation.high
+    if low is None or high is None:
+        return "refuted" if confirmation.outcome == "unchanged" else "suspected"
+    rose = change.delta > 0
+    if (low > 0) if rose else (high < 0):
+        return "confirmed"
+    # What is smaller than the gate minds may still be as large as what was suspected.
+    return "suspected" if low <= change.delta <= high else "refuted"
+
+
+def _standing(
+    change: TrendChange, later: Sequence[TrendChange], series: TrendSeries, accepted: Sequence[Acceptance]
+) -> TrendChange:
+    if change.evidence == "refuted":
+        return msgspec.structs.replace(change, standing="refuted")
+    back = _back_at(change, later)
+    if back is not None:
+        return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
+    word = next((one for one in accepted if _accepts(one, change, series)), None)
+    if word is not None:
+        said = f"{word.accepted_by}: {word.reason}"
+        return msgspec.structs.replace(change, standing="accepted", accepted=said)
+    return change
+
+
+def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> Optional[TrendChange]:
+    """Return the later change after which the level was back, if it has not left again since."""
+    size = change.after - change.before
+    if not later or (later[-1].after - change.before) / size > LEFT_OVER:
+        return None
+    away = [index for index, one in enumerate(later) if (one.after - change.before) / size > LEFT_OVER]
+    return later[away[-1] + 1 if away else 0]
+
+
+def _accepts(word: Acceptance, change: TrendChange, series: TrendSeries) -> bool:
+    """Return whether an acceptance is meant for this metric and one of the commits that may have done it."""
+    if change.direction != "worse":
+        return False
+    place = parse_place(word.metric)
+    if not (fnmatchcase(series.metric, place.metric) and place.covers(series.workload, series.shape)):
+        return False
+    return word.commit in {change.first_bad, *(commit.commit for commit in change.commits)}
+
+
+def _told_before(change: TrendChange, series: TrendSeries, before: Optional[TrendState], newest: str) -> TrendChange:
+    """Return the change with what is new about it: itself, or that it stands otherwise than it was told."""
+    known = before.known if before else []
+    told = next((one for one in known if _is_same(one, change, series)), None)
+    if change.standing != "new":
+        return msgspec.structs.replace(change, news=told is not None and told.standing in ("new", "open"))
+    recent = moment(change.first_seen) >= moment(newest) - timedelta(days=RECENT_DAYS)
+    is_new = told is None and recent
+    return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new)
