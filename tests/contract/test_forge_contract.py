@@ -395,8 +395,8 @@ def test_find_change_request__named_by_the_event__found(stage: Stage) -> None:
     assert (found.number, found.head_sha) == (7, HEAD)
 
 
-def test_find_change_request__none_named__none(stage: Stage) -> None:
-    assert stage.forge(change_request=None).find_change_request() is None
+def test_find_change_request__none_named_and_none_with_the_head__none(stage: Stage) -> None:
+    assert stage.forge(change_request=None, head_sha=OTHER_SHA).find_change_request() is None
 
 
 def test_delete_comment__gone_already__is_no_error(stage: Stage) -> None:

@@ -61,6 +61,8 @@ class StoredChange:
     target: str = "main"
     open: bool = True
     files: tuple[str, ...] = ("model.py",)
+    # The owner of the branch, unless it is somebody else.
+    author: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class FakeForge:
         self.comments: dict[int, list[StoredComment]] = {}
         self.statuses: list[StoredStatus] = []
         self.changes: list[StoredChange] = []
+        # Who has which role in the repository; nobody else has one.
+        self.roles: dict[str, str] = {}
         self.calls: list[Call] = []
         self.violations: list[str] = []
         self.artifacts: list[StoredArtifact] = []

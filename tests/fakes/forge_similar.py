@@ -32,6 +32,9 @@ class SimilarDialect:
         if (match := re.fullmatch(r"/repos/team/model/pulls/(\d+)", path)) and call.method == "GET":
             found = [change for change in forge.changes if change.number == int(match[1])]
             return Reply(200, _pull(found[0])) if found else _refuse(404)
+        if path == "/repos/team/model/pulls" and call.method == "GET":
+            found = [change for change in forge.changes if change.open or call.query.get("state") != "open"]
+            return Reply(200, items=[_pull(change) for change in found])
         if (match := re.fullmatch(r"/repos/team/model/statuses/([0-9a-f]+)", path)) and call.method == "POST":
             return self._status(forge, call.json(), match[1])
         return _refuse(404)
@@ -100,7 +103,8 @@ class GiteaDialect(SimilarDialect):
 def _pull(change: StoredChange) -> dict[str, Any]:
     head = {"sha": change.head_sha, "ref": change.branch, "label": change.branch}
     base = {"sha": change.base_sha, "ref": change.target, "label": change.target}
-    return {"id": 900 + change.number, "number": change.number, "state": "open", "head": head, "base": base}
+    state = "open" if change.open else "merged"
+    return {"id": 900 + change.number, "number": change.number, "state": state, "head": head, "base": base}
 
 
 def _refuse(status: int) -> Reply:

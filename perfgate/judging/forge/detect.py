@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
+from urllib.parse import urlsplit
 
 import msgspec
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.forge.forge import CiEvent, addresses
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The measuring job's artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
 ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
+# What a job is told of itself on a CI whose variables perfgate does not know (Jenkins, say), each with publish's option.
+# The first turns it on, and then the first four are needed.
+GIVEN = {
+    "PERFGATE_FORGE": "--forge",
+    "PERFGATE_REPOSITORY": "--repository",
+    "PERFGATE_HEAD_SHA": "--head-sha",
+    "PERFGATE_RUN_ID": "--run",
+    "PERFGATE_CHANGE_REQUEST": "--change-request",
+    "PERFGATE_RUN_ATTEMPT": "--attempt",
+    "PERFGATE_API_URL": "--api-url",
+    "PERFGATE_SERVER_URL": "--server-url",
+    "PERFGATE_JOB_URL": "--job-url",
+}
+_NEEDED = tuple(GIVEN)[:4]
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with what a command was told of the event, by the names in GIVEN; an option wins.
+
+    Raises UsageError for options that say nothing of the forge.
+    """
+    told = {name: str(value) for name, value in options.items() if value is not None}
+    joined = {**environ, **told}
+    if told and not joined.get("PERFGATE_FORGE"):
+        options_told = ", ".join(GIVEN[name] for name in told)
+        raise UsageError(f"{options_told} needs --forge (PERFGATE_FORGE) beside it: which forge the event is of")
+    return joined
 
 
 def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     """Return the event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
+    if environ.get("PERFGATE_FORGE"):
+        return _given(environ)
+    if environ.get("GITEA_ACTIONS") == "true":
+        # Gitea's and Forgejo's runners set GITHUB_ACTIONS and the GITHUB_* variables too.
+        return _gitea(environ)
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github(environ)
     if environ.get("GITLAB_CI") == "true":
@@ -151,6 +186,50 @@ def _payload(environ: Mapping[str, str]) -> _Payload:
         raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
 
 
+def _gitea(environ: Mapping[str, str]) -> CiEvent:
+    """Read what Gitea Actions says in GitHub's words; its runs have an address by their number in the repository."""
+    event = _github({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
+    number = environ.get("GITHUB_RUN_NUMBER", "")
+    job_url = f"{event.server_url}/{event.repository}/actions/runs/{number}" if number.isdecimal() else None
+    return replace(
+        event, forge="gitea", job_url=job_url, artifact_url=_artifact_url(environ, event.server_url) or job_url
+    )
+
+
+def _given(environ: Mapping[str, str]) -> CiEvent:
+    """Read the event that the job was given in so many words."""
+    missing = [f"{GIVEN[name]} ({name})" for name in _NEEDED if not environ.get(name)]
+    if missing:
+        raise UsageError(f"the event of this job is given in part; missing: {', '.join(missing)}")
+    forge, repository = environ["PERFGATE_FORGE"], environ["PERFGATE_REPOSITORY"]
+    usual_api, usual_server = addresses(forge)
+    api = environ.get("PERFGATE_API_URL") or usual_api
+    if api is None:
+        raise UsageError(
+            f"every {forge} server has its own address; give {GIVEN['PERFGATE_API_URL']} (PERFGATE_API_URL)"
+        )
+    server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or _origin(api)
+    sha = environ["PERFGATE_HEAD_SHA"]
+    if not _SHA.fullmatch(sha):
+        raise UsageError(
+            f"--head-sha (PERFGATE_HEAD_SHA) must be a whole commit id in small letters, found {sha[:70]!r}"
+        )
+    job_url = _link(environ, "PERFGATE_JOB_URL")
+    return CiEvent(
+        forge=forge,
+        api_url=api,
+        server_url=server.rstrip("/"),
+        repository=repository,
+        project=repository,
+        run_id=str(_number(environ, "PERFGATE_RUN_ID")),
+        run_attempt=_number(environ, "PERFGATE_RUN_ATTEMPT") if environ.get("PERFGATE_RUN_ATTEMPT") else 1,
+        head_sha=sha,
+        change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
+        job_url=job_url,
+        artifact_url=_link(environ, ARTIFACT_URL_VARIABLE) or job_url,
+    )
+
+
 def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     """Read GitLab's predefined variables (docs.gitlab.com, "Predefined CI/CD variables").
 
@@ -181,9 +260,20 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
 
 def _artifact_url(environ: Mapping[str, str], server: str) -> Optional[str]:
     """Return the address the job was told its artifact has, if it lies on the forge's own server."""
-    url = environ.get(ARTIFACT_URL_VARIABLE, "")
+    url = _link(environ, ARTIFACT_URL_VARIABLE)
+    return url if url and url.startswith(server + "/") else None
+
+
+def _link(environ: Mapping[str, str], name: str) -> Optional[str]:
+    """Return an address that the job was told, if it may stand in a link."""
+    url = environ.get(name, "")
     clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")
-    return url if clean and url.startswith(server + "/") else None
+    return url if clean and url.startswith(("https://", "http://")) else None
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _need(environ: Mapping[str, str], name: str) -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Optional, Union
+from typing import Callable, Literal, Optional, TypeVar, Union
 from urllib.parse import quote
 
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact
 from perfgate.judging.forge.http import ForgeSession
 from perfgate.judging.forge.limits import Clock, Sleep
+
+T = TypeVar("T")
 
 MAX_DESCRIPTION = 255
 PAGE_SIZE = 100
@@ -52,6 +54,8 @@ class _Head(msgspec.Struct):
 class _Pull(msgspec.Struct):
     number: int
     head: _Head
+    base: Optional[_Head] = None
+    state: str = "open"
 
 
 class _Ignored(msgspec.Struct):
@@ -84,24 +88,45 @@ class SimilarForge:
         self._manner = manner
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
 
-    def find_change_request(self) -> Optional[ChangeRequest]:
-        """Return the change request the event names; None where it has another head by now."""
+    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+        """Return the change request that the event names, or else the open one with the event's head."""
         number = self._event.change_request
-        if number is None:
+        if number is not None:
+            return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
+        pulls = self._all(f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open")
+        found = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
+        if not found:
             return None
-        pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
-        return ChangeRequest(pull.number, pull.head.sha) if pull.head.sha == self._event.head_sha else None
+        return _change_request(found[prefer if prefer in found else max(found)])
+
+    def changed_files(self, number: int) -> Optional[list[str]]:  # noqa: ARG002
+        """Cannot tell: how long a list of files these forges give was not tried."""
+        return None
+
+    def merge_base(self, one: str, other: str) -> Optional[str]:  # noqa: ARG002
+        """Cannot tell: that part of the API was not tried."""
+        return None
+
+    def parents(self, sha: str) -> Optional[list[str]]:  # noqa: ARG002
+        """Cannot tell: that part of the API was not tried."""
+        return None
+
+    def artifacts(self) -> list[ForgeArtifact]:
+        """Refuse: what runs leave behind is kept by whatever CI runs there."""
+        raise ForgeError(
+            f"perfgate fetches no artifacts from {self._manner.name}; bring the check folder here and name it: "
+            "perfgate publish DIR"
+        )
+
+    def download(self, artifact: ForgeArtifact) -> bytes:
+        """Refuse, as above."""
+        raise ForgeError(f"perfgate fetches no artifacts from {self._manner.name}: {artifact.name[:40]!r}")
 
     def comments(self, number: int) -> list[Comment]:
-        """Return all comments: pages are asked for until one has nothing new, however many fit on one there."""
+        """Return all comments of a change request."""
         path = f"{self._path}/{self._manner.talk}/{number}/comments"
-        found: dict[int, Comment] = {}
-        for page in self._session.numbered_pages(path, _Comment, query={self._manner.page_size: PAGE_SIZE}):
-            fresh = {self._id(one): one for one in page if self._id(one) not in found}
-            if not fresh:
-                break
-            found.update({key: Comment(key, one.body or "", self._is_own(one.user)) for key, one in fresh.items()})
-        return list(found.values())
+        found = self._all(path, _Comment, self._id)
+        return [Comment(self._id(one), one.body or "", self._is_own(one.user)) for one in found]
 
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment. The id of the answer is not used: on GitCode it may be that of a discussion."""
@@ -133,6 +158,16 @@ class SimilarForge:
         """The account of the token, which the comments of ours are told by."""
         return self._session.get("/user", _User).login
 
+    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
+        """Return a whole list: pages are asked for until one has nothing new, however many fit on one there."""
+        found: dict[int, T] = {}
+        for page in self._session.numbered_pages(path, kind, query={**query, self._manner.page_size: PAGE_SIZE}):
+            before = len(found)
+            found.update({key(one): one for one in page})
+            if len(found) == before:
+                break
+        return list(found.values())
+
     def _one(self, comment_id: int) -> str:
         return f"{self._path}/{self._manner.talk}/comments/{comment_id}"
 
@@ -144,3 +179,8 @@ class SimilarForge:
 
     def _is_own(self, user: Optional[_User]) -> bool:
         return user is not None and user.login == self._login
+
+
+def _change_request(pull: _Pull) -> ChangeRequest:
+    base = pull.base.sha if pull.base else None
+    return ChangeRequest(pull.number, pull.head.sha, base_sha=base, open=pull.state == "open")

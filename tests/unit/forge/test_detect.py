@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import detect, log_lines, summary_path
+from perfgate.judging.forge.detect import detect, given, log_lines, summary_path
 from perfgate.judging.forge.forge import CiEvent
 from tests.fakes.openapi import SLICES
 
@@ -243,3 +243,119 @@ def test_detect__recorded_payload__is_read(tmp_path: Path, name: str) -> None:
     event = _github(tmp_path, kind, path.read_text())
     assert event is not None
     assert event.change_request == number
+
+
+GIVEN_EVENT = {
+    "PERFGATE_FORGE": "gitcode",
+    "PERFGATE_REPOSITORY": "team/model",
+    "PERFGATE_HEAD_SHA": HEAD,
+    "PERFGATE_RUN_ID": "123",
+}
+
+
+def test_detect__event_given__addresses_everybody_uses() -> None:
+    more = {"PERFGATE_CHANGE_REQUEST": "7", "PERFGATE_JOB_URL": "https://ci.example/job/perf/123/"}
+    assert detect({**GIVEN_EVENT, **more}) == CiEvent(
+        forge="gitcode",
+        api_url="https://api.gitcode.com/api/v5",
+        server_url="https://gitcode.com",
+        repository="team/model",
+        project="team/model",
+        run_id="123",
+        run_attempt=1,
+        head_sha=HEAD,
+        change_request=7,
+        job_url="https://ci.example/job/perf/123/",
+        artifact_url="https://ci.example/job/perf/123/",
+    )
+
+
+def test_detect__event_given_for_a_server_of_ones_own__its_pages_are_where_its_api_is() -> None:
+    event = detect({**GIVEN_EVENT, "PERFGATE_FORGE": "gitea", "PERFGATE_API_URL": "https://git.example:3000/api/v1"})
+    assert event is not None
+    assert (event.api_url, event.server_url) == ("https://git.example:3000/api/v1", "https://git.example:3000")
+
+
+def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> None:
+    event = detect({**GIVEN_EVENT, "GITLAB_CI": "true", "CI_COMMIT_SHA": OTHER, "PERFGATE_RUN_ATTEMPT": "2"})
+    assert event is not None
+    assert (event.forge, event.head_sha, event.run_attempt, event.change_request) == ("gitcode", HEAD, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PERFGATE_REPOSITORY", "", r"missing: --repository \(PERFGATE_REPOSITORY\)"),
+        ("PERFGATE_HEAD_SHA", "", r"missing: --head-sha \(PERFGATE_HEAD_SHA\)"),
+        ("PERFGATE_RUN_ID", "", r"missing: --run \(PERFGATE_RUN_ID\)"),
+        ("PERFGATE_RUN_ID", "12 -->", "PERFGATE_RUN_ID must be a number"),
+        ("PERFGATE_RUN_ATTEMPT", "one", "PERFGATE_RUN_ATTEMPT must be a number"),
+        ("PERFGATE_CHANGE_REQUEST", "#7", "PERFGATE_CHANGE_REQUEST must be a number"),
+        ("PERFGATE_HEAD_SHA", "main", "must be a whole commit id"),
+        ("PERFGATE_HEAD_SHA", HEAD[:12], "must be a whole commit id"),
+        (
+            "PERFGATE_FORGE",
+            "sourceforge",
+            "no forge 'sourceforge'; perfgate posts to gitcode, gitea, gitee, github, gitlab",
+        ),
+        ("PERFGATE_FORGE", "gitea", r"every gitea server has its own address; give --api-url \(PERFGATE_API_URL\)"),
+    ],
+)
+def test_detect__event_given_wrongly__says_what(name: str, value: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        detect({**GIVEN_EVENT, name: value})
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)[a](b"])
+def test_detect__job_address_that_could_break_out__is_no_link(url: str) -> None:
+    event = detect({**GIVEN_EVENT, "PERFGATE_JOB_URL": url, "PERFGATE_ARTIFACT_URL": url})
+    assert event is not None
+    assert (event.job_url, event.artifact_url) == (None, None)
+
+
+def test_given__options_and_variables__an_option_wins() -> None:
+    joined = given({"PERFGATE_RUN_ID": 124, "PERFGATE_RUN_ATTEMPT": None}, GIVEN_EVENT)
+    event = detect(joined)
+    assert event is not None
+    assert (event.run_id, event.run_attempt) == ("124", 1)
+
+
+def test_given__options_without_a_forge__says_so() -> None:
+    with pytest.raises(UsageError, match=r"--head-sha, --run needs --forge"):
+        given({"PERFGATE_HEAD_SHA": HEAD, "PERFGATE_RUN_ID": 3, "PERFGATE_FORGE": None}, {"GITHUB_ACTIONS": "true"})
+
+
+def test_given__nothing__is_the_environment() -> None:
+    assert given({"PERFGATE_RUN_ID": None}, {"PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+def test_detect__gitea_actions__speaks_in_githubs_words(tmp_path: Path) -> None:
+    more = {
+        "GITEA_ACTIONS": "true",
+        "GITHUB_SERVER_URL": "https://git.example",
+        "GITHUB_API_URL": "https://git.example/api/v1",
+        "GITHUB_RUN_NUMBER": "41",
+        "GITHUB_SHA": HEAD,
+    }
+    event = _github(tmp_path, "pull_request", _payload("github.pull_request.json"), **more)
+    assert event is not None
+    assert (event.forge, event.api_url, event.change_request) == ("gitea", "https://git.example/api/v1", 7)
+    assert (event.run_id, event.run_attempt, event.head_sha) == ("9876543210", 2, HEAD)
+    assert event.job_url == event.artifact_url == "https://git.example/team/model/actions/runs/41"
+
+
+def test_detect__gitea_without_attempts__is_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "event.json"
+    path.write_text("{}")
+    environ = {
+        "GITEA_ACTIONS": "true",
+        "GITHUB_EVENT_PATH": str(path),
+        "GITHUB_REPOSITORY": "team/model",
+        "GITHUB_SERVER_URL": "https://git.example",
+        "GITHUB_API_URL": "https://git.example/api/v1",
+        "GITHUB_RUN_ID": "9",
+        "GITHUB_SHA": HEAD,
+    }
+    event = detect(environ)
+    assert event is not None
+    assert (event.run_attempt, event.job_url, event.artifact_url) == (1, None, None)
