@@ -7,7 +7,7 @@ beside the repository judge every answer.
 from __future__ import annotations
 
 import re
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 from urllib.parse import unquote
 
 from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
@@ -28,24 +28,21 @@ class GitHubDialect:
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
         if path == "/user":
             return _refuse(403) if account.bot else Reply(200, self._me(forge, account))
-        if match := re.fullmatch(r"/repos/team/model/issues/(\d+)/comments", path):
-            return self._comments(forge, call, int(match[1]), account)
-        if match := re.fullmatch(r"/repos/team/model/issues/comments/(\d+)", path):
-            return self._comment(forge, call, int(match[1]))
-        if match := re.fullmatch(r"/repos/team/model/pulls/?(\d*)", path):
-            return self._pulls(forge, call, match[1])
-        if match := re.fullmatch(r"/repos/team/model/pulls/(\d+)/files", path):
-            return self._files(forge, int(match[1]))
-        if match := re.fullmatch(r"/repos/team/model/compare/([^/]+)\.\.\.([^/]+)", path):
-            return self._compare(forge, unquote(match[1]), unquote(match[2]))
-        if match := re.fullmatch(r"/repos/team/model/git/commits/([0-9a-f]+)", path):
-            return self._parents(forge, match[1])
-        if match := re.fullmatch(r"/repos/team/model/actions/runs/(\d+)/artifacts", path):
-            return self._artifacts(forge, call, int(match[1]))
-        if match := re.fullmatch(r"/repos/team/model/actions/artifacts/(\d+)/zip", path):
-            return self._download(forge, int(match[1]))
-        if (match := re.fullmatch(r"/repos/team/model/statuses/([0-9a-f]+)", path)) and call.method == "POST":
-            return self._status(forge, call.json(), match[1])
+        routes: dict[str, Callable[..., Reply]] = {
+            r"/issues/(\d+)/comments": lambda number: self._comments(forge, call, int(number), account),
+            r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment)),
+            r"/pulls/?(\d*)": lambda number: self._pulls(forge, call, number),
+            r"/pulls/(\d+)/files": lambda number: self._files(forge, int(number)),
+            r"/compare/([^/]+)\.\.\.([^/]+)": lambda base, head: self._compare(forge, unquote(base), unquote(head)),
+            r"/collaborators/([^/]+)/permission": lambda login: self._permission(forge, unquote(login)),
+            r"/git/commits/([0-9a-f]+)": lambda sha: self._parents(forge, sha),
+            r"/actions/runs/(\d+)/artifacts": lambda run: self._artifacts(forge, call, int(run)),
+            r"/actions/artifacts/(\d+)/zip": lambda artifact: self._download(forge, int(artifact)),
+            r"/statuses/([0-9a-f]+)": lambda sha: self._status(forge, call, sha),
+        }
+        for pattern, answer in routes.items():
+            if match := re.fullmatch("/repos/team/model" + pattern, path):
+                return answer(*match.groups())
         return _refuse(404)
 
     def _me(self, forge: FakeForge, account: Account) -> dict[str, Any]:
@@ -114,6 +111,13 @@ class GitHubDialect:
             return _refuse(404)
         return Reply(200, {"sha": sha, "message": "x", "parents": [{"sha": parent} for parent in found.split()]})
 
+    def _permission(self, forge: FakeForge, login: str) -> Reply:
+        role = forge.roles.get(login)
+        if role is None:
+            return _refuse(404)
+        permission = {"maintain": "write", "triage": "read"}.get(role, role)
+        return Reply(200, {"permission": permission, "role_name": role, "user": {"login": login}})
+
     def _artifacts(self, forge: FakeForge, call: Call, run: int) -> Reply:
         name = call.query.get("name")
         found = [one for one in forge.artifacts if one.run == run and name in (None, one.name)]
@@ -132,12 +136,18 @@ class GitHubDialect:
 
     def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
         head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
+        # The whole record has a hundred fields that a fork does not need to be told by.
+        head["repo"] = self._complete(forge, "repository", {"full_name": f"{change.owner}/model", "owner": {}})
         base = {"sha": change.base_sha, "ref": change.target, "label": f"team:{change.target}"}
         pull = {"number": change.number, "state": "open" if change.open else "closed", "head": head, "base": base}
         pull["merge_commit_sha"] = change.merge_sha
+        pull["user"] = {"login": change.author or change.owner}
         return self._complete(forge, schema, pull)
 
-    def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
+    def _status(self, forge: FakeForge, call: Call, sha: str) -> Reply:
+        if call.method != "POST":
+            return _refuse(404)
+        body = call.json()
         if len(body.get("description") or "") > 140:
             return _refuse(422)
         status = StoredStatus(sha, body["state"], body["context"], body["description"], body.get("target_url"))

@@ -14,6 +14,7 @@ from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, Commit
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.orders import OrderedChange
 
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
@@ -57,13 +58,41 @@ class _Head(msgspec.Struct):
     sha: str
 
 
+class _Base(msgspec.Struct):
+    sha: str
+    ref: str
+
+
 class _Pull(msgspec.Struct):
     # ``head.repo`` is not read: it is null once the fork is deleted.
     number: int
     head: _Head
-    base: _Head
+    base: _Base
     state: str
     merge_commit_sha: Optional[str] = None
+
+
+class _Repository(msgspec.Struct):
+    full_name: str
+
+
+class _PlacedHead(msgspec.Struct):
+    sha: str
+    repo: Optional[_Repository] = None
+
+
+class _PlacedPull(msgspec.Struct):
+    """A pull request with its people and places; ``head.repo`` is null once the fork is deleted."""
+
+    number: int
+    head: _PlacedHead
+    base: _Head
+    state: str
+    user: Optional[_User] = None
+
+
+class _Permission(msgspec.Struct):
+    permission: str
 
 
 class _File(msgspec.Struct):
@@ -216,6 +245,26 @@ class GitHub:
         """Write a comment; GitHub keeps those of issues and of pull requests in one place."""
         self.add_comment(number, body)
 
+    def ordered_change(self, number: int) -> OrderedChange:
+        """Return what an order on a pull request is checked against."""
+        pull = self._session.get(f"{self._path}/pulls/{number}", _PlacedPull)
+        ours = pull.head.repo is not None and pull.head.repo.full_name.lower() == self._event.project.lower()
+        return OrderedChange(
+            number=pull.number,
+            head_sha=pull.head.sha,
+            target=pull.base.ref,
+            base_sha=pull.base.sha,
+            is_open=pull.state == "open",
+            from_fork=not ours,
+            author=pull.user.login if pull.user else None,
+        )
+
+    def may_push(self, login: str) -> bool:
+        """Return whether somebody may push; GitHub says ``write`` for the role `maintain`, and ``read`` for `triage`."""
+        path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
+        found = self._session.get_unless_refused(path, _Permission, refused=404)
+        return found is not None and found.permission in ("admin", "write")
+
     @cached_property
     def _login(self) -> Optional[str]:
         """The account of the token; None for the token of an app, GITHUB_TOKEN among them, which may not ask (403)."""
@@ -236,6 +285,7 @@ def _change_request(pull: _Pull) -> ChangeRequest:
         number=pull.number,
         head_sha=pull.head.sha,
         merge_sha=pull.merge_commit_sha,
+        target=pull.base.ref,
         base_sha=pull.base.sha,
         open=pull.state == "open",
     )

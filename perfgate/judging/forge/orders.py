@@ -1,0 +1,115 @@
+"""What a comment may ask of perfgate: the words of its first line, read as data and never as code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional, Protocol, Union, runtime_checkable
+
+from perfgate.errors import ForgeError, UsageError
+from perfgate.judging.forge.forge import Forge
+
+CALL = "/perfgate"
+MAX_LINE = 1_000
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# The names of workloads that perfgate.toml takes, as far as they are ASCII: this one goes on to a shell of CI.
+_WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class CommentEvent:
+    """A comment on a change request that the CI job runs for: who wrote what where. Nothing of it is believed.
+
+    ``bot`` is what the forge says of the author, ``edited`` whether the text is not the one that was first written.
+    """
+
+    number: int
+    body: str
+    author: str
+    bot: bool
+    edited: bool
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """Measure the change again, or one workload of it; ``head`` is the commit its writer has looked at."""
+
+    head: Optional[str] = None
+    workload: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class AcceptOrder:
+    """A regression is meant; ``head`` is the commit its writer has looked at."""
+
+    metric: str
+    reason: str
+    head: Optional[str] = None
+
+
+Order = Union[RunOrder, AcceptOrder]
+
+
+@dataclass(frozen=True)
+class OrderedChange:
+    """What the forge says of a change request that an order is about; ``author`` is None for an account that is gone."""
+
+    number: int
+    head_sha: str
+    base_sha: str
+    is_open: bool
+    from_fork: bool
+    author: Optional[str]
+
+
+@runtime_checkable
+class OrderForge(Protocol):
+    """What a forge must do besides, to take orders. Every method raises ForgeError when the forge refuses."""
+
+    def ordered_change(self, number: int) -> OrderedChange:
+        """Return a change request as it stands now."""
+        ...
+
+    def may_push(self, login: str) -> bool:
+        """Return whether somebody may push to the repository: a role, and not what a comment says of its author."""
+        ...
+
+
+def takes_orders(forge: Forge) -> OrderForge:
+    """Return the forge as one that takes orders. Raises ForgeError for one on which perfgate takes none."""
+    if isinstance(forge, OrderForge):
+        return forge
+    raise ForgeError(
+        "perfgate reads orders in comments on GitHub only; use `perfgate baseline accept`, or run the pipeline again, "
+        "on this forge"
+    )
+
+
+class OrderError(UsageError):
+    """The first line calls perfgate and asks for nothing that there is."""
+
+
+def read_order(body: str) -> Optional[Order]:
+    """Return what the first line of a comment asks for; None where it does not call perfgate.
+
+    Raises OrderError for a call that cannot be understood.
+    """
+    line = body.partition("\n")[0].rstrip("\r")
+    words = line.split()
+    if not words or words[0] != CALL or not line.startswith(CALL):
+        return None
+    if len(line) > MAX_LINE or not line.isprintable():
+        raise OrderError("the line is too long, or has characters that cannot be seen")
+    verb, rest = (words[1], words[2:]) if len(words) > 1 else ("", [])
+    head = rest.pop(0) if rest and _SHA.fullmatch(rest[0]) else None
+    if verb == "run" and len(rest) <= 1:
+        return RunOrder(head, _workload(rest[0]) if rest else None)
+    if verb == "accept" and len(rest) >= 2:
+        return AcceptOrder(rest[0], " ".join(rest[1:]), head)
+    raise OrderError("it is neither `run [WORKLOAD]` nor `accept METRIC REASON`")
+
+
+def _workload(name: str) -> str:
+    if not _WORKLOAD.fullmatch(name):
+        raise OrderError("no workload can have this name")
+    return name

@@ -1,0 +1,121 @@
+"""Orders in comments: what a first line asks for, who may ask, and of which change."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from perfgate.errors import ForgeError
+from perfgate.judging.forge.forge import CiEvent, Forge, connect
+from perfgate.judging.forge.orders import (
+    AcceptOrder,
+    Order,
+    OrderedChange,
+    OrderError,
+    RunOrder,
+    read_order,
+    takes_orders,
+)
+from tests.fakes.forge import BOT_TOKEN, Dialect, FakeForge, StoredChange
+from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
+
+HEAD = "a" * 40
+
+
+@pytest.mark.parametrize(
+    ("line", "order"),
+    [
+        ("/perfgate run", RunOrder()),
+        ("/perfgate run encoder", RunOrder(workload="encoder")),
+        (f"/perfgate run {HEAD}", RunOrder(head=HEAD)),
+        (f"/perfgate  run {HEAD}  encoder.v2-x ", RunOrder(head=HEAD, workload="encoder.v2-x")),
+        ("/perfgate accept latency.low a larger vocabulary", AcceptOrder("latency.low", "a larger vocabulary")),
+        (f"/perfgate accept {HEAD} latency.*@encoder why not", AcceptOrder("latency.*@encoder", "why not", head=HEAD)),
+        ("/perfgate run\r", RunOrder()),
+        ("please look\n/perfgate run", None),
+        (" /perfgate run", None),
+        ("> /perfgate run", None),
+        ("/perfgater run", None),
+        ("", None),
+    ],
+)
+def test_read_order__first_line__is_what_it_says(line: str, order: Optional[Order]) -> None:
+    assert read_order(line + "\nmore words") == order
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/perfgate",
+        "/perfgate rnu",
+        "/perfgate run one two",
+        "/perfgate run $(id)",
+        "/perfgate run --config=x",
+        "/perfgate run ../x",
+        "/perfgate run 编码器",
+        "/perfgate run a`b`",
+        "/perfgate accept latency.low",
+        f"/perfgate accept {HEAD} latency.low",
+        "/perfgate run \u202eencoder",
+        "/perfgate accept latency.low \x1b[2J",
+        "/perfgate accept latency.low " + "x" * 1000,
+    ],
+)
+def test_read_order__call_that_asks_for_nothing__is_refused(line: str) -> None:
+    with pytest.raises(OrderError):
+        read_order(line)
+
+
+def _forge(fake: FakeForge) -> Forge:
+    event = CiEvent(
+        forge=fake.dialect.name,  # type: ignore[attr-defined]
+        api_url=fake.api_url,
+        server_url=fake.url,
+        repository="team/model",
+        project=fake.dialect.project,  # type: ignore[attr-defined]
+        run_id="1",
+        run_attempt=1,
+        head_sha=HEAD,
+    )
+    return connect(event, BOT_TOKEN, sleep=lambda _: None, clock=lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("admin", True),
+        ("maintain", True),
+        ("write", True),
+        ("triage", False),
+        ("read", False),
+        ("none", False),
+        (None, False),
+    ],
+)
+def test_may_push__role__is_the_forges_word(role: Optional[str], may: bool) -> None:
+    with FakeForge(GitHubDialect()) as fake:
+        fake.roles = {"ann": role} if role else {}
+        assert takes_orders(_forge(fake)).may_push("ann") is may
+        assert fake.violations == []
+
+
+def test_may_push__login_with_a_path__asks_for_that_login() -> None:
+    with FakeForge(GitHubDialect()) as fake:
+        assert takes_orders(_forge(fake)).may_push("../../x?y") is False
+        assert fake.calls[-1].path == "/repos/team/model/collaborators/..%2F..%2Fx%3Fy/permission"
+
+
+@pytest.mark.parametrize(("owner", "from_fork"), [("team", False), ("Team", False), ("mallory", True)])
+def test_ordered_change__owner_of_the_branch__tells_a_fork(owner: str, from_fork: bool) -> None:
+    with FakeForge(GitHubDialect()) as fake:
+        fake.changes.append(StoredChange(7, owner, "feature", HEAD, author="ann"))
+        found = takes_orders(_forge(fake)).ordered_change(7)
+        assert found == OrderedChange(7, HEAD, "b" * 40, is_open=True, from_fork=from_fork, author="ann")
+        assert fake.violations == []
+
+
+def test_takes_orders__other_forge__is_refused_with_what_to_do_instead() -> None:
+    dialect: Dialect = GitLabDialect()
+    with FakeForge(dialect) as fake, pytest.raises(ForgeError, match="perfgate baseline accept"):
+        takes_orders(_forge(fake))
