@@ -14,10 +14,11 @@ SECONDS_BETWEEN_LINES = 3.0
 class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     """Shows what is going on, on standard error.
 
-    In a terminal a spinner with one line; else (CI logs) a line every few seconds.
+    In a terminal a spinner with one line; else (CI logs) a line every few seconds, or with ``brief`` none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, brief: bool = False) -> None:
+        self._brief = brief
         self._live = sys.stderr.isatty()
         self._last_time = float("-inf")
         if self._live:
@@ -42,7 +43,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         if self._live:
             self._spinner.update(_escape(text))
             return
-        if time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
+        if not self._brief and time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
             self._last_time = time.monotonic()
 

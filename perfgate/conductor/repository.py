@@ -75,6 +75,21 @@ class Repository:
             'or set main_branch = "…" under [store] in perfgate.toml'
         )
 
+    def main_of(self, remote: str, configured: str = "") -> Optional[str]:
+        """Return the main branch of a remote as it was last seen, the local one where it was never seen, None without any."""
+        try:
+            return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
+        except RepositoryError:
+            pass
+        own = configured.removeprefix(f"{remote}/")
+        names = [own] if own else ["main", "master"]
+        found = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
+        return next(iter(found), None)
+
+    def holds(self, revision: str, commit: str) -> bool:
+        """Tell whether a revision has a commit in its history, or is it."""
+        return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision], {}).code == 0
+
     def choose_base(self, revision: str, head: str) -> BaseChoice:
         """Return the merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
 

@@ -28,6 +28,9 @@ from perfgate.cli.options import language_option
               help="Measure the base in this interpreter; default: the one that runs perfgate.")  # fmt: skip
 @click.option("--head-python", type=click.Path(path_type=Path), metavar="PATH",
               help="Measure the head in this interpreter; default: the one that runs perfgate.")  # fmt: skip
+@click.option(
+    "--always", is_flag=True, help="Measure also where [paths] in perfgate.toml says that nothing relevant changed."
+)
 @allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
@@ -40,6 +43,7 @@ def COMMAND(  # noqa: N802
     device: Optional[str],
     allow_dirty: bool,
     append: bool,
+    always: bool,
     allow_token: bool,
     base_python: Optional[Path],
     head_python: Optional[Path],
@@ -68,10 +72,12 @@ def COMMAND(  # noqa: N802
         allow_dirty=allow_dirty,
         device=device,
         append=append,
+        always=always,
         interpreters=GivenInterpreters(base_python, head_python),
     )
     with TerminalProgress() as progress:
         decision = check_change(directory, options, progress)
     render_terminal(decision, Console(), spoken)
-    click.echo(f"written to {out}: decision.json, comment.md, report.html, base/run.json, head/run.json")
+    measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
+    click.echo(f"written to {out}: decision.json, comment.md{measured}")
     raise SystemExit(exit_code(decision))

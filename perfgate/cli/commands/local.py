@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
+from perfgate.catalogue.card import Language
 from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
+from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
+
+if TYPE_CHECKING:
+    from perfgate.document.decision import DecisionDocument
+    from perfgate.flows.check import CheckOptions
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """How a decision is told, and whether one that decides nothing stops a push."""
+
+    brief: bool
+    hook: bool
+    strict: bool
 
 
 @click.command("local")
@@ -19,33 +36,119 @@ from perfgate.cli.options import language_option
               help="Folder for the documents, the report, traces and logs.")  # fmt: skip
 @click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@click.option(
+    "--always", is_flag=True, help="Measure also where [paths] in perfgate.toml says that nothing relevant changed."
+)
+@click.option("--time-budget", type=click.FloatRange(min=1), metavar="SECONDS",
+              help="Begin nothing new after this time, waiting for the machine included.")  # fmt: skip
+@click.option("--brief", is_flag=True, help="One line where it passes, everything where it does not.")
+@click.option(
+    "--hook",
+    is_flag=True,
+    help="As git's pre-push hook: judge the commits that are pushed against the remote's main branch. Implies --brief.",
+)
+@click.option("--strict", is_flag=True, help="With --hook: stop the push also where nothing could be decided.")
 @allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
+@click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
 def COMMAND(  # noqa: N802
     base: Optional[str],
     out: Path,
     workloads: tuple[str, ...],
     device: Optional[str],
+    always: bool,
+    time_budget: Optional[float],
+    brief: bool,
+    hook: bool,
+    strict: bool,
     allow_token: bool,
     language: Optional[str],
     directory: Path,
+    remote: tuple[str, ...],
 ) -> None:
-    """Judge this work tree, uncommitted changes included, against main: the verdict CI will give, before pushing."""
+    """Judge this work tree, uncommitted changes included, against main: the verdict CI will give, before pushing.
+
+    As a hook of git (--hook), which passes REMOTE and URL: exit code 1 where a pushed commit is slower, 0 where it is not,
+    or where it could not be decided (3 with --strict).
+    """
+    if not hook and (remote or strict):
+        raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
     seclude(allow_token=allow_token)
+    from perfgate.config import report_language
+    from perfgate.flows.check import CheckOptions
+
+    options = CheckOptions(
+        out=out,
+        base=base,
+        workloads=workloads,
+        work_tree=not hook,
+        device=device,
+        always=always,
+        time_budget=float("inf") if time_budget is None else time_budget,
+        language=report_language(language, directory),
+    )
+    manner = _Manner(brief or hook, hook, strict)
+    if hook:
+        raise SystemExit(_judge_push(directory, options, manner, remote))
+    raise SystemExit(_judge(directory, options, manner))
+
+
+def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote: tuple[str, ...]) -> int:
+    """Judge every pushed commit and return the code of the first that must not go."""
+    import os
+    from dataclasses import replace
+
+    from perfgate.conductor.repository import Repository
+    from perfgate.config import load_config
+    from perfgate.flows.hook import pushed
+
+    lines = sys.stdin.read().splitlines() if remote else []
+    main_branch = load_config(directory).store.main_branch
+    pushes = pushed(
+        Repository(directory), os.environ, remote=remote[0] if remote else None, lines=lines, main_branch=main_branch
+    )
+    codes = [EXIT_PASS]
+    for number, push in enumerate(pushes):
+        base = options.base or push.base
+        if base is None:
+            click.echo("perfgate: nothing to compare with yet, the remote has no main branch")
+        elif not push.is_news:
+            click.echo(f"perfgate: nothing to judge, {push.head[:12]} is in {push.base} already")
+        else:
+            out = options.out if len(pushes) == 1 else options.out / str(number + 1)
+            codes.append(_judge(directory, replace(options, head=push.head, base=base, out=out), manner))
+    return next((code for code in codes if code), EXIT_PASS)
+
+
+def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.check import check_change
+
+    try:
+        with TerminalProgress(brief=manner.brief) as progress:
+            decision = check_change(directory, options, progress)
+    except MachineBusyError as error:
+        if not manner.hook or manner.strict:
+            raise
+        click.echo(f"perfgate: INCONCLUSIVE: {error}")
+        return EXIT_PASS
+    return _tell(decision, options.out, manner, options.language)
+
+
+def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Language) -> int:
     from rich.console import Console
 
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.config import report_language
-    from perfgate.flows.check import CheckOptions, check_change
+    from perfgate.flows.hook import hook_code
     from perfgate.judging.gate.decide import exit_code
-    from perfgate.judging.report.terminal import render_terminal
+    from perfgate.judging.report.terminal import LET_THROUGH, render_line, render_terminal
 
-    spoken = report_language(language, directory)
-    options = CheckOptions(out=out, base=base, workloads=workloads, work_tree=True, device=device, language=spoken)
-    with TerminalProgress() as progress:
-        decision = check_change(directory, options, progress)
-    render_terminal(decision, Console(), spoken)
-    click.echo(f"report: {out / 'report.html'}")
-    raise SystemExit(exit_code(decision))
+    code = hook_code(decision, strict=manner.strict) if manner.hook else exit_code(decision)
+    if manner.brief and not code:
+        render_line(decision, Console(), language, after=LET_THROUGH if decision.verdict == "INCONCLUSIVE" else "")
+        return code
+    render_terminal(decision, Console(), language)
+    if decision.verdict != "SKIPPED":
+        click.echo(f"report: {out / 'report.html'}")
+    return code

@@ -33,6 +33,7 @@ from perfgate.judging.report.words import Words
 _VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
 _LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
 _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
+LET_THROUGH = phrase("undecided, so the push goes on; --strict would stop it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_SUGGESTIONS = 3
@@ -43,6 +44,13 @@ def render_terminal(decision: DecisionDocument, console: Console, language: Lang
     """Print a decision: verdict, facts, moved metrics, why, what to do."""
     with speaking(language):
         _print_decision(decision, console)
+
+
+def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
+    """Print a decision on one line: the title of its comment, and what follows from it."""
+    with speaking(language):
+        title = headline(Summary(decision, CommentContext(marker=""), _SHOWN), "plain")
+        console.print(Text(f"perfgate: {title}{f' ({say(after)})' if after else ''}"), soft_wrap=True)
 
 
 def render_run(run: RunDocument, console: Console, language: Language = "en") -> None:

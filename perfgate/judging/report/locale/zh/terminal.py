@@ -4,6 +4,7 @@ from __future__ import annotations
 
 WORDS = {
     "note:": "提示:",
+    "undecided, so the push goes on; --strict would stop it": "未能判定，推送继续；--strict 会阻止推送",
     "error in workload": "workload 出错",
     "error in the {side}: {what} of {workload} ({kind})": "{side} 出错：{workload} 的 {what}（{kind}）",
     "Recorded, not compared: measure with perfgate check": "录制值，未作比较：请用 perfgate check 测量",
