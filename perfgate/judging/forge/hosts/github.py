@@ -252,7 +252,6 @@ class GitHub:
         return OrderedChange(
             number=pull.number,
             head_sha=pull.head.sha,
-            target=pull.base.ref,
             base_sha=pull.base.sha,
             is_open=pull.state == "open",
             from_fork=not ours,
