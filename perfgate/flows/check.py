@@ -186,7 +186,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status, language=options.language)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
-    history = stored_history(config, head, os.environ, warn=progress.note)
+    # The worktree that the configuration comes from is gone; the store is found from the clone.
+    history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
     decision = decide_with_advice(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)

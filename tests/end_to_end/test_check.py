@@ -139,3 +139,21 @@ def test_check__dirty_clone__refused_by_name_unless_allowed(perfgate: Perfgate, 
     assert done.returncode == 2
     wanted = "git knows no commit 'nonsense'" if allow else "has uncommitted changes in model.py; commit them, or use"
     assert wanted in done.stderr
+
+
+def test_check__store_named_in_perfgate_toml__found_from_the_clone_and_not_from_a_worktree_that_is_gone(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    settings = clone.root / "perfgate.toml"
+    settings.write_text(settings.read_text() + '[store]\npath = "../main-runs.db"\n')
+    clone.commit("a store beside the clone")
+    del perfgate.environment["PERFGATE_STORE"]
+    measured = perfgate("run", "--quick", "--steps", "1", "--out", str(tmp_path / "main"), cwd=clone.root)
+    assert measured.returncode == 0, measured.stderr
+    kept = perfgate("baseline", "record", "--run", str(tmp_path / "main" / "run.json"), cwd=clone.root)
+    assert kept.returncode == 0, kept.stderr
+    out = tmp_path / "out"
+    done = perfgate("check", "--base", "HEAD", "--out", str(out), "--steps", "1", cwd=clone.root)
+    assert "left out" not in done.stderr
+    series = json.loads((out / "history.json").read_text())["series"]
+    assert "latency.p50" in {entry["metric"] for entry in series}
