@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 760, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 16, 34
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _MAX_POINTS = 240
-_CELL, _ROW_NAME = 15, 26
+_CELL, _ROW_NAME = 18, 26
 # A mark for who cannot tell the colours apart.
 _MARKS = {"ok": "", "attention": "!", "error": "✕", "invalid": "✕", "unavailable": "?", "not_applicable": "–"}
 STATUS_WORDS = {
@@ -103,7 +103,7 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     mark = Markup('<text class="mark" x="{}" y="{}" text-anchor="middle">{}</text>')
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
-        parts.append(name.format(_ROW_NAME - 5, top + 11, title, number))
+        parts.append(name.format(_ROW_NAME - 5, top + 13, title, number))
         for column, run in enumerate(health):
             status = run.steps.get(str(number))
             if status is None:
@@ -113,7 +113,7 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
                        when=day(run.started_at), status=say(STATUS_WORDS.get(status, status)))  # fmt: skip
             parts.append(cell.format(status, left, top + 1, _CELL - 2, _CELL - 2, told))
             if _MARKS.get(status):
-                parts.append(mark.format(left + (_CELL - 2) / 2, top + 11, _MARKS[status]))
+                parts.append(mark.format(left + (_CELL - 2) / 2, top + 13, _MARKS[status]))
     below = height - 6
     date = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     if health:
@@ -195,11 +195,13 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 
 
 def _value_axis(frame: Frame, low: float, high: float, unit: str, metric: str) -> list[Markup]:
-    step = 10 ** math.floor(math.log10((high - low) / 3))
-    step = next((step * factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 4.5), step)
+    # Bytes are read in steps of 1024, so round numbers of them are round numbers of KiB, MiB and so on.
+    factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
+    step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
+    step = next((step * wider for wider in (1, 2, 5, 10) if (high - low) / (step * wider) <= 4.5), step)
     ticks = [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    if unit in ("1", "B") and metric not in ("", None):
-        ticks = [tick for tick in ticks if tick >= 0]
+    # No count, size or time is below nothing.
+    ticks = [tick for tick in ticks if tick >= 0 or low >= 0]
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
     found: list[Markup] = []
