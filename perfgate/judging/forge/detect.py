@@ -7,13 +7,16 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from perfgate.errors import UsageError
 from perfgate.judging.forge.forge import CiEvent, addresses
+from perfgate.judging.forge.orders import CommentEvent
+
+P = TypeVar("P")
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The measuring job's artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
@@ -60,6 +63,24 @@ def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     if environ.get("GITLAB_CI") == "true":
         return _gitlab(environ)
     return None
+
+
+def read_comment(environ: Mapping[str, str]) -> Optional[CommentEvent]:
+    """Return the new comment on a change request that this process runs for; None for any other event."""
+    if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
+        return None
+    payload = _payload(environ, _CommentPayload)
+    comment = payload.comment
+    if payload.action != "created" or payload.issue.pull_request is None:
+        return None
+    return CommentEvent(
+        number=payload.issue.number,
+        body=comment.body or "",
+        # The account may be gone already.
+        author=comment.user.login if comment.user else "",
+        bot=comment.user is None or comment.user.type != "User",
+        edited=comment.updated_at != comment.created_at,
+    )
 
 
 def summary_path(environ: Mapping[str, str]) -> Optional[Path]:
@@ -113,6 +134,33 @@ class _MergeGroup(msgspec.Struct):
     head_sha: str
 
 
+class _PullMark(msgspec.Struct):
+    """Where it stands, an issue is a pull request."""
+
+
+class _Issue(msgspec.Struct):
+    number: int
+    pull_request: Optional[_PullMark] = None
+
+
+class _Account(msgspec.Struct):
+    login: str
+    type: str
+
+
+class _Comment(msgspec.Struct):
+    body: Optional[str]
+    user: Optional[_Account]
+    created_at: str
+    updated_at: str
+
+
+class _CommentPayload(msgspec.Struct):
+    action: str
+    issue: _Issue
+    comment: _Comment
+
+
 class _Payload(msgspec.Struct):
     pull_request: Optional[_PullRequest] = None
     workflow_run: Optional[_WorkflowRun] = None
@@ -120,7 +168,7 @@ class _Payload(msgspec.Struct):
 
 
 def _github(environ: Mapping[str, str]) -> CiEvent:
-    payload = _payload(environ)
+    payload = _payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
         return _after_workflow(event, payload.workflow_run)
@@ -176,12 +224,12 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun) -> CiEvent:
     )
 
 
-def _payload(environ: Mapping[str, str]) -> _Payload:
+def _payload(environ: Mapping[str, str], kind: type[P]) -> P:
     path = Path(_need(environ, "GITHUB_EVENT_PATH"))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
             raise UsageError(f"{path} (GITHUB_EVENT_PATH) is larger than {MAX_PAYLOAD_BYTES} bytes; that is no event")
-        return msgspec.json.decode(path.read_bytes(), type=_Payload)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
 

@@ -9,8 +9,9 @@ from typing import Any, Optional
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import detect, given, log_lines, summary_path
+from perfgate.judging.forge.detect import detect, given, log_lines, read_comment, summary_path
 from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.forge.orders import CommentEvent
 from tests.fakes.openapi import SLICES
 
 DATA = Path(__file__).parents[2] / "data" / "forge"
@@ -359,3 +360,53 @@ def test_detect__gitea_without_attempts__is_the_first(tmp_path: Path) -> None:
     event = detect(environ)
     assert event is not None
     assert (event.run_attempt, event.job_url, event.artifact_url) == (1, None, None)
+
+
+COMMENT: dict[str, Any] = {
+    "body": "/perfgate run",
+    "user": {"login": "ann", "type": "User"},
+    "created_at": "2026-11-20T10:00:00Z",
+    "updated_at": "2026-11-20T10:00:00Z",
+}
+
+
+def _comment(tmp_path: Path, event: str = "issue_comment", **changes: Any) -> Optional[CommentEvent]:
+    payload = {"action": "created", "issue": {"number": 7, "pull_request": {"url": "x"}}, "comment": COMMENT, **changes}
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(payload))
+    return read_comment({"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": event, "GITHUB_EVENT_PATH": str(path)})
+
+
+def test_read_comment__on_a_pull_request__who_wrote_what(tmp_path: Path) -> None:
+    assert _comment(tmp_path) == CommentEvent(7, "/perfgate run", "ann", bot=False, edited=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "bot", "edited"),
+    [
+        ({"updated_at": "2026-11-20T10:00:05Z"}, False, True),
+        ({"user": {"login": "x[bot]", "type": "Bot"}}, True, False),
+        ({"user": None}, True, False),
+    ],
+)
+def test_read_comment__edited_or_a_bots__says_so(tmp_path: Path, changes: Any, bot: bool, edited: bool) -> None:
+    found = _comment(tmp_path, comment={**COMMENT, **changes})
+    assert found is not None
+    assert (found.bot, found.edited) == (bot, edited)
+
+
+def test_read_comment__on_an_issue_or_of_another_event__none(tmp_path: Path) -> None:
+    assert _comment(tmp_path, issue={"number": 7}) is None
+    assert _comment(tmp_path, action="edited") is None
+    assert _comment(tmp_path, event="pull_request") is None
+    assert read_comment({"PATH": "/bin"}) is None
+
+
+def test_read_comment__recorded_payload__is_of_an_issue(tmp_path: Path) -> None:
+    recorded = SLICES / "github" / "event.issue_comment.created.json"
+    if not recorded.exists():
+        pytest.skip("no recorded payloads beside the checkout")
+    payload = json.loads(recorded.read_bytes())
+    assert _comment(tmp_path, **payload) is None
+    found = _comment(tmp_path, **{**payload, "issue": {**payload["issue"], "pull_request": {}}})
+    assert found == CommentEvent(1, payload["comment"]["body"], "Codertocat", bot=False, edited=False)
