@@ -34,10 +34,11 @@ class Program:
         os.execve(sys.executable, command, dict(environ))
 
 
-def seclude(*, allow_token: bool) -> None:
+def seclude(*, allow_token: bool, keep_outside_ci: bool = False) -> None:
     """Refuse tokens in CI, remove them elsewhere, and close this process to the workers.
 
-    On a developer's machine the shell above us has the token too, so there refusing would protect nothing.
+    On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
+    that posts after it measured may keep it.
     """
     from perfgate.conductor.environment import in_ci
     from perfgate.conductor.secrets import find_secrets, refuse_tokens, scrubbed
@@ -46,7 +47,7 @@ def seclude(*, allow_token: bool) -> None:
     found = find_secrets(os.environ)
     if in_ci(os.environ) and not allow_token:
         refuse_tokens(found)
-    if found.names:
+    if found.names and not (keep_outside_ci and not in_ci(os.environ)):
         if in_ci(os.environ):
             click.echo(f"removed from the environment before anything is measured: {', '.join(found.names)}", err=True)
         program = click.get_current_context().find_object(Program)

@@ -143,7 +143,9 @@ def _measure(
     workloads = tuple(sorted({suspect.series.workload for suspect in suspects}))
     with repository.worktrees({"bad": bad}, link=link) as trees, tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "check"
-        options = CheckOptions(out=out, base=good, workloads=workloads, device=config.device, allow_dirty=True)
+        options = CheckOptions(
+            out=out, base=good, workloads=workloads, device=config.device, allow_dirty=True, always=True
+        )
         decision = check_change(trees["bad"] / prefix, options, progress)
         fingerprint = read_run(out / "head" / "run.json").testbed.fingerprint
     found = [_confirmation(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]

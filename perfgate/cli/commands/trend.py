@@ -9,6 +9,7 @@ from typing import Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 
 
@@ -30,6 +31,7 @@ from perfgate.cli.options import language_option
 )
 @click.option("--key", metavar="NAME", default="default", help="Tells several projects of one repository apart.")
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
+@allow_token_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -44,14 +46,17 @@ def COMMAND(  # noqa: N802 - what main looks for
     token_env: Optional[str],
     key: str,
     fail_on_regression: bool,
+    allow_token: bool,
     language: Optional[str],
     directory: Path,
 ) -> None:
     """Find where main got slower or faster, from its stored runs: since which commit, by how much, confirmed or suspected.
 
     The exit code is 0 whatever moved; 1 with --fail-on-regression while a regression is open, 2 where there is no run of
-    main to look at, 4 where the forge refuses.
+    main to look at, 4 where the forge refuses. In CI --confirm measures without a token, and another job posts.
     """
+    if confirm:
+        seclude(allow_token=allow_token, keep_outside_ci=post)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
