@@ -11,14 +11,14 @@ from perfgate.catalogue.card import Language
 from perfgate.config import CONFIG_NAME, report_language
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
-from perfgate.document.run import CiContext, RunDocument
+from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.flows.check import DEFAULT_HEAD_STEPS
 from perfgate.flows.judge import comment_context
 from perfgate.flows.run import exit_code as exit_code_of_run
-from perfgate.flows.session import ci_context
 from perfgate.git import run_git
-from perfgate.judging.forge.detect import log_lines, summary_path
+from perfgate.judging.forge.detect import detect, log_lines, summary_path
+from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.runner import (
     MAX_ANNOTATIONS,
     MAX_SUMMARY_BYTES,
@@ -60,7 +60,10 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class _Found:
-    """What the folder holds of this very job: a decision and the head's run, or a run alone; else ``why`` there is neither."""
+    """What the folder holds of this very job, a decision, a run or both; else ``why`` there is neither.
+
+    A decision that nothing was measured for has no run, and what `perfgate run` writes has no decision.
+    """
 
     decision: Optional[DecisionDocument] = None
     run: Optional[RunDocument] = None
@@ -74,7 +77,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     """
     found = _find(request, environ)
     if request.asks_for_nothing:
-        if found.run is None:
+        if found.why:
             raise DocumentError(f"{request.folder}: {found.why}")
         say(log_lines(_markdown(found, request), environ))
     if request.outputs:
@@ -102,29 +105,44 @@ def spoken_language(given: Optional[str], directory: Path) -> Language:
 
 def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
     """Return what this job measured; a document that another job left in the folder is none of it."""
-    folder, ci = request.folder, ci_context(environ)
+    folder, event = request.folder, detect(environ)
     try:
         if (folder / _FILES["decision"]).exists():
-            decision, head = read_decision(folder / _FILES["decision"]), read_run(folder / "head" / "run.json")
+            decision = read_decision(folder / _FILES["decision"])
+            _refuse_other_code(exit_code(decision), request.measured)
+            if decision.verdict == "SKIPPED":
+                # Nothing was measured, so there is no run; a check removes what it finds before it writes such a decision.
+                _refuse_other_commit(decision, event)
+                return _Found(decision)
+            head = read_run(folder / "head" / "run.json")
             if decision.head.sha256 != content_sha256(head):
                 raise DocumentError("decision.json is not about head/run.json")
-            _refuse_other_job(head, exit_code(decision), request.measured, ci)
+            _refuse_other_job(head, event)
             return _Found(decision, head)
         if (folder / "run.json").exists():
             run = read_run(folder / "run.json")
-            _refuse_other_job(run, exit_code_of_run(run), request.measured, ci)
+            _refuse_other_code(exit_code_of_run(run), request.measured)
+            _refuse_other_job(run, event)
             return _Found(run=run)
     except DocumentError as error:
         return _Found(why=str(error).replace(f"{folder}/", ""))
     return _Found(why="there is no decision.json, and no run.json")
 
 
-def _refuse_other_job(run: RunDocument, code: int, measured: Optional[int], ci: Optional[CiContext]) -> None:
+def _refuse_other_code(code: int, measured: Optional[int]) -> None:
     if measured is not None and code != measured:
         raise DocumentError(
             f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
         )
-    if ci is not None and run.session.ci != ci:
+
+
+def _refuse_other_commit(decision: DecisionDocument, event: Optional[CiEvent]) -> None:
+    if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
+        raise DocumentError("decision.json is about another commit")
+
+
+def _refuse_other_job(run: RunDocument, event: Optional[CiEvent]) -> None:
+    if event is not None and run.session.ci != event.context():
         raise DocumentError("the documents were measured by another CI job")
 
 
@@ -147,10 +165,10 @@ def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]
 
 def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
     """Return the comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
-    if found.run is None:
-        return no_verdict(found.why, request.measured, request.language, medium="markdown")
     if found.decision is None:
-        return run_markdown(found.run, request.language)
+        if found.run is not None:
+            return run_markdown(found.run, request.language)
+        return no_verdict(found.why, request.measured, request.language, medium="markdown")
     context = comment_context(found.decision, request.language)
     text = ""
     # A character has one to four bytes.
@@ -162,7 +180,7 @@ def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYT
 
 
 def _annotation_lines(found: _Found, request: ReportRequest) -> list[str]:
-    if found.run is None:
+    if found.why:
         return [annotation_command("error", "perfgate", no_verdict(found.why, request.measured, request.language))]
     if found.decision is None:
         return []
@@ -198,9 +216,11 @@ def _has_line(path: Path, line: int) -> bool:
 
 
 def _junit(found: _Found, request: ReportRequest) -> str:
-    if found.run is None:
-        return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
-    return junit(found.decision, request.language) if found.decision else junit_of_run(found.run, request.language)
+    if found.decision is not None:
+        return junit(found.decision, request.language)
+    if found.run is not None:
+        return junit_of_run(found.run, request.language)
+    return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
 
 
 def _size(path: Optional[Path]) -> int:

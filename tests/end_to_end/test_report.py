@@ -1,4 +1,4 @@
-"""The real `perfgate report` in a process of its own, on check folders and run folders."""
+"""The real `perfgate report` on check folders and run folders, twice in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,30 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from perfgate.cli.commands.report import COMMAND
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
 from perfgate.document.run import CiContext, CounterSet, CounterSite, OpCount, RunDocument, StepResult, Value
+from perfgate.errors import PerfgateError
 from perfgate.judging.gate.decide import decide
-from tests.fakes.documents import make_run
+from tests.fakes.documents import make_decision, make_run
 from tests.unit.forge.test_runner import command_of, outputs_of
 
 HEAD = "a" * 40
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class Step:
@@ -48,7 +57,17 @@ class Step:
         (self.out / "report.html").write_text("<p>")
         return decision
 
-    def report(self, *options: str) -> subprocess.CompletedProcess[str]:
+    def report(self, *options: str) -> Done:
+        """Run the command in this process, as `main` does."""
+        run = CliRunner().invoke(COMMAND, [str(self.out), "-C", str(self.project), *options], env=self.environ)
+        if isinstance(run.exception, PerfgateError):
+            return Done(run.exception.exit_code, run.stdout, str(run.exception))
+        if run.exception is not None:
+            raise run.exception
+        return Done(run.exit_code, run.stdout, run.stderr)
+
+    def start(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run the command in a process of its own."""
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         command = [sys.executable, "-m", "perfgate", "report", str(self.out), "-C", str(self.project), *options]
         return subprocess.run(
@@ -83,7 +102,7 @@ def step(tmp_path: Path) -> Step:
 
 def test_report__regressed_check__outputs_summary_and_annotations_at_once(step: Step) -> None:
     step.check(ops=64)
-    done = step.report("--outputs", "--summary", "--annotations", "--exit-code", "1")
+    done = step.start("--outputs", "--summary", "--annotations", "--exit-code", "1")
     assert (done.returncode, done.stderr) == (0, "")
     assert step.read_outputs() == {
         "verdict": "FAIL",
@@ -135,6 +154,17 @@ def test_report__decision_of_an_earlier_job__is_not_this_ones(step: Step) -> Non
     step.check(ops=64)
     step.report("--outputs", "--exit-code", "0")
     assert step.read_outputs()["verdict"] == ""
+
+
+def test_report__nothing_relevant_changed__skipped_without_a_run(step: Step) -> None:
+    step.out.mkdir()
+    write_decision(step.out / "decision.json", make_decision("SKIPPED", reasons=["paths: docs/a.md"], comparisons=[]))
+    junit = step.folder / "junit.xml"
+    done = step.report("--outputs", "--summary", "--annotations", "--exit-code", "0", "--junit", str(junit))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert step.read_outputs()["verdict"] == "SKIPPED"
+    assert step.summary.read_text().startswith("## perfgate: SKIPPED")
+    assert ET.fromstring(junit.read_text()).find(".//skipped") is not None
 
 
 def test_report__decision_over_other_documents__empty_verdict(step: Step) -> None:
@@ -225,7 +255,7 @@ def test_report__no_option__prints_the_comment(step: Step) -> None:
 
 
 def test_report__no_option_and_nothing_there__wrong_use(step: Step) -> None:
-    done = step.report()
+    done = step.start()
     assert (done.returncode, "no decision.json" in done.stderr) == (2, True)
 
 
