@@ -19,45 +19,85 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
+from perfgate.flows.screen import stored_history
 from perfgate.flows.session import now
-from perfgate.flows.store import open_project_store
+from perfgate.flows.store import open_project_store, open_store_at
+from perfgate.flows.trunk import refuse_change_request, refuse_foreign, trusted_event
+from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.gate.screen import screen
 from perfgate.judging.report.escape import clean
+from perfgate.judging.report.format import percent
+from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.store import StoredRun, store_location
+
+COPIED_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was kept, and where."""
+    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower."""
 
     id: str
     store: str
     run: RunDocument
+    suspected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Copied:
+    """How much of a store was copied into another."""
+
+    runs: int
+    acceptances: int
+    confirmations: int
 
 
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> Recorded:
-    """Keep a run document that was measured before. Raises UsageError for one of another project."""
+    """Keep a run document that was measured before. Raises UsageError for one of another project.
+
+    In a CI job a store that others share takes only what its own pipeline measured of main.
+    """
+    event = _trusted_event(config, environ)
     run = read_run(path)
+    if event is not None:
+        refuse_foreign(run, event)
+        refuse_failed(run)
+    return keep(config, environ, run, allow_dirty=allow_dirty)
+
+
+def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> Recorded:
+    """Keep a run of this project. Raises UsageError for one of another.
+
+    A run that main's earlier ones show as slower is kept too, for the trend; what screens leaves it out until it is accepted.
+    """
     if run.project != config.project:
         raise UsageError(
-            f"{path} is a run of project {run.project!a}, and this is {config.project!a}; record it in its own "
+            f"this is a run of project {run.project!a}, and this is {config.project!a}; record it in its own "
             "project, or set `project` in perfgate.toml"
         )
-    return _record(config, environ, run, allow_dirty=allow_dirty)
+    suspected = _suspected(config, environ, run)
+    run_id = open_project_store(config, environ).record(run, allow_dirty=allow_dirty)
+    return Recorded(id=run_id, store=store_location(config, environ), run=run, suspected=suspected)
+
+
+def refuse_failed(run: RunDocument, where: str = "its log") -> None:
+    """Raise MeasuringError for a run of which a part could not be measured."""
+    if exit_code(run) == EXIT_MEASURING:
+        raise MeasuringError(
+            f"a part of the checklist could not be measured, so the run is not kept; {where} says what failed"
+        )
 
 
 def record_measured(
     config: Config, environ: Mapping[str, str], options: RunOptions, progress: Progress, *, allow_dirty: bool
 ) -> Recorded:
     """Measure what stands in the project's folder and keep the run. Raises MeasuringError when a part of it failed."""
+    _trusted_event(config, environ)
     if not allow_dirty:
         _refuse_changes(config)
     run = run_here(config, options, progress)
-    if exit_code(run) == EXIT_MEASURING:
-        raise MeasuringError(
-            "a part of the checklist could not be measured, so the run is not kept; "
-            f"{options.out / 'run.json'} says what failed"
-        )
-    return _record(config, environ, run, allow_dirty=allow_dirty)
+    refuse_failed(run, str(options.out / "run.json"))
+    return keep(config, environ, run, allow_dirty=allow_dirty)
 
 
 def list_baseline(config: Config, environ: Mapping[str, str], *, limit: Optional[int] = None) -> list[StoredRun]:
@@ -72,6 +112,8 @@ def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> Ru
 
 def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
     return open_project_store(config, environ).prune(config.project, keep=keep)
 
 
@@ -79,6 +121,8 @@ def accept_regression(
     config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: Optional[str]
 ) -> Acceptance:
     """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
     known = parse_place(metric).metric
     if not known.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, known):
         close = difflib.get_close_matches(known, METRICS, n=1)
@@ -102,6 +146,46 @@ def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance
     return open_project_store(config, environ).accepted(config.project)
 
 
+def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, target: str) -> Copied:
+    """Copy what a store keeps of the project into another; what is there already stays as it is."""
+    if target.startswith(PREFIX):
+        refuse_change_request(environ)
+    there, here = (open_store_at(location, config, environ) for location in (source, target))
+    kept = {run.id for run in here.runs(config.project)}
+    ids = [run.id for run in reversed(there.runs(config.project)) if run.id not in kept]
+    for start in range(0, len(ids), COPIED_AT_ONCE):
+        some = [there.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
+        here.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
+    accepted, confirmed = here.accepted(config.project), here.confirmations(config.project)
+    acceptances = [one for one in reversed(there.accepted(config.project)) if one not in accepted]
+    for acceptance in acceptances:
+        here.accept(config.project, acceptance)
+    confirmations = [one for one in reversed(there.confirmations(config.project)) if one not in confirmed]
+    for confirmation in confirmations:
+        here.confirm(config.project, confirmation)
+    return Copied(len(ids), len(acceptances), len(confirmations))
+
+
+def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
+    """Return whether the store is one that others write to as well; a file belongs to whoever may write it."""
+    return store_location(config, environ).startswith(PREFIX)
+
+
+def _trusted_event(config: Config, environ: Mapping[str, str]) -> Optional[CiEvent]:
+    return trusted_event(config, environ) if _is_shared(config, environ) else None
+
+
+def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
+    """Return the places that main's earlier runs show as slower, each with by how much."""
+    notes: list[str] = []
+    found = screen(run, stored_history(config, run, environ, warn=notes.append))
+    return tuple(
+        f"{one.metric} of {one.workload}/{one.shape} ({percent(one.delta)})"
+        for one in found
+        if one.outcome == "regressed" and one.delta is not None
+    )
+
+
 def _refuse_changes(config: Config) -> None:
     """Refuse what the store would refuse after the measuring, before it."""
     try:
@@ -113,8 +197,3 @@ def _refuse_changes(config: Config) -> None:
             f"uncommitted changes, in {clean(', '.join(changed))}; commit them first, or keep the run on purpose with "
             "--allow-dirty"
         )
-
-
-def _record(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> Recorded:
-    run_id = open_project_store(config, environ).record(run, allow_dirty=allow_dirty)
-    return Recorded(id=run_id, store=store_location(config, environ), run=run)

@@ -2,40 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Callable
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Callable, Optional
+
+import msgspec
 
 from perfgate.config import Config
-from perfgate.document.history import History, HistorySeries
+from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.errors import StoreError
+from perfgate.errors import RepositoryError, StoreError
 from perfgate.flows.store import open_project_store
-from perfgate.judging.gate.screen import SCREENED
+from perfgate.git import run_git
+from perfgate.judging.gate.screen import SCREENED, accepts_a_slower_call, level
+from perfgate.judging.store.store import HistoryValue
+
+_SHA = re.compile(r"[0-9a-f]{40,64}")
 
 
 def stored_history(
-    config: Config, head: RunDocument, environ: Mapping[str, str], *, warn: Callable[[str], None]
+    config: Config,
+    head: RunDocument,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
+    also_commit: Optional[str] = None,
 ) -> History:
-    """Return the series that screen this run and what was accepted of it; of a store that cannot be read that is said."""
+    """Return the series that screen this run and what was accepted of it; of a store that cannot be read that is said.
+
+    What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
+    of ``also_commit`` counts too: of the commit under review, where the forge's merge of it was measured.
+    """
     try:
         store = open_project_store(config, environ)
+        accepted = store.accepted(config.project)
         series = [
             HistorySeries(
                 workload=workload.name,
                 shape=shape,
                 metric=name,
-                values=[
-                    found.value
-                    for found in store.history(config.project, workload.name, head.testbed.fingerprint, name, shape)
-                ],
+                values=_level(
+                    store.history(config.project, workload.name, head.testbed.fingerprint, name, shape),
+                    [one for one in accepted if accepts_a_slower_call(one, workload.name, shape)],
+                    config.root,
+                ),
             )
             for workload in head.workloads
             for shape in workload.shapes
             for name in SCREENED
         ]
-        commit = head.source.commit
-        accepted = store.accepted(config.project, commit=commit) if commit else []
     except StoreError as error:
         warn(f"stored runs of main are left out: {error}")
         return History()
-    return History(series=[one for one in series if one.values], accepted=accepted)
+    commit = head.source.commit
+    meant = [one for one in accepted if one.commit in (commit, also_commit)]
+    own = [msgspec.structs.replace(one, commit=commit) for one in meant] if commit else []
+    return History(series=[one for one in series if one.values], accepted=own)
+
+
+def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], root: Path) -> list[float]:
+    usable = [session for session in sessions if session.value > 0.0]
+
+    def is_meant(index: int) -> bool:
+        before = usable[index - 1].commit if index else None
+        return any(_came_with(one.commit, usable[index].commit, before, root) for one in accepted)
+
+    return level([session.value for session in usable], is_meant)
+
+
+def _came_with(accepted: str, commit: Optional[str], before: Optional[str], root: Path) -> bool:
+    """Return whether an accepted commit is the one that was measured, or came to main between it and the one before."""
+    if commit is None or accepted == commit:
+        return commit is not None
+    return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))
+
+
+def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
+    """Return whether the clone around the project says so; one that knows too little does not."""
+    if not (_SHA.fullmatch(commit) and _SHA.fullmatch(ancestor)):
+        return False
+    try:
+        done = run_git(root, ["merge-base", "--is-ancestor", ancestor, commit], {"GIT_NO_LAZY_FETCH": "1"})
+    except (RepositoryError, OSError):
+        return False
+    return done.code == 0

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from perfgate.config import Config
+    from perfgate.flows.baseline import Recorded
 
 _directory = click.option(
     "-C",
@@ -29,6 +30,12 @@ def COMMAND() -> None:  # noqa: N802 - what main looks for
 @COMMAND.command("record")
 @click.option("--run", "run_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Keep this run document instead of measuring.")  # fmt: skip
+@click.option("--from", "artifact", metavar="DIR", type=click.Path(path_type=Path),
+              help="In CI: keep the run in this artifact of the measuring job, a folder or zip.")  # fmt: skip
+@click.option("--download", is_flag=True, help="In CI: get that artifact from the forge.")
+@click.option("--key", metavar="NAME", default="default", show_default=True,
+              help="With --download: which of several gates on one repository.")  # fmt: skip
+@click.option("--token-env", metavar="NAME", help="The variable with the forge's token, where it is an unusual one.")
 @click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
 @click.option(
     "--quick", is_flag=True, help="Shorter measurements, wider intervals: as `perfgate check` measures its head."
@@ -37,24 +44,64 @@ def COMMAND() -> None:  # noqa: N802 - what main looks for
               help="Folder for what is measured.")  # fmt: skip
 @_json
 @_directory
-def record(run_file: Optional[Path], allow_dirty: bool, quick: bool, out: Path, as_json: bool, directory: Path) -> None:
-    """Measure main, or take a run document, and keep it. One run a session; a run of a change is refused."""
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.baseline import record_file, record_measured
-    from perfgate.flows.run import RunOptions
+def record(
+    run_file: Optional[Path],
+    artifact: Optional[Path],
+    download: bool,
+    key: str,
+    token_env: Optional[str],
+    allow_dirty: bool,
+    quick: bool,
+    out: Path,
+    as_json: bool,
+    directory: Path,
+) -> None:
+    """Measure main, or take a run document, and keep it. One run a session; a run of a change is refused.
 
+    In CI, --from or --download keeps what the measuring job of the same pipeline measured, if that was started by a push to
+    the main branch (or a schedule), never by a change request. Exit codes: 2 not such a job, 3 the artifact is missing or
+    another's, 4 a part could not be measured, or forge or store refused.
+    """
+    if sum((run_file is not None, artifact is not None, download)) > 1:
+        raise click.UsageError("--run, --from and --download say three things; give one")
     config = _config(directory)
-    if run_file is not None:
+    if artifact is not None or download:
+        kept = _record_artifact(config, artifact, key, token_env)
+    elif run_file is not None:
+        from perfgate.flows.baseline import record_file
+
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
-        with TerminalProgress() as progress:
-            kept = record_measured(
-                config, os.environ, RunOptions(out=out, quick=quick), progress, allow_dirty=allow_dirty
-            )
+        kept = _record_measured(config, out, quick, allow_dirty)
     if as_json:
-        _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project})
-    else:
-        click.echo(f"kept run {kept.id[:12]} of {kept.run.project} in {kept.store}")
+        _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
+        return
+    click.echo(f"kept run {kept.id[:12]} of {kept.run.project} in {kept.store}")
+    for place in kept.suspected:
+        click.echo(
+            _clean(
+                f"suspected slower than main's earlier runs: {place}. It is kept for the trend; what screens changes leaves it "
+                "out until `perfgate baseline accept` accepts it"
+            )
+        )
+
+
+def _record_artifact(config: Config, artifact: Optional[Path], key: str, token_env: Optional[str]) -> Recorded:
+    import time
+
+    from perfgate.flows.baseline_ci import ArtifactRequest, record_artifact
+
+    request = ArtifactRequest(path=artifact, key=key, token_variable=token_env)
+    return record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
+
+
+def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> Recorded:
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.baseline import record_measured
+    from perfgate.flows.run import RunOptions
+
+    with TerminalProgress() as progress:
+        return record_measured(config, os.environ, RunOptions(out=out, quick=quick), progress, allow_dirty=allow_dirty)
 
 
 @COMMAND.command("list")
@@ -170,6 +217,27 @@ def prune(keep: int, as_json: bool, directory: Path) -> None:
         _print_json({"removed": removed})
     else:
         click.echo(f"removed {removed} {'run' if removed == 1 else 'runs'}")
+
+
+@COMMAND.command("copy")
+@click.option("--from", "source", metavar="LOCATION", required=True, help="The store to read: a file or branch://NAME.")
+@click.option("--to", "target", metavar="LOCATION", required=True, help="The store to write.")
+@_json
+@_directory
+def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
+    """Copy this project's runs, acceptances and confirmations from one store into another.
+
+    What is in the other store already stays as it is, so a copy that was interrupted is taken up by another.
+    """
+    from perfgate.flows.baseline import copy_baseline
+
+    copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
+    if as_json:
+        _print_json(copied)
+    else:
+        click.echo(
+            f"copied {copied.runs} runs, {copied.acceptances} acceptances and {copied.confirmations} confirmations"
+        )
 
 
 def _config(directory: Path) -> Config:

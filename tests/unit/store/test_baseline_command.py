@@ -45,7 +45,8 @@ def test_baseline_record__run_file__kept_and_said_where(project: Path) -> None:
 def test_baseline_record__json__the_whole_id(project: Path) -> None:
     result = baseline(project, "record", "--json", "--run", write(project))
     (kept,) = SqlStore(project.parent / "store.db").runs("shop")
-    assert json.loads(result.output) == {"id": kept.id, "project": "shop", "store": f"{project.parent}/store.db"}
+    store = f"{project.parent}/store.db"
+    assert json.loads(result.output) == {"id": kept.id, "project": "shop", "store": store, "suspected": []}
 
 
 def test_baseline_record__run_of_another_project__refused(project: Path) -> None:
