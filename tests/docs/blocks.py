@@ -1,0 +1,64 @@
+"""The fenced blocks of our pages, each with the setting that it is shown in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+# Before a block may stand `<!-- test: SETTING -->`, with `exit N` where the commands end with N, and `slow`.
+_BLOCK = re.compile(
+    r"^(?:<!-- test: (?P<words>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_NOT_RUN = "not run: "
+DESK = "desk"
+
+
+@dataclass(frozen=True)
+class Block:
+    """``not_run`` is the reason why it cannot be executed here."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    setting: str = DESK
+    exit_code: int = 0
+    is_slow: bool = False
+    not_run: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return where the block stands."""
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[str]:
+    """Return the pages for users, in name order."""
+    return sorted(path.name for path in DOCS.glob("*.md"))
+
+
+def read_blocks(page: str) -> list[Block]:
+    """Return the blocks of a page in their order."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = [_block(page, text[: match.start()].count("\n") + 1, match) for match in _BLOCK.finditer(text)]
+    assert 2 * len(found) == len(re.findall(r"^```", text, flags=re.MULTILINE)), (
+        f"{page}: a fence that is not understood"
+    )
+    return found
+
+
+def _block(page: str, line: int, match: re.Match[str]) -> Block:
+    words = match["words"] or DESK
+    block = Block(page, line, match["language"], match["text"])
+    if words.startswith(_NOT_RUN):
+        return Block(**{**vars(block), "not_run": words[len(_NOT_RUN) :]})
+    setting, *options = words.split(", ")
+    codes = [int(option[len("exit ") :]) for option in options if option.startswith("exit ")]
+    unknown = [option for option in options if option != "slow" and not option.startswith("exit ")]
+    assert not unknown, f"{block.name}: {unknown} says nothing to the test"
+    return Block(
+        **{**vars(block), "setting": setting, "exit_code": codes[0] if codes else 0, "is_slow": "slow" in options}
+    )

@@ -1,0 +1,105 @@
+"""Every block of our pages is held against the thing itself: run, parsed, or looked for in the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from perfgate.config import parse_config
+from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
+from tests.docs.desk import Desk
+
+PAGES = pages()
+BLOCKS = [block for page in PAGES for block in read_blocks(page)]
+# A desk of its own for blocks that begin anew.
+SETTINGS = {DESK: Desk, "elsewhere": Desk}
+# Why a block may stand there without being run. A reason that is not here fails.
+NOT_RUN = {
+    "needs a runner of GitHub",
+}
+
+
+def of_language(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language in languages]
+
+
+def test_blocks__all_of_them__are_of_a_kind_that_something_checks() -> None:
+    kinds = {"sh", "yaml", "toml", "python", "text"}
+    assert [block.name for block in BLOCKS if block.language not in kinds] == []
+    assert [block.name for block in BLOCKS if block.setting not in SETTINGS] == []
+    assert {block.not_run for block in BLOCKS if block.not_run} == NOT_RUN
+    assert len(of_language("sh")) > 10
+
+
+def _run_page(page: str, folder: Path, *, slow: bool) -> None:
+    """Run the shell blocks of a page in their order, those of one setting in one place."""
+    places: dict[str, Desk] = {}
+    for block in (block for block in of_language("sh") if block.page == page and not block.not_run):
+        if block.is_slow and not slow:
+            continue
+        if block.setting not in places:
+            (folder / block.setting).mkdir()
+            places[block.setting] = SETTINGS[block.setting](folder / block.setting)
+        done = places[block.setting].run(block.text)
+        assert done.returncode == block.exit_code, f"{block.name} ended with {done.returncode}:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in of_language("sh")}))
+def test_shell_blocks__of_a_page__do_what_the_page_says(tmp_path: Path, page: str) -> None:
+    _run_page(page, tmp_path, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({block.page for block in of_language("sh") if block.is_slow}))
+def test_shell_blocks__of_a_page_that_measures__do_what_the_page_says(tmp_path: Path, page: str) -> None:
+    _run_page(page, tmp_path, slow=True)
+
+
+@pytest.mark.parametrize("block", of_language("yaml"), ids=lambda block: block.name)
+def test_yaml_blocks__fit_the_schema_of_their_host(tmp_path: Path, block: Block) -> None:
+    file = tmp_path / "block.yml"
+    file.write_text(block.text, encoding="utf-8")
+    is_github = re.search(r"^(on|runs):", block.text, flags=re.MULTILINE)
+    schema = ["vendor.github-workflows"] if is_github else ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"]
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", *schema, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", of_language("toml"), ids=lambda block: block.name)
+def test_toml_blocks__are_accepted(block: Block) -> None:
+    named = "" if re.search(r"^workload", block.text, flags=re.MULTILINE) else 'workload = "perf/workload.py:example"\n'
+    parse_config(named + block.text, ROOT / "perfgate.toml")
+
+
+@pytest.mark.parametrize("block", of_language("text"), ids=lambda block: block.name)
+def test_text_blocks__are_words_of_ours(block: Block) -> None:
+    """`…` stands for what differs from case to case."""
+    for line in block.text.splitlines():
+        for part in (part.strip() for part in line.split("…")):
+            assert len(part) < 12 or any(part in text for text in our_words()), (
+                f"{block.name}: nothing of ours says {part!r}"
+            )
+        assert any(len(part.strip()) >= 12 for part in line.split("…")), (
+            f"{block.name}: {line!r} says too little to be looked for"
+        )
+
+
+@cache
+def our_words() -> list[str]:
+    """Return every text constant of the package, adjacent ones joined as Python joins them."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "perfgate").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_links__into_the_repository__lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", (DOCS / page).read_text(encoding="utf-8")):
+            assert (DOCS / target).exists(), f"{page}: {target}"
