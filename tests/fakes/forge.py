@@ -11,6 +11,7 @@ from typing import Any, Optional, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, serve_git
+from tests.fakes.forge_issues import StoredIssue
 from tests.fakes.openapi import Slice, load_slice
 
 MAX_PAGE = 100
@@ -138,6 +139,7 @@ class FakeForge:
         self.calls: list[Call] = []
         self.violations: list[str] = []
         self.artifacts: list[StoredArtifact] = []
+        self.issues: list[StoredIssue] = []
         self.blobs = Blobs()
         self.repository: Optional[Path] = None
         self.faults: list[Fault] = []

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
 from tests.fakes.forge_files import StoredArtifact, git
+from tests.fakes.forge_issues import github_issues, gitlab_issues
 
 SAME = 'Cannot transition status via :{verb} from :{state} (Reason(s): Status cannot transition via "{verb}")'
 
@@ -31,6 +32,7 @@ class GitHubDialect:
         routes: dict[str, Callable[..., Reply]] = {
             r"/issues/(\d+)/comments": lambda number: self._comments(forge, call, int(number), account),
             r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment)),
+            r"/issues/?(\d*)": lambda number: github_issues(forge, call, number, account, self._complete),
             r"/pulls/?(\d*)": lambda number: self._pulls(forge, call, number),
             r"/pulls/(\d+)/files": lambda number: self._files(forge, int(number)),
             r"/compare/([^/]+)\.\.\.([^/]+)": lambda base, head: self._compare(forge, unquote(base), unquote(head)),
@@ -182,6 +184,10 @@ class GitLabDialect:
             return _refuse(404)
         if note := re.fullmatch(r"/merge_requests/(\d+)/notes/?(\d*)", match[2]):
             return self._notes(forge, call, int(note[1]), note[2], account)
+        if issue := re.fullmatch(r"/issues/?(\d*)", match[2]):
+            return gitlab_issues(forge, call, issue[1], account, _author)
+        if (note := re.fullmatch(r"/issues/(\d+)/notes", match[2])) and call.method == "POST":
+            return self._notes(forge, call, int(note[1]), "", account)
         if request := re.fullmatch(r"/merge_requests/(\d+)", match[2]):
             found = [change for change in forge.changes if change.number == int(request[1])]
             return Reply(200, _merge_request(found[0])) if found else _refuse(404)

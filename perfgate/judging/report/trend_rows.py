@@ -17,7 +17,7 @@ from perfgate.judging.report.words import Words
 
 _TICKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
-# At most so many false alarms are in 100 values (tests/unit/stats/test_changes_recorded.py); chance finds no more.
+# At most so many false alarms are in 100 values (tests/unit/benchmarks/test_histories.py); chance finds no more.
 FALSE_ALARMS_PER_VALUE = 0.001
 _EVIDENCE = {
     "exact": phrase("exact count"),

@@ -5,5 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-GATE = Path(__file__).resolve().parents[3] / "benchmarks" / "gate"
-sys.path.insert(0, str(GATE))
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS / "gate"), str(BENCHMARKS / "trend")]
