@@ -1,0 +1,148 @@
+"""Our GitLab template runs: measure, artifact, publish, one note; the fake GitLab remembers, prism judges every request."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from perfgate.judging.forge.comment import marker, read_state
+from tests.ci.gitlab_pipeline import Project, build_wheels
+from tests.ci.prism import prism_proxy
+from tests.fakes.forge import FakeForge
+from tests.fakes.forge_dialects import GitLabDialect
+
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.skipif(shutil.which("gitlab-ci-local") is None, reason="make test-ci installs gitlab-ci-local"),
+]
+SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
+MARKER = marker("default")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, wheels: Path) -> Iterator[Project]:
+    with FakeForge(GitLabDialect()) as forge, prism_proxy(forge, tmp_path / "prism") as prism:
+        yield Project(tmp_path, forge, prism.api_url, wheels)
+        assert (forge.violations, prism.violations()) == ([], [])
+
+
+def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_reply(project: Project) -> None:
+    # The project's own defaults belong to its jobs: of ours, only to those without a token.
+    project.start(default={"before_script": ["echo of-the-project"]}, setup=['test -z "$PERFGATE_TOKEN"'])
+    slower = project.change("slower", model=SLOWER)
+    done = project.merge_request(slower)
+    assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    assert "removed from the environment before anything is measured: CI_JOB_TOKEN" in done.of("perfgate-measure")
+    assert "of-the-project" in done.of("perfgate-measure")
+    assert "of-the-project" not in done.of("perfgate-publish")
+    (note,) = project.notes()
+    assert note.splitlines()[0] == MARKER
+    assert "## perfgate: FAIL" in note
+    assert "2 more `aten::add` at `model.py:14`" in note
+    assert project.statuses() == [(slower, "failed")]
+    _check_reports(project.root / "perfgate-out")
+
+    repaired = project.change("repaired")
+    done = project.merge_request(repaired)
+    assert done.jobs == {"perfgate-measure": 0, "perfgate-publish": 0}, done.log
+    note, reply = project.notes()
+    assert "## perfgate: PASS" in note
+    assert "FAIL → PASS" in reply
+    assert project.statuses() == [(slower, "failed"), (repaired, "success")]
+
+
+def _check_reports(out: Path) -> None:
+    """Look at what GitLab's widgets show of the artifact."""
+    cases = {case.attrib["name"]: case for case in ET.parse(out / "junit.xml").iter("testcase")}
+    failure = cases["counters.framework_ops"].find("failure")
+    assert failure is not None
+    assert "at model.py:14" in (failure.text or "")
+    families = {family.name: family for family in text_string_to_metric_families((out / "metrics.txt").read_text())}
+    assert [sample.value for sample in families["perfgate_counters_framework_ops"].samples] == [4.0]
+    assert "perfgate_latency_p50_seconds" in families
+
+
+def test_merge_request_of_a_fork__note_and_status_in_the_parent_project(project: Project) -> None:
+    project.start()
+    head = project.change("slower", model=SLOWER)
+    # The fork has project number 99; the merge request lives in project 5, the only one the fake knows.
+    done = project.merge_request(head, CI_PROJECT_ID="99", CI_PROJECT_PATH="mallory/model")
+    assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    (note,) = project.notes()
+    assert "## perfgate: FAIL" in note
+
+
+def test_merged_results__compared_with_what_it_was_merged_into(project: Project) -> None:
+    project.start()
+    head = project.change("slower", model=SLOWER)
+    project.clone.git("checkout", "-q", "main")
+    newer = project.clone.commit("main moved on", model=("def build", "def helper():\n    return 1\n\n\ndef build"))
+    project.clone.git("push", "-q", "origin", "main")
+    project.clone.git("checkout", "-q", "--detach", "main")
+    project.clone.git("merge", "-q", "--no-ff", "-m", "merge", head)
+    merge = project.clone.git("rev-parse", "HEAD")
+    project.clone.git("push", "-q", "origin", f"{merge}:refs/merge-requests/7/merge")
+    done = project.merge_request(
+        merge,
+        CI_MERGE_REQUEST_EVENT_TYPE="merged_result",
+        CI_MERGE_REQUEST_SOURCE_BRANCH_SHA=head,
+        CI_MERGE_REQUEST_TARGET_BRANCH_SHA=newer,
+    )
+    assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    (note,) = project.notes()
+    assert f"base `{newer[:9]}`" in note
+    state = read_state(note)
+    assert state is not None
+    assert (state.head, state.verdict) == (head, "FAIL")
+    assert project.statuses() == [(head, "failed")]
+
+
+def test_default_branch__run_is_kept_in_the_data_branch_and_screens_the_next_merge_request(project: Project) -> None:
+    project.start()
+    done = project.default_branch("push")
+    assert done.jobs == {"perfgate-measure": 0, "perfgate-baseline": 0}, done.log
+    kept = _git(project.forge.repository, "ls-tree", "-r", "--name-only", "perfgate-data")
+    assert kept, done.log
+    assert project.notes() == []
+    assert project.statuses() == []
+
+
+def test_scheduled_pipeline__weekly_issue(project: Project) -> None:
+    project.start()
+    assert project.default_branch("push").jobs["perfgate-baseline"] == 0
+    done = project.default_branch("schedule")
+    assert done.jobs["perfgate-weekly"] == 0, done.log
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"fail-on": "never"}, "fail-on"),
+        ({"device": "tpu"}, "device"),
+        ({"name": "a b"}, "name"),
+        ({"tags": "npu"}, "tags"),
+    ],
+)
+def test_template__input_it_does_not_know__is_refused(tmp_path: Path, inputs: dict[str, object], words: str) -> None:
+    with FakeForge(GitLabDialect()) as forge:
+        project = Project(tmp_path, forge, forge.api_url, tmp_path)
+        project.start(**inputs)
+        done = project.default_branch("push")
+    assert done.jobs == {}
+    assert words in done.log
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout
