@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
-from perfgate.document.budget import parse_place
 from perfgate.document.files import read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
+from perfgate.flows.acceptance import keep_acceptance
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
 from perfgate.flows.screen import stored_history
-from perfgate.flows.session import now
 from perfgate.flows.store import open_project_store, open_store_at
 from perfgate.flows.trunk import refuse_change_request, refuse_foreign, trusted_event
 from perfgate.judging.forge.forge import CiEvent
@@ -123,22 +119,15 @@ def accept_regression(
     """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
     if _is_shared(config, environ):
         refuse_change_request(environ)
-    known = parse_place(metric).metric
-    if not known.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, known):
-        close = difflib.get_close_matches(known, METRICS, n=1)
-        raise UsageError(f"no metric {metric!a}{f'; did you mean {close[0]!a}?' if close else ''}")
-    if not reason.strip():
-        raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
     repository = Repository(config.root)
-    acceptance = Acceptance(
+    return keep_acceptance(
+        config,
+        environ,
         commit=repository.resolve(revision),
         metric=metric,
-        reason=reason.strip(),
+        reason=reason,
         accepted_by=accepted_by or repository.user(),
-        accepted_at=now(),
     )
-    open_project_store(config, environ).accept(config.project, acceptance)
-    return acceptance
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:

@@ -1,0 +1,40 @@
+"""``perfgate command``: take the order in a comment."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from perfgate.cli.options import language_option
+
+
+@click.command("command")
+@click.option(
+    "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
+)
+@click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
+@language_option
+@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The project's folder.")  # fmt: skip
+def COMMAND(  # noqa: N802 - what main looks for
+    token_env: Optional[str], key: str, language: Optional[str], directory: Path
+) -> None:
+    """Take the order in the comment that started this job: measure a pull request again, or accept a regression.
+
+    Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC
+    REASON`; on a pull request from a fork the commit comes first: `/perfgate run COMMIT`. Only who may push is heard, and
+    never the author of a pull request from a fork. What to measure goes to GITHUB_OUTPUT: action, number, head_sha,
+    base_sha, workload, fork. Ends with 0 whatever is asked.
+    """
+    from perfgate.config import report_language
+    from perfgate.flows.command import CommandRequest, obey
+    from perfgate.flows.publish import Doors
+
+    request = CommandRequest(
+        root=directory, key=key, token_variable=token_env, language=report_language(language, directory)
+    )
+    obey(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))

@@ -1,0 +1,38 @@
+"""The short reply to somebody who asked for something in a comment."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal, Optional
+
+from perfgate.catalogue.card import Language
+from perfgate.document.decision import Verdict
+from perfgate.judging.report.locale.language import speaking
+from perfgate.judging.report.text import render
+from perfgate.judging.report.words import Words
+
+Outcome = Literal["measuring", "accepted", "waiting", "unclear", "own_fork", "unnamed", "moved", "no_metric"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of an order.
+
+    ``head`` is the change's commit and ``named`` another one that was asked for; ``close`` the metric that was meant.
+    """
+
+    outcome: Outcome
+    head: str = ""
+    named: str = ""
+    workload: Optional[str] = None
+    metric: str = ""
+    close: Optional[str] = None
+    verdict: Optional[Verdict] = None
+    job_url: Optional[str] = None
+
+
+def render_answer(answer: Answer, language: Language) -> str:
+    """Return the Markdown of a reply, one line."""
+    with speaking(language):
+        values = {**asdict(answer), "outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
+        return render("order/answer.md.j2", "markdown", values).strip()
