@@ -61,18 +61,19 @@ def main_branch(config: Config, trigger: Trigger) -> str:
 def refuse_off_trunk(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Optional[Forge]) -> None:
     """Raise UsageError in a job that follows another, where the forge does not say that the commit lies on the main branch.
 
-    There a tag looks like a branch of its name.
+    There a tag looks like a branch of its name; so the forge is asked about commits, which have no second meaning.
     """
     trigger = read_trigger(environ)
-    if trigger is None or not trigger.afterwards:
+    if trigger is None or trigger.tip is None:
         return
     main = main_branch(config, trigger)
     if forge is None:
         raise UsageError(
             f"whether {event.head_sha[:12]} lies on {main} can only be asked with the job's token; pass it on"
         )
+    tip = trigger.tip if main == trigger.default_branch else f"refs/heads/{main}"
     try:
-        on_trunk = forge.merge_base(main, event.head_sha) == event.head_sha
+        on_trunk = forge.merge_base(tip, event.head_sha) == event.head_sha
     except ForgeGoneError:
         on_trunk = False
     if not on_trunk:

@@ -19,15 +19,15 @@ BRANCH_VARIABLE = "PERFGATE_BRANCH"
 class Trigger:
     """``kind`` is in the forge's own word, e.g. push; ``branch`` None where it was none (a tag, a change request).
 
-    ``own`` says that the commit came from the repository itself, not from a fork. ``afterwards`` is true in a job that runs
-    when the pipeline has ended: then ``branch`` may also be the name of a tag.
+    ``own`` says that the commit came from the repository itself, not from a fork. In a job that runs when the pipeline has
+    ended ``tip`` is the newest commit of the default branch, and ``branch`` may also be the name of a tag.
     """
 
     kind: str
     branch: Optional[str] = None
     default_branch: Optional[str] = None
     own: bool = True
-    afterwards: bool = False
+    tip: Optional[str] = None
 
 
 def read_trigger(environ: Mapping[str, str]) -> Optional[Trigger]:
@@ -71,7 +71,8 @@ def _github(environ: Mapping[str, str]) -> Trigger:
         own = bool(payload.repository and run.head_repository) and (
             run.head_repository.full_name == payload.repository.full_name  # type: ignore[union-attr]
         )
-        return Trigger(run.event, run.head_branch, default, own, afterwards=True)
+        # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
+        return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
     kind = environ.get("GITHUB_EVENT_NAME", "")
     prefix, _, branch = environ.get("GITHUB_REF", "").partition("refs/heads/")
     there = branch if branch and not prefix else None
