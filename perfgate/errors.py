@@ -49,6 +49,10 @@ class ForgeGoneError(ForgeError):
     """What was asked for is not there (404): deleted in the meantime, or never visible to the token."""
 
 
+class ForgeTooLargeError(ForgeError):
+    """The forge sends more than what was asked for can have."""
+
+
 class ForgeUnansweredError(ForgeError):
     """Something was sent and no word of it came back: it may or may not be done, so look before doing it again."""
 

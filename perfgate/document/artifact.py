@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, NoReturn, Optional
+from typing import NamedTuple, NoReturn, Optional, Union
 
 from perfgate.document.files import parse_run
 from perfgate.document.run import RunDocument
@@ -59,15 +59,18 @@ class CheckDocuments(NamedTuple):
     head: RunDocument
 
 
-def read_check(path: Path) -> CheckDocuments:
-    """Read the two run documents of a check's artifact. Raises DocumentError for anything else."""
-    base, head = (_document(data, name) for name, data in _read(path, (BASE, HEAD)).items())
+def read_check(artifact: Union[Path, bytes]) -> CheckDocuments:
+    """Read the two run documents of a check's artifact: a folder, a zip, or the bytes of one.
+
+    Raises DocumentError for anything else.
+    """
+    base, head = (_document(data, name) for name, data in _read(artifact, (BASE, HEAD)).items())
     return CheckDocuments(base, head)
 
 
-def read_artifact_run(path: Path) -> RunDocument:
+def read_artifact_run(artifact: Union[Path, bytes]) -> RunDocument:
     """Read the run document of a `perfgate run`'s artifact. Raises DocumentError for anything else."""
-    return _document(_read(path, (RUN,))[RUN], RUN)
+    return _document(_read(artifact, (RUN,))[RUN], RUN)
 
 
 def _document(data: bytes, name: str) -> RunDocument:
@@ -86,11 +89,13 @@ def _samples(run: RunDocument) -> Iterable[Packed]:
             yield from (blocks.wall, blocks.cpu, *(stage.wall for stage in blocks.stages))
 
 
-def _read(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+def _read(artifact: Union[Path, bytes], names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the files of an artifact, in the order of ``names``."""
+    if isinstance(artifact, bytes):
+        return _of_archive(artifact, names)
     try:
         # Non-blocking, so that a pipe is refused instead of waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(artifact, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise DocumentError(f"there is none with a {names[-1]}; see the log of the measuring job") from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
@@ -140,6 +145,8 @@ def _regular(descriptor: int, name: str, most: int) -> bytes:
 
 
 def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
+    if len(data) > MAX_ARCHIVE_BYTES:
+        raise DocumentError(f"the archive has more than {MAX_ARCHIVE_BYTES} bytes")
     # Counted before the list is read: an entry costs half a kilobyte of memory, and the count an archive gives may lie.
     if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
         raise DocumentError(f"the archive has more than {MAX_ENTRIES} entries")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -64,7 +63,7 @@ def config_at(root: Path, commit: str, origin: Optional[Origin]) -> BaseConfig:
 
     Raises RepositoryError where the commit is neither in the clone around ``root`` nor can be fetched.
     """
-    path = _prefix(root) + CONFIG_NAME
+    path = prefix_of(root) + CONFIG_NAME
     if has_commit(root, commit):
         return _read(root, commit, path, {}, root)
     if origin is None:
@@ -82,11 +81,34 @@ def merge_base(root: Path, one: str, other: str) -> Optional[str]:
     """Return the common ancestor that the clone around a folder knows; None where it does not know enough."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
         return None
-    done = run_git(root, ["merge-base", one, other], {"GIT_NO_LAZY_FETCH": "1"})
-    return done.output if done.code == 0 else None
+    commits = [_known_as(root, name) for name in (one, other)]
+    done = run_git(root, ["merge-base", *commits], {"GIT_NO_LAZY_FETCH": "1"}) if all(commits) else None
+    return done.output if done and done.code == 0 else None
 
 
-def _prefix(root: Path) -> str:
+def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
+    """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
+    if not (has_commit(root, base) and has_commit(root, head)):
+        return None
+    done = run_git(root, ["diff", "--name-only", "-z", "--no-renames", f"{base}...{head}", "--"], {})
+    return [name for name in done.output.split("\0") if name] if done.code == 0 else None
+
+
+def is_behind(root: Path, commit: str) -> bool:
+    """Return whether a commit is that which the clone has checked out, or one before it."""
+    return run_git(root, ["merge-base", "--is-ancestor", commit, "HEAD"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+
+
+def _known_as(root: Path, name: str) -> str:
+    """Return the commit of a name: itself, or the branch as it was fetched; empty where the clone has none."""
+    for revision in (f"refs/remotes/origin/{name}", name):
+        found = run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"], {})
+        if found.code == 0:
+            return found.output
+    return ""
+
+
+def prefix_of(root: Path) -> str:
     """Return where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
     return run_git(root, ["rev-parse", "--show-prefix"], {}).output
 

@@ -1,4 +1,4 @@
-"""The privileged half of CI: judge an artifact again, believing no verdict in it, post the comment, set the status."""
+"""The privileged half of CI: judge an artifact again, believing nothing in it but samples, post the comment, set the status."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
+
+import msgspec
 
 from perfgate.catalogue.card import Language
-from perfgate.config import CONFIG_NAME, load_config
-from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
-from perfgate.document.files import read_run
-from perfgate.document.history import Acceptance
-from perfgate.document.run import FROM_PROFILE, RunDocument
-from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
-from perfgate.flows.decision import judge_folder_with_advice
-from perfgate.flows.store import open_project_store
+from perfgate.document.artifact import CheckDocuments, read_check
+from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
+from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
+from perfgate.flows.artifact import fetch_artifact
+from perfgate.flows.base_config import Origin, is_behind
+from perfgate.flows.decision import decide_with_advice
+from perfgate.flows.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
+from perfgate.flows.provenance import base_is_proven, refuse_stranger
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
 from perfgate.judging.forge.detect import detect, log_lines, summary_path
 from perfgate.judging.forge.forge import (
@@ -41,18 +43,20 @@ _SHA = re.compile(r"[0-9a-f]{40,64}")
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """What to publish: a check folder, judged by the policy of the checkout at ``root``.
+    """What to publish: a check's folder or zip, or where ``artifact`` is None what the event's run has uploaded.
 
-    ``key`` tells several gates of one repository apart; ``token_variable`` names the environment variable of the token
-    where it is not one the forge's own.
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change. ``key``
+    tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
+    not one the forge's own. ``event`` is given by who knows it better than the environment does.
     """
 
-    folder: Path
     root: Path
+    artifact: Optional[Path] = None
     key: str = DEFAULT_KEY
     dry_run: bool = False
     token_variable: Optional[str] = None
     language: Language = "en"
+    event: Optional[CiEvent] = None
 
 
 @dataclass(frozen=True)
@@ -65,109 +69,160 @@ class Doors:
     clock: Clock
 
 
+class _Case(NamedTuple):
+    """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head."""
+
+    event: CiEvent
+    forge: Forge
+    change: Optional[ChangeRequest]
+    origin: Origin
+
+
 def publish(request: PublishRequest, doors: Doors) -> int:
-    """Publish a check folder and return the exit code of its verdict, judged here."""
-    event = detect(doors.environ)
-    forge = _connect(request, doors, event)
-    change = forge.find_change_request() if forge else None
-    decision = _judge(request, doors, event, change)
-    text = render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
-    if forge is None or event is None:
+    """Publish a check and return the exit code of its verdict, judged here.
+
+    Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run.
+    """
+    event = request.event or detect(doors.environ)
+    token = _token(request, doors, event)
+    if event is None or token is None or (request.dry_run and request.artifact):
+        if request.artifact is None:
+            raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
+        decision = _judge_at_hand(request, request.artifact, doors, event)
+        _show(_comment(decision, request, event), request, doors, event)
+        return exit_code(decision)
+    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
+    documents, refusal = _documents(request, forge, event)
+    case = _open_case(event, token, forge, documents)
+    decision = _judge(request, doors, case, documents, refusal)
+    text = _comment(decision, request, event)
+    if request.dry_run:
         _show(text, request, doors, event)
     else:
-        _post(forge, event, change, decision, text, request, doors)
+        _post(case, decision, text, request, doors)
     return exit_code(decision)
 
 
-def _connect(request: PublishRequest, doors: Doors, event: Optional[CiEvent]) -> Optional[Forge]:
-    """Return the forge to post to; None where nothing is to be posted."""
-    if event is None or request.dry_run:
+def _token(request: PublishRequest, doors: Doors, event: Optional[CiEvent]) -> Optional[str]:
+    if event is None:
         return None
     names = (request.token_variable,) if request.token_variable else token_variables(event.forge)
-    token = next((doors.environ[name] for name in names if doors.environ.get(name)), None)
-    return connect(event, token, sleep=doors.sleep, clock=doors.clock) if token else None
+    return next((doors.environ[name] for name in names if doors.environ.get(name)), None)
+
+
+def _documents(
+    request: PublishRequest, forge: Forge, event: CiEvent
+) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
+    """Return the documents of the artifact, or why there are none."""
+    try:
+        return read_check(request.artifact or fetch_artifact(forge, event, request.key)), None
+    except DocumentError as error:
+        return None, error
+
+
+def _open_case(event: CiEvent, token: str, forge: Forge, documents: Optional[CheckDocuments]) -> _Case:
+    # Of several change requests with this very head the artifact may say which one it is of: never any other.
+    ci = documents.head.session.ci if documents else None
+    change = forge.find_change_request(prefer=ci.change_request if ci else None)
+    if change is not None and change.head_sha != event.head_sha:
+        change = None
+    return _Case(event, forge, change, Origin(f"{event.server_url}/{event.repository}.git", token, event.ca_file))
+
+
+def _judge_at_hand(request: PublishRequest, artifact: Path, doors: Doors, event: Optional[CiEvent]) -> DecisionDocument:
+    """Judge where nothing is posted: by what the directory says, without asking the forge."""
+    grounds = grounds_at_hand(request.root, doors.environ)
+    try:
+        documents = read_check(artifact)
+        if event is not None:
+            refuse_stranger(documents, event, None, None)
+    except DocumentError as error:
+        return _nothing_to_judge(f"artifact: {error}", grounds, event)
+    return _decide(documents, grounds, event, doors, None)
 
 
 def _judge(
-    request: PublishRequest, doors: Doors, event: Optional[CiEvent], change: Optional[ChangeRequest]
+    request: PublishRequest,
+    doors: Doors,
+    case: _Case,
+    documents: Optional[CheckDocuments],
+    refusal: Optional[DocumentError],
 ) -> DecisionDocument:
-    has_config = (request.root / CONFIG_NAME).exists()
-    policy = load_config(request.root, environ=doors.environ).policy() if has_config else None
-    head_path = request.folder / "head" / "run.json"
     try:
-        if not head_path.exists():
-            raise DocumentError("there is none with a head/run.json; see the log of the measuring job")
-        if event is not None:
-            _refuse_stranger(read_run(head_path), event, change)
-        # The artifact's own word that a regression is meant counts for nothing.
-        return judge_folder_with_advice(request.folder, policy=policy, accepted=_accepted(request, doors))
+        grounds = _grounds(request, doors, case)
+    except RepositoryError as error:
+        why = str(error).replace(str(request.root), ".")
+        return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
+    if grounds.skipped is not None and documents is None:
+        return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
+    try:
+        if documents is None:
+            raise refusal or DocumentError("there is none")
+        refuse_stranger(documents, case.event, case.change, case.forge)
+        because = _why_this_base(documents, case, request.root)
     except DocumentError as error:
-        # Where the folder lies on the runner is nobody's business.
-        return _nothing_to_judge(str(error).replace(f"{request.folder}/", ""), policy, event)
+        return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
+    return _decide(documents, grounds, case.event, doors, because)
 
 
-def _accepted(request: PublishRequest, doors: Doors) -> list[Acceptance]:
-    """Return what the project's own store knows to be accepted; without a project or a store nothing is."""
-    if not (request.root / CONFIG_NAME).exists():
-        return []
-    config = load_config(request.root, environ=doors.environ)
-    try:
-        return open_project_store(config, doors.environ).accepted(config.project)
-    except StoreError as error:
-        doors.say(f"what was accepted is not known: {error}")
-        return []
+def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
+    change = case.change
+    if change is None or change.base_sha is None:
+        return grounds_at_hand(request.root, doors.environ)
+    return grounds_of_base(request.root, change, change.base_sha, case.forge, case.origin)
 
 
-def _refuse_stranger(head: RunDocument, event: CiEvent, change: Optional[ChangeRequest]) -> None:
-    """Raise DocumentError unless a run document was measured for this event.
-
-    A job that is run again alone finds the artifact of an earlier attempt, so that may be lower. What was measured is
-    the head itself, or the forge's merge of it.
-    """
-    ci = head.session.ci
-    if head.session.command == "upgrade":
-        raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
-    if head.session.command == FROM_PROFILE:
-        raise DocumentError(
-            "head/run.json was made from a recording, and publish takes only what its own pipeline measured"
-        )
-    if ci is None:
-        raise DocumentError(
-            "head/run.json was not measured in CI, and publish takes only what its own pipeline measured"
-        )
-    pairs = [
-        ("forge", ci.forge, event.forge),
-        ("repository", ci.repository, event.repository),
-        ("run id", ci.run_id, event.run_id),
-        ("head commit", ci.head_sha, event.head_sha),
-    ]
-    for what, found, wanted in pairs:
-        if found != wanted:
-            raise DocumentError(f"head/run.json has the {what} {found!r}, but this job runs for {wanted!r}")
-    if ci.run_attempt > event.run_attempt:
-        raise DocumentError(
-            f"head/run.json is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}"
-        )
-    merge = change.merge_sha if change and change.head_sha == event.head_sha else None
-    if head.source.dirty or head.source.commit not in {event.head_sha, event.built_sha, merge} - {None}:
-        raise DocumentError(
-            f"head/run.json measured the commit {head.source.commit!r}, but this job runs for {event.head_sha!r}"
-        )
+def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
+    """Say why the base is this commit, as far as that could be shown. Raises DocumentError where it could not."""
+    commit = documents.base.source.commit or ""
+    if case.change is not None and base_is_proven(documents, case.change, case.forge, root):
+        return f"merge base of {case.change.target or 'the target branch'} and head"
+    if is_behind(root, commit):
+        return "an ancestor of what this job has checked out"
+    raise DocumentError(
+        f"it compares with the commit {commit[:12]!r}, and nothing shows that the change is to be compared with that one; "
+        'check the target branch out with its history before (`fetch-depth: 0`, GIT_DEPTH: "0")'
+    )
 
 
-def _nothing_to_judge(why: str, policy: Optional[Policy], event: Optional[CiEvent]) -> DecisionDocument:
+def _decide(
+    documents: CheckDocuments, grounds: Grounds, event: Optional[CiEvent], doors: Doors, because: Optional[str]
+) -> DecisionDocument:
+    missing: list[str] = []
+    base, head = documents
+    commit = event.head_sha if event else head.source.commit or ""
+    history = history_of(grounds.config, head, commit, doors.environ, warn=missing.append)
+    for words in missing:
+        doors.say(words)  # with the place of the store, which is nobody's business but the log's
+    notes = list(grounds.notes)
+    if missing:
+        notes.append("the store could not be read: nothing is compared with main's history, and no acceptance is known")
+    decision = decide_with_advice(base, head, policy=grounds.policy, history=history, chosen_because=because)
+    return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
+
+
+def _nothing_to_judge(why: str, grounds: Grounds, event: Optional[CiEvent]) -> DecisionDocument:
     """Return the decision over an artifact that is missing, damaged or another's: never a silent green."""
+    return _undecided("INCONCLUSIVE", why, grounds, event)
+
+
+def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: Optional[CiEvent]) -> DecisionDocument:
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
-        verdict="INCONCLUSIVE",
-        reasons=[f"artifact: {why}"],
+        verdict=verdict,
+        reasons=[why],
         base=SideSummary(),
         head=SideSummary(commit=event.head_sha if event else None),
         device="unknown",
-        policy=policy or Policy(),
+        policy=grounds.policy,
         procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        warnings=list(grounds.notes),
     )
+
+
+def _comment(decision: DecisionDocument, request: PublishRequest, event: Optional[CiEvent]) -> str:
+    return render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
 
 
 def _context(request: PublishRequest, event: Optional[CiEvent], decision: DecisionDocument) -> CommentContext:
@@ -204,30 +259,23 @@ def _append(summary: Path, text: str) -> None:
         raise UsageError(f"the job summary {summary} cannot be written: {error}") from error
 
 
-def _post(
-    forge: Forge,
-    event: CiEvent,
-    change: Optional[ChangeRequest],
-    decision: DecisionDocument,
-    text: str,
-    request: PublishRequest,
-    doors: Doors,
-) -> None:
+def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
+    event, change = case.event, case.change
     if change is not None:
 
         def told(last: Decided, now: Decided) -> str:
             return render_turn(last, now, event.head_sha, request.language)
 
         state = state_of(event, decision.verdict)
-        done = post(forge, change.number, text, state, marker(request.key), sleep=doors.sleep, told=told)
+        done = post(case.forge, change.number, text, state, marker(request.key), sleep=doors.sleep, told=told)
         if done.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return
         doors.say(f"The comment on change request {change.number} was {done.outcome}.")
     else:
         doors.say(log_lines(text, doors.environ))
-        doors.say(f"No open change request has the head {event.head_sha[:12]}: only the commit status is set.")
-    _mark(forge, event, decision, request, doors)
+        doors.say(f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set.")
+    _mark(case.forge, event, decision, request, doors)
 
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import Testbed
-from perfgate.measuring.timing.testbed import fingerprint
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.summary import DeviceSummary
 

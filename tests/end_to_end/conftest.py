@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.publishing import github, gitlab, job, project  # noqa: F401 - fixtures
+
 WORKLOADS = Path(__file__).parents[1] / "data" / "workloads"
 
 # Small enough that a whole check takes seconds; large enough that its statistics are defined. Blocks so short say nothing

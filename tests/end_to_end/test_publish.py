@@ -1,148 +1,21 @@
-"""The real `perfgate publish` in a process of its own, against a forge on this machine that the official API judges."""
+"""`perfgate publish` against a forge on this machine that the official API judges: what is posted, and what never is."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import read_run, write_decision, write_run
-from perfgate.document.history import History
-from perfgate.document.run import (
-    FROM_PROFILE,
-    CiContext,
-    CounterSet,
-    OpCount,
-    RunDocument,
-    Session,
-    Source,
-    WorkloadRecord,
-)
-from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
-from perfgate.judging.forge.comment import marker, read_state
-from perfgate.judging.gate.decide import decide
-from perfgate.version import __version__
-from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, Reply, StoredChange
-from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
+from perfgate.document.files import read_run, write_run
+from perfgate.document.run import FROM_PROFILE
+from perfgate.judging.forge.comment import read_state
+from tests.end_to_end.publishing import MARKER, Job
+from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Reply, StoredChange
 
-BASE, HEAD, MERGE, STRANGER = "b" * 40, "a" * 40, "c" * 40, "d" * 40
-MARKER = marker("default")
-HOSTS = {"github": GitHubDialect, "gitlab": GitLabDialect}
-
-
-class Job:
-    """A CI job of the fake forge: its environment, its event, the check folder it downloaded."""
-
-    def __init__(self, fake: FakeForge, folder: Path) -> None:
-        self.fake, self.folder = fake, folder
-        self.host = fake.dialect.name  # type: ignore[attr-defined]
-        self.artifact = folder / "artifact"
-        self.summary = folder / "summary.md"
-        self.environ = self._github() if self.host == "github" else self._gitlab()
-
-    def _github(self) -> dict[str, str]:
-        self.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": HEAD, "repo": None}}})
-        return {
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_EVENT_NAME": "pull_request",
-            "GITHUB_EVENT_PATH": str(self.folder / "event.json"),
-            "GITHUB_REPOSITORY": "team/model",
-            "GITHUB_SERVER_URL": self.fake.url,
-            "GITHUB_API_URL": self.fake.api_url,
-            "GITHUB_RUN_ID": "50",
-            "GITHUB_RUN_ATTEMPT": "1",
-            "GITHUB_SHA": MERGE,
-            "GITHUB_STEP_SUMMARY": str(self.summary),
-        }
-
-    def _gitlab(self) -> dict[str, str]:
-        # A pipeline of a fork: the merge request lives in project 5, not in CI_PROJECT_ID.
-        return {
-            "GITLAB_CI": "true",
-            "CI_SERVER_URL": self.fake.url,
-            "CI_API_V4_URL": self.fake.api_url,
-            "CI_PROJECT_ID": "99",
-            "CI_PROJECT_PATH": "team/model",
-            "CI_PIPELINE_ID": "50",
-            "CI_PIPELINE_URL": self.fake.url + "/team/model/-/pipelines/50",
-            "CI_COMMIT_SHA": MERGE,
-            "CI_MERGE_REQUEST_IID": "7",
-            "CI_MERGE_REQUEST_PROJECT_ID": "5",
-            "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
-        }
-
-    def event(self, payload: dict[str, Any]) -> None:
-        (self.folder / "event.json").write_text(json.dumps(payload))
-
-    def measure(self, *, ops: int = 40, ci: Any = "own", commit: str = MERGE, policy: Optional[Policy] = None) -> None:
-        """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40."""
-        own = CiContext(forge=self.host, repository="team/model", run_id="50", run_attempt=1, head_sha=HEAD)
-        base = _run("base", 40, BASE, own)
-        head = _run("head", ops, commit, own if ci == "own" else ci)
-        decision = decide(base, head, policy=policy or Policy(), history=History())
-        for side, run in (("base", base), ("head", head)):
-            (self.artifact / side).mkdir(parents=True, exist_ok=True)
-            write_run(self.artifact / side / "run.json", run)
-        write_decision(self.artifact / "decision.json", decision)
-
-    def publish(self, *options: str, token: Optional[str] = BOT_TOKEN) -> subprocess.CompletedProcess[str]:
-        plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        environ = {**plain, **self.environ, **({"PERFGATE_TOKEN": token} if token else {})}
-        command = [sys.executable, "-m", "perfgate", "publish", str(self.artifact), *options]
-        return subprocess.run(
-            command, env=environ, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    def comments(self) -> list[str]:
-        return [comment.body for comment in self.fake.comments.get(7, []) if comment.author == BOT]
-
-    def statuses(self) -> list[tuple[str, str]]:
-        return [(status.sha, status.state) for status in self.fake.statuses]
-
-
-def _run(side: Any, ops: int, commit: str, ci: Optional[CiContext]) -> RunDocument:
-    counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
-    counters = CounterSet(
-        workload="encoder", shape="short", repeats=3, values={"counters.framework_ops": ops}, ops=[counted]
-    )
-    times = {"started_at": "2026-11-20T10:00:00Z", "finished_at": "2026-11-20T10:05:00Z"}
-    workload = WorkloadRecord(
-        name="encoder", reference="perf/workload.py:encoder", sha256="0" * 64, batch=4, shapes=["short"]
-    )
-    return RunDocument(
-        perfgate_version=__version__,
-        side=side,
-        project="model",
-        session=Session(id="s-1", **times, seed=1, command="perfgate check", ci=ci),
-        source=Source(commit=commit, branch="feature", subject="a change"),
-        testbed=_Testbed(fingerprint="f", device_kind="cpu", comparable={"device.name": "test"}),
-        workloads=[workload],
-        counters=[counters],
-    )
-
-
-@pytest.fixture(params=sorted(HOSTS))
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
-    with FakeForge(HOSTS[request.param]()) as fake:
-        fake.changes.append(StoredChange(7, "team", "feature", HEAD, MERGE))
-        yield Job(fake, tmp_path)
-        assert fake.violations == []
-
-
-@pytest.fixture
-def github(tmp_path: Path) -> Iterator[Job]:
-    with FakeForge(GitHubDialect()) as fake:
-        fake.changes.append(StoredChange(7, "mallory", "feature", HEAD, MERGE))
-        yield Job(fake, tmp_path)
-        assert fake.violations == []
+STRANGER = "d" * 40
 
 
 def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
@@ -156,8 +29,8 @@ def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
     assert "64" in body
     state = read_state(body)
     assert state is not None
-    assert (state.run, state.attempt, state.head, state.verdict) == (50, 1, HEAD, "FAIL")
-    assert job.statuses() == [(HEAD, "failure" if job.host == "github" else "failed")]
+    assert (state.run, state.attempt, state.head, state.verdict) == (50, 1, job.project.head, "FAIL")
+    assert job.statuses() == [(job.project.head, "failure" if job.host == "github" else "failed")]
 
 
 def test_publish__unchanged_then_regressed__edits_and_replies(job: Job) -> None:
@@ -190,11 +63,9 @@ def test_publish__artifact_says_pass_but_samples_say_fail__fails(github: Job) ->
     assert "## perfgate: FAIL" in github.comments()[0]
 
 
-def test_publish__artifact_recorded_a_lax_policy__checkout_decides(github: Job) -> None:
+def test_publish__artifact_recorded_a_lax_policy__the_bases_decides(github: Job) -> None:
     lax = Policy(tolerances={"counters.framework_ops": 9.0, "ops.count:aten::linear": 9.0})
     github.measure(ops=64, policy=lax)
-    assert github.publish("--dry-run").returncode == 0
-    (github.folder / "perfgate.toml").write_text('workload = "perf/workload.py:encoder"\n')
     assert github.publish().returncode == 1
 
 
@@ -205,7 +76,7 @@ def test_publish__no_artifact__says_so_and_is_inconclusive(job: Job) -> None:
     assert "INCONCLUSIVE" in body
     assert "measuring job" in body
     assert str(job.folder) not in body
-    assert job.statuses() == [(HEAD, "error" if job.host == "github" else "failed")]
+    assert job.statuses() == [(job.project.head, "error" if job.host == "github" else "failed")]
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"schema": ', b"[" * 100_000, b'{"schema": "perfgate/run", "x": NaN}'])
@@ -217,20 +88,21 @@ def test_publish__damaged_artifact__is_inconclusive(github: Job, damage: bytes) 
 
 
 _FOREIGN = [
-    ({"repository": "mallory/model"}, MERGE, "repository"),
-    ({"run_id": "49"}, MERGE, "run id"),
-    ({"head_sha": STRANGER}, MERGE, "head commit"),
-    ({"run_attempt": 2}, MERGE, "attempt 2"),
-    ({}, STRANGER, "measured the commit"),
+    ({"repository": "mallory/model"}, "merge", "repository"),
+    ({"run_id": "49"}, "merge", "run id"),
+    ({"head_sha": STRANGER}, "merge", "head commit"),
+    ({"run_attempt": 2}, "merge", "attempt 2"),
+    ({"change_request": 8}, "merge", "change request 8"),
+    ({}, "newer", "measured the commit"),
+    ({}, "newer_merge", "measured the commit"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "commit", "words"), _FOREIGN)
 def test_publish__artifact_of_another_run__is_refused(github: Job, changes: Any, commit: str, words: str) -> None:
-    own = CiContext(forge=github.host, repository="team/model", run_id="50", run_attempt=1, head_sha=HEAD)
-    github.measure(ops=64, ci=msgspec.structs.replace(own, **changes), commit=commit)
+    github.measure(ops=64, ci=msgspec.structs.replace(github.ci, **changes), commit=getattr(github.project, commit))
     assert github.publish().returncode == 3
-    (body,) = github.comments()
+    body = github.comment()
     assert "INCONCLUSIVE" in body
     assert "aten" not in body
     assert all(word in body for word in words.split())
@@ -248,7 +120,7 @@ def test_publish__made_from_a_recording__is_refused(github: Job) -> None:
     recorded = msgspec.structs.replace(head.session, command=FROM_PROFILE)
     write_run(path, msgspec.structs.replace(head, session=recorded))
     assert github.publish().returncode == 3
-    (body,) = github.comments()
+    body = github.comment()
     assert "was made from a recording" in body
 
 
@@ -266,7 +138,7 @@ def test_publish__no_token__prints_and_posts_nothing(job: Job) -> None:
 
 def test_publish__dry_run__posts_nothing_although_there_is_a_token(github: Job) -> None:
     github.measure(ops=64)
-    done = github.publish("--dry-run")
+    done = github.publish(dry_run=True)
     assert done.returncode == 1
     assert "dry run" in done.stdout
     assert github.fake.calls == []
@@ -276,7 +148,7 @@ def test_publish__dry_run__posts_nothing_although_there_is_a_token(github: Job) 
 def test_publish__token_in_another_variable__is_found(github: Job) -> None:
     github.measure()
     github.environ["MY_SECRET"] = BOT_TOKEN
-    assert github.publish("--token-env", "MY_SECRET", token=None).returncode == 0
+    assert github.publish(token_variable="MY_SECRET", token=None).returncode == 0
     assert len(github.comments()) == 1
 
 
@@ -292,15 +164,15 @@ def test_publish__outside_ci__prints(github: Job) -> None:
 def test_publish__two_keys__two_comments(job: Job) -> None:
     job.measure()
     job.publish()
-    job.publish("--key", "training")
+    job.publish(key="training")
     assert len(job.comments()) == 2
     assert sorted(status.name for status in job.fake.statuses) == ["perfgate", "perfgate/training"]
 
 
-def test_publish__token_refused__wrong_use_and_the_token_is_not_shown(job: Job) -> None:
+def test_publish__token_refused__exit_4_and_the_token_is_not_shown(job: Job) -> None:
     job.measure()
     done = job.publish(token="stolen-token-424242")
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert "401" in done.stderr
     assert "stolen-token-424242" not in done.stdout + done.stderr
 
@@ -315,25 +187,12 @@ def test_publish__status_not_permitted__comment_stands(github: Job) -> None:
     assert "## perfgate: PASS" in github.comments()[0]
 
 
-def _workflow_run(job: Job, **changes: Any) -> None:
-    """Make the job a messenger: the measuring ran in another workflow run, from a fork."""
-    run = {
-        "id": 50,
-        "run_attempt": 1,
-        "head_sha": HEAD,
-        "event": "pull_request",
-        "html_url": "https://x.example",
-        "head_branch": "feature",
-        "head_repository": {"owner": {"login": "mallory"}},
-        "pull_requests": [],
-    }
-    job.event({"workflow_run": {**run, **changes}})
-    job.environ |= {"GITHUB_EVENT_NAME": "workflow_run", "GITHUB_RUN_ID": "77", "GITHUB_SHA": BASE}
-
-
 def test_publish__workflow_run_of_a_fork__finds_the_pull_request_by_head(github: Job) -> None:
-    github.fake.changes[:0] = [StoredChange(5, "mallory", "feature", STRANGER), StoredChange(6, "x", "feature", HEAD)]
-    _workflow_run(github)
+    github.fake.changes[:0] = [
+        StoredChange(5, "mallory", "feature", STRANGER),
+        StoredChange(6, "x", "feature", github.project.head),
+    ]
+    github.workflow_run()
     github.measure(ops=64)
     done = github.publish()
     assert done.returncode == 1, done.stderr
@@ -342,12 +201,12 @@ def test_publish__workflow_run_of_a_fork__finds_the_pull_request_by_head(github:
 
 def test_publish__workflow_run_and_head_moved_on__sets_the_status_only(github: Job) -> None:
     github.fake.changes[:] = [StoredChange(7, "mallory", "feature", STRANGER)]
-    _workflow_run(github)
-    github.measure(ops=64, commit=HEAD)
+    github.workflow_run()
+    github.measure(ops=64, commit=github.project.head)
     done = github.publish()
     assert done.returncode == 1
-    assert "No open change request" in done.stdout
-    assert github.statuses() == [(HEAD, "failure")]
+    assert "No change request has the head" in done.stdout
+    assert github.statuses() == [(github.project.head, "failure")]
     assert github.comments() == []
 
 

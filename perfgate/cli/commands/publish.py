@@ -13,7 +13,14 @@ from perfgate.cli.options import language_option
 
 
 @click.command("publish")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("artifact", metavar="[DIR|ZIP]", required=False, type=click.Path(path_type=Path))
+@click.option("--download", is_flag=True, help="Fetch the artifact perfgate-KEY-ATTEMPT that this run has uploaded.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=".",
+    help="Folder with perfgate.toml, in a checkout of the base or the default branch.  [default: here]",
+)
 @click.option("--dry-run", is_flag=True, help="Print the comment and post nothing.")
 @click.option(
     "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
@@ -22,29 +29,39 @@ from perfgate.cli.options import language_option
 @event_options
 @language_option
 def COMMAND(  # noqa: N802 - what main looks for
-    folder: Path, dry_run: bool, token_env: Optional[str], key: str, language: Optional[str]
+    artifact: Optional[Path],
+    download: bool,
+    directory: Path,
+    dry_run: bool,
+    token_env: Optional[str],
+    key: str,
+    language: Optional[str],
 ) -> None:
-    """Judge the check folder DIR again; post or update the comment on its change request, and set the commit status.
+    """Judge a check again; post or update the comment on its change request, and set the commit status.
 
-    Runs in a CI job of its own, which has the token and never runs code of the change. DIR is what
-    `perfgate check --out DIR` wrote. The policy comes from perfgate.toml of the directory this runs in, if there is
-    one. Without a token the comment is printed. The exit code is that of the verdict.
+    Runs in a CI job of its own, which has the token and never runs code of the change. The check is what
+    `perfgate check --out DIR` wrote, as a folder or a zip of it, or with --download what the measuring job has uploaded.
+    Nothing in it is believed but its samples: tolerances come from perfgate.toml of the base commit that the forge names,
+    history and acceptances from the project's own store. Without a token the comment is printed. The exit code is that
+    of the verdict, 3 for an artifact that is missing or of something else, and 4 where the forge refuses.
 
     GitHub, GitLab and Gitea Actions say themselves which change request it is. On another CI (Jenkins before Gitee or
     GitCode, say) give --forge, --repository, --head-sha, --run and --change-request, or their variables, here and to
     `perfgate check`.
     """
     from perfgate.config import report_language
+    from perfgate.errors import UsageError
     from perfgate.flows.publish import Doors, PublishRequest, publish
 
-    root = Path.cwd()
+    if download == (artifact is not None):
+        raise UsageError("give the folder or zip of a check, or --download, and not both")
     request = PublishRequest(
-        folder=folder,
-        root=root,
+        root=directory,
+        artifact=artifact,
         key=key,
         dry_run=dry_run,
         token_variable=token_env,
-        language=report_language(language, root),
+        language=report_language(language, directory),
     )
     doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)
     raise SystemExit(publish(request, doors))

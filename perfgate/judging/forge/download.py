@@ -7,7 +7,7 @@ from typing import Optional, Union
 import requests
 from requests.auth import AuthBase
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeError, ForgeTooLargeError
 from perfgate.judging.forge.limits import Clock
 from perfgate.judging.forge.url import download_address, is_loopback
 from perfgate.version import __version__
@@ -61,7 +61,7 @@ def _read(response: requests.Response, where: str, most_bytes: int, clock: Clock
     for chunk in response.iter_content(_CHUNK):
         data += chunk
         if len(data) > most_bytes:
-            raise ForgeError(f"{where}: larger than {most_bytes} bytes; no artifact of a check is")
+            raise ForgeTooLargeError(f"{where}: larger than {most_bytes} bytes; no artifact of a check is")
         if clock() > deadline:
             raise ForgeError(f"{where}: did not arrive within {DOWNLOAD_TIMEOUT:.0f} s")
     announced = response.headers.get("Content-Length", "")

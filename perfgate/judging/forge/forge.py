@@ -56,12 +56,14 @@ class CiEvent:
 class ChangeRequest:
     """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one.
 
-    ``base_sha`` is the commit of the target branch that the forge compares it with, None where it does not say.
+    ``target`` is the branch it is to be merged into and ``base_sha`` the commit of it that the forge compares the change
+    with; None where the forge does not say.
     """
 
     number: int
     head_sha: str
     merge_sha: Optional[str] = None
+    target: Optional[str] = None
     base_sha: Optional[str] = None
     open: bool = True
 
@@ -111,9 +113,9 @@ class Forge(Protocol):
         ...
 
     def merge_base(self, one: str, other: str) -> Optional[str]:
-        """Return the common ancestor of two commits, None where the forge cannot tell.
+        """Return the common ancestor of two commits or branches, None where the forge cannot tell.
 
-        Raises ForgeGoneError for a commit that is not in the repository.
+        Raises ForgeGoneError for one that is not in the repository.
         """
         ...
 

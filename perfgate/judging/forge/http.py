@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 
-from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
+from perfgate.errors import ForgeError, ForgeGoneError, ForgeTooLargeError, ForgeUnansweredError
 from perfgate.judging.forge.auth import BearerAuth
 from perfgate.judging.forge.download import NothingArrivedError, download
 from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
@@ -237,7 +237,9 @@ class ForgeSession:
         for chunk in response.iter_content(65536):
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
-                raise ForgeError(f"{where}: the answer is larger than {MAX_ANSWER_BYTES} bytes; that is not the API")
+                raise ForgeTooLargeError(
+                    f"{where}: the answer is larger than {MAX_ANSWER_BYTES} bytes; that is not the API"
+                )
             if self._clock() > deadline:
                 raise ForgeError(f"{where}: the answer did not end within {ANSWER_TIMEOUT:.0f} s")
         return bytes(body)

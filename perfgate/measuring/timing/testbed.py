@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import Testbed
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE
@@ -54,11 +53,6 @@ def describe_testbed(
         comparable=comparable,
         observed={**_observed(cpus), **_device_state(device)},
     )
-
-
-def fingerprint(comparable: Mapping[str, str]) -> str:
-    """Return the hash of the fields that must be equal: 16 hex digits of SHA-256 over sorted JSON."""
-    return hashlib.sha256(json.dumps(dict(comparable), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _changes_speed(name: str) -> bool:

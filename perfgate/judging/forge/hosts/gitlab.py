@@ -56,6 +56,7 @@ class _DiffRefs(msgspec.Struct):
 class _MergeRequest(msgspec.Struct):
     iid: int
     state: str
+    target_branch: str
     sha: Optional[str] = None
     diff_refs: Optional[_DiffRefs] = None
 
@@ -100,7 +101,11 @@ class GitLab:
         found = self._session.get(f"{self._path}/merge_requests/{number}", _MergeRequest)
         base = found.diff_refs.base_sha if found.diff_refs else None
         return ChangeRequest(
-            number=found.iid, head_sha=found.sha or "", base_sha=base or None, open=found.state == "opened"
+            number=found.iid,
+            head_sha=found.sha or "",
+            target=found.target_branch,
+            base_sha=base or None,
+            open=found.state == "opened",
         )
 
     def changed_files(self, number: int) -> Optional[list[str]]:

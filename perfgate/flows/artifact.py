@@ -1,0 +1,40 @@
+"""Fetch what the measuring job of a CI run left, by its name: `perfgate-KEY-ATTEMPT`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from perfgate.document.artifact import MAX_ARCHIVE_BYTES
+from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
+from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
+
+
+def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
+    """Return the zip of the newest attempt that is not above the event's: a job that is run again alone leaves none.
+
+    Raises DocumentError where there is none that can be had, ForgeError where the forge does not answer.
+    """
+    prefix = f"perfgate-{key}-"
+    found = [
+        (int(attempt), artifact.id, artifact)
+        for artifact in forge.artifacts()
+        if (attempt := _attempt(artifact, prefix)) is not None and int(attempt) <= event.run_attempt
+    ]
+    if not found:
+        raise DocumentError(
+            f"run {event.run_id} has left none named {prefix}{event.run_attempt}; see the log of its jobs"
+        )
+    newest = max(found, key=lambda entry: entry[:2])[2]
+    if newest.expired:
+        raise DocumentError(f"{newest.name} has expired; run the measuring job again")
+    if newest.bytes > MAX_ARCHIVE_BYTES:
+        raise DocumentError(f"{newest.name} has {newest.bytes} bytes; at most {MAX_ARCHIVE_BYTES} are read")
+    try:
+        return forge.download(newest)
+    except (ForgeGoneError, ForgeTooLargeError) as error:
+        raise DocumentError(f"{newest.name} cannot be had: {error}") from None
+
+
+def _attempt(artifact: ForgeArtifact, prefix: str) -> Optional[str]:
+    number = artifact.name[len(prefix) :] if artifact.name.startswith(prefix) else ""
+    return number if number.isascii() and number.isdecimal() and len(number) <= 9 else None
