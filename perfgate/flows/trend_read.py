@@ -29,7 +29,7 @@ from perfgate.errors import StoreError, UsageError
 from perfgate.flows.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
-from perfgate.judging.trend.health import run_health, testbed_spans, weeks
+from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, judged
 from perfgate.version import __version__
 
@@ -128,7 +128,7 @@ def find_trend(
         new_values=sum(_is_after(point, since) for one in looked_at for point in one.points),
         since=since,
         series=series,
-        testbeds=testbed_spans(
+        testbeds=spans_of_testbeds(
             [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
             {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
         ),

@@ -59,7 +59,10 @@ def main_runs(
     made = []
     for index in range(count):
         began = START + timedelta(days=days * index)
-        comparable = {**TESTBED, **({"torch": "2.14.0+cpu"} if new_testbed is not None and index >= new_testbed else {})}
+        comparable = {
+            **TESTBED,
+            **({"torch": "2.14.0+cpu"} if new_testbed is not None and index >= new_testbed else {}),
+        }
         session = Session(
             id=f"{seed}-{index}",
             started_at=began.isoformat(),

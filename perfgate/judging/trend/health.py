@@ -38,7 +38,7 @@ def run_health(run_id: str, run: RunDocument) -> RunHealth:
     )
 
 
-def testbed_spans(
+def spans_of_testbeds(
     runs: Sequence[tuple[str, str, str]], comparable: Mapping[str, Mapping[str, str]]
 ) -> list[TestbedSpan]:
     """Return the testbeds in the order they were first measured on.

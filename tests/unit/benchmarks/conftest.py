@@ -6,4 +6,5 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS / "gate"), str(BENCHMARKS / "trend")]
+GATE = BENCHMARKS / "gate"
+sys.path[:0] = [str(GATE), str(BENCHMARKS / "trend")]

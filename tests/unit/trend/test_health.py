@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from perfgate.document.run import ErrorDetail, FailedPair
+from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
+from tests.fakes.documents import make_run, run_steps
+from tests.fakes.history import main_runs
+
+
+def test_run_health__run_of_main__steps_failures_heat() -> None:
+    runs = main_runs(3, failing=[1])
+    good, failed = run_health("a", runs[0]), run_health("b", runs[1])
+    assert good.steps == {"1": "ok", "2": "ok", "3": "not_applicable", "4": "attention", "5": "ok", "19": "ok"}
+    assert (good.failed, good.noise_floor, good.discarded) == ([], None, None)
+    assert failed.steps["4"] == "error"
+    assert failed.failed == ["encoder: step 4"]
+    assert failed.temperature is not None
+    assert failed.temperature > 75
+    assert failed.throttled == pytest.approx(0.12)
+    assert failed.warnings == ["the machine was busy: load 7.2 on 2 CPUs"]
+
+
+def test_run_health__several_workloads__the_worst_status_counts() -> None:
+    steps = run_steps()
+    other = [type(step)(number=step.number, slug=step.slug, workload="other", status="unavailable") for step in steps]
+    found = run_health("a", make_run(None, steps=[*steps, *other], replicates=[]))
+    assert found.steps == {
+        "1": "unavailable",
+        "2": "unavailable",
+        "3": "unavailable",
+        "4": "attention",
+        "5": "unavailable",
+    }
+
+
+def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() -> None:
+    error = ErrorDetail(kind="timeout", message="too long")
+    lost = [FailedPair(pair=90 + number, arm="ab", workload="encoder", error=error) for number in range(7)]
+    found = run_health("a", make_run("base", failed_pairs=lost))
+    assert found.noise_floor == pytest.approx(0.004, abs=0.004)
+    assert found.discarded == pytest.approx(0.25)
+
+
+def test_spans__another_torch__a_new_testbed_that_says_what_differs() -> None:
+    runs = [
+        ("2026-06-01T00:00:00Z", "a", "cpu"),
+        ("2026-06-02T00:00:00Z", "a", "cpu"),
+        ("2026-06-03T00:00:00Z", "b", "cpu"),
+    ]
+    before, after = spans_of_testbeds(runs, {"a": {"torch": "2.12", "os": "x"}, "b": {"torch": "2.13", "os": "x"}})
+    assert (before.runs, before.first_seen, before.last_seen, before.differences) == (2, runs[0][0], runs[1][0], [])
+    assert [(one.field, one.base, one.head) for one in after.differences] == [("torch", "2.12", "2.13")]
+
+
+def test_weeks__starts_with_a_week_between__that_week_has_none() -> None:
+    found = weeks(["2026-06-03T00:00:00Z", "2026-06-07T23:00:00+00:00", "2026-06-15T08:00:00Z"])
+    assert [(week.monday, week.runs) for week in found] == [("2026-06-01", 2), ("2026-06-08", 0), ("2026-06-15", 1)]
+    assert weeks([]) == []

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import msgspec
+import pytest
+
+from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.trend import MOST_KNOWN, CommitLabel, KnownChange, TrendSeries, TrendState
+from perfgate.judging.trend.find import with_changes
+from perfgate.judging.trend.standing import gone, judged, state_of
+from tests.fakes.history import commit_of
+from tests.unit.trend.test_find import START, noisy, series
+
+GOOD, BAD = commit_of(29), commit_of(30)
+NEWEST = (START.replace(month=7, day=10)).isoformat()
+
+
+def stood(found: TrendSeries, **known: Any) -> Any:
+    values: dict[str, Any] = {"confirmations": [], "accepted": [], "before": None, "newest": NEWEST}
+    judged_series = judged(found, **{**values, **known})
+    return judged_series.changes[0] if judged_series.changes else None
+
+
+def confirmation(
+    outcome: Any, low: Optional[float] = None, high: Optional[float] = None, **fields: Any
+) -> Confirmation:
+    values = {"before": GOOD, "after": BAD, "workload": "encoder", "shape": "long", "metric": "latency.p50"}
+    values |= {"fingerprint": "f" * 64, "confirmed_at": NEWEST}
+    return Confirmation(outcome=outcome, low=low, high=high, **{**values, **fields})
+
+
+def acceptance(metric: str = "latency.p50", commit: str = BAD) -> Acceptance:
+    return Acceptance(commit=commit, metric=metric, reason="wanted", accepted_by="mei", accepted_at=NEWEST)
+
+
+def slower() -> TrendSeries:
+    return with_changes(series(noisy()))
+
+
+@pytest.mark.parametrize(
+    ("given", "evidence"),
+    [
+        (confirmation("regressed", 0.05, 0.09), "confirmed"),
+        (confirmation("unchanged", -0.002, 0.004), "refuted"),
+        (confirmation("improved", -0.05, -0.03), "refuted"),
+        (confirmation("inconclusive", -0.01, 0.12), "suspected"),
+        (confirmation("inconclusive", 0.002, 0.06), "confirmed"),
+        (confirmation("inconclusive"), "suspected"),
+        (confirmation("not_comparable"), "suspected"),
+    ],
+    ids=lambda value: f"{value.outcome}-{value.low}" if isinstance(value, Confirmation) else value,
+)
+def test_judged__measured_side_by_side__confirmed_refuted_or_suspected_still(given: Any, evidence: str) -> None:
+    change = stood(slower(), confirmations=[given])
+    assert change.evidence == evidence
+    assert (change.standing == "refuted") is (evidence == "refuted")
+
+
+def test_judged__confirmed__the_interval_of_the_side_by_side_measurement() -> None:
+    assert stood(slower(), confirmations=[confirmation("regressed", 0.05, 0.09)]).interval == (0.05, 0.09)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"fingerprint": "e" * 64}, {"metric": "latency.p99"}, {"shape": "short"}, {"before": commit_of(3)},
+     {"before": BAD, "after": GOOD}, {"after": "unheard of"}],
+    ids=lambda fields: next(iter(fields)),
+)  # fmt: skip
+def test_judged__confirmation_of_something_else__stays_suspected(fields: Any) -> None:
+    assert stood(slower(), confirmations=[confirmation("regressed", 0.05, 0.09, **fields)]).evidence == "suspected"
+
+
+def test_judged__confirmation_of_commits_next_to_it__counts() -> None:
+    near = confirmation("regressed", 0.05, 0.09, before=commit_of(28), after=commit_of(31))
+    assert stood(slower(), confirmations=[near]).evidence == "confirmed"
+
+
+def test_judged__several_confirmations__the_newest_counts() -> None:
+    old = confirmation("regressed", 0.05, 0.09, confirmed_at="2026-07-01T00:00:00+00:00")
+    new = confirmation("unchanged", -0.001, 0.001, confirmed_at="2026-07-02T00:00:00+00:00")
+    assert stood(slower(), confirmations=[new, old]).evidence == "refuted"
+
+
+@pytest.mark.parametrize("metric", ["latency.p50", "latency.*", "latency.p50@encoder", "latency.p50@encoder/long"])
+def test_judged__accepted_for_a_commit_of_the_change__accepted(metric: str) -> None:
+    change = stood(slower(), accepted=[acceptance(metric)])
+    assert (change.standing, change.accepted) == ("accepted", "mei: wanted")
+
+
+@pytest.mark.parametrize(
+    "given", [acceptance("latency.p99"), acceptance("latency.p50@encoder/short"), acceptance(commit=GOOD)]
+)
+def test_judged__accepted_elsewhere__not_accepted(given: Acceptance) -> None:
+    assert stood(slower(), accepted=[given]).standing == "new"
+
+
+def test_judged__accepted_for_a_commit_between_good_and_bad__accepted() -> None:
+    found = slower()
+    between = [CommitLabel(commit="d" * 40, subject="x")]
+    found = msgspec.structs.replace(found, changes=[msgspec.structs.replace(found.changes[0], commits=between)])
+    assert stood(found, accepted=[acceptance(commit="d" * 40)]).standing == "accepted"
+
+
+def test_judged__level_back_again__resolved_by_the_commit_that_did_it() -> None:
+    values = noisy(60, at=20)
+    values[40:] /= 1.07
+    change = stood(with_changes(series(values)))
+    assert (change.standing, change.resolved_by) == ("resolved", commit_of(40))
+
+
+def test_judged__back_and_slower_once_more__open_since_the_first() -> None:
+    values = noisy(90, at=20)
+    values[40:60] /= 1.07
+    change = stood(with_changes(series(values)), newest=NEWEST)
+    assert change.standing in ("new", "open")
+
+
+def test_judged__told_last_week__open_and_no_news() -> None:
+    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    change = stood(slower(), before=before)
+    assert (change.standing, change.news) == ("open", False)
+
+
+def test_judged__told_at_a_neighbouring_commit__the_same_change() -> None:
+    known = KnownChange(slower().key, commit_of(32)[:12], "worse", "new", "p50")
+    change = stood(slower(), before=TrendState(newest=NEWEST, known=[known]))
+    assert (change.standing, change.news) == ("open", False)
+
+
+def test_judged__accepted_since_last_week__that_is_news() -> None:
+    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    change = stood(slower(), before=before, accepted=[acceptance()])
+    assert (change.standing, change.news) == ("accepted", True)
+    again = state_of(
+        [judged(slower(), confirmations=[], accepted=[acceptance()], before=before, newest=NEWEST)], NEWEST
+    )
+    assert stood(slower(), before=again, accepted=[acceptance()]).news is False
+
+
+def test_judged__long_before_the_first_report__open_and_no_news() -> None:
+    change = stood(slower(), newest="2026-12-01T00:00:00+00:00")
+    assert (change.standing, change.news) == ("open", False)
+
+
+def test_gone__open_last_week_and_seen_no_more__named() -> None:
+    found = slower()
+    before = state_of([judged(found, confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    assert gone(before, [found]) == []
+    assert gone(before, [with_changes(series(noisy(factor=1.0)))]) == ["latency.p50 · encoder/long"]
+    assert gone(None, [found]) == []
+
+
+def test_state_of__very_many_changes__the_open_ones_are_kept() -> None:
+    many = [judged(with_changes(series(noisy(), workload=f"w{index}")), confirmations=[], accepted=[], before=None,
+                   newest=NEWEST) for index in range(MOST_KNOWN + 20)]  # fmt: skip
+    refuted = judged(
+        slower(), confirmations=[confirmation("unchanged", 0.0, 0.001)], accepted=[], before=None, newest=NEWEST
+    )
+    state = state_of([refuted, *many], NEWEST)
+    assert len(state.known) == MOST_KNOWN
+    assert {known.standing for known in state.known} == {"new"}
