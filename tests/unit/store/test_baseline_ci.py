@@ -56,13 +56,19 @@ class Project:
     def remote(self) -> Path:
         return self.root.parent / "remote.git"
 
-    def run(self, *, attempt: int = 1, session: str = "s1", value: float = 0.002, **changes: Any) -> RunDocument:
+    def run(
+        self, *, attempt: int = 1, session: str = "s1", value: float = 0.002, day: int = 1, **changes: Any
+    ) -> RunDocument:
         """Return what the measuring job of run 555 measured of the head."""
         run = minimal_run(session=session, value=value)
         context = CiContext(
             forge=self.environ["forge"], repository="team/model", run_id="555", run_attempt=attempt, head_sha=self.head
         )
-        session_of_job = msgspec.structs.replace(run.session, ci=msgspec.structs.replace(context, **changes))
+        session_of_job = msgspec.structs.replace(
+            run.session,
+            ci=msgspec.structs.replace(context, **changes),
+            started_at=f"2026-01-{day:02}T00:00:00Z",
+        )
         source = msgspec.structs.replace(run.source, commit=self.head)
         testbed = msgspec.structs.replace(run.testbed, fingerprint=fingerprint(run.testbed.comparable))
         return msgspec.structs.replace(run, session=session_of_job, source=source, testbed=testbed)
@@ -184,28 +190,26 @@ def test_record__command_in_the_job__says_what_was_kept(pushed: Project) -> None
     assert pushed.sessions() == ["s1"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"event": "pull_request"}, "this job runs for 'pull_request'; only runs of the main branch are kept"),
-        ({"event": "pull_request_target"}, "this job runs for 'pull_request_target'"),
-        ({"event": "repository_dispatch"}, "this job runs for 'repository_dispatch'"),
-        ({"head_repository": None}, "this job runs for 'push' of another repository"),
-        (
-            {"head_repository": {"full_name": "mallory/model", "owner": {"login": "mallory"}}},
-            "this job runs for 'push' of another repository",
-        ),
-        ({"head_branch": "feature"}, "this job runs for 'feature', and runs of 'main' are kept"),
-        ({"head_branch": None}, "this job runs for 'no branch', and runs of 'main' are kept"),
-    ],
-)
-def test_record__after_a_run_that_is_not_mains__refused_and_nothing_written(
-    pushed: Project, changes: dict[str, Any], message: str
-) -> None:
+NOT_MAINS = [
+    ({"event": "pull_request"}, "this job runs for 'pull_request'; only runs of the main branch are kept"),
+    ({"event": "pull_request_target"}, "this job runs for 'pull_request_target'"),
+    ({"event": "repository_dispatch"}, "this job runs for 'repository_dispatch'"),
+    ({"head_repository": None}, "this job runs for 'push' of another repository"),
+    (
+        {"head_repository": {"full_name": "mallory/model", "owner": {"login": "mallory"}}},
+        "this job runs for 'push' of another repository",
+    ),
+    ({"head_branch": "feature"}, "this job runs for 'feature', and runs of 'main' are kept"),
+    ({"head_branch": None}, "this job runs for 'no branch', and runs of 'main' are kept"),
+]
+
+
+def test_record__after_a_run_that_is_not_mains__refused_and_nothing_written(pushed: Project) -> None:
     pushed.upload(pushed.run())
-    pushed.environ = github(pushed, "workflow_run", workflow_run(pushed, **changes))
-    with pytest.raises(UsageError, match=message):
-        pushed.record()
+    for changes, message in NOT_MAINS:
+        pushed.environ = github(pushed, "workflow_run", workflow_run(pushed, **changes))
+        with pytest.raises(UsageError, match=message):
+            pushed.record()
     assert not pushed.is_written
 
 
@@ -272,13 +276,13 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
-def test_record__document_of_another_run__inconclusive_and_nothing_written(
-    pushed: Project, changes: dict[str, Any]
-) -> None:
-    pushed.upload(msgspec.structs.replace(pushed.run(**changes)))
-    with pytest.raises(InconclusiveError, match=r"artifact: run\.json (has the|is of attempt 3)"):
-        pushed.record()
+def test_record__document_of_another_run__inconclusive_and_nothing_written(pushed: Project) -> None:
+    for what, changes in FORGED.items():
+        pushed.forge.artifacts.clear()
+        pushed.upload(pushed.run(**changes))
+        message = "is of attempt 3" if what == "attempt" else f"has the {what}"
+        with pytest.raises(InconclusiveError, match=rf"artifact: run\.json {message}"):
+            pushed.record()
     assert not pushed.is_written
 
 
@@ -338,22 +342,25 @@ def test_record__pipeline_of_gitlabs_default_branch__its_folder_is_kept(project:
     assert project.sessions() == ["s1"]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"CI_COMMIT_BRANCH": "feature"},
-        {"CI_COMMIT_BRANCH": "", "CI_COMMIT_TAG": "main"},
-        {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_COMMIT_BRANCH": "", "CI_MERGE_REQUEST_IID": "7",
-         "CI_MERGE_REQUEST_PROJECT_ID": "5"},
-        {"CI_PIPELINE_SOURCE": "parent_pipeline"},
-        {"CI_PIPELINE_SOURCE": "trigger"},
-    ],
-    ids=["branch", "tag", "merge request", "child pipeline", "trigger"],
-)  # fmt: skip
-def test_record__other_pipeline_of_gitlab__refused(project: Project, more: dict[str, str]) -> None:
-    project.environ = gitlab(project, **more)
-    with pytest.raises(UsageError, match="are kept"):
-        project.record(folder(project, project.run()))
+OTHER_PIPELINES = [
+    {"CI_COMMIT_BRANCH": "feature"},
+    {"CI_COMMIT_BRANCH": "", "CI_COMMIT_TAG": "main"},
+    {
+        "CI_PIPELINE_SOURCE": "merge_request_event",
+        "CI_COMMIT_BRANCH": "",
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_PROJECT_ID": "5",
+    },
+    {"CI_PIPELINE_SOURCE": "parent_pipeline"},
+    {"CI_PIPELINE_SOURCE": "trigger"},
+]
+
+
+def test_record__other_pipelines_of_gitlab__refused_and_nothing_written(project: Project) -> None:
+    for more in OTHER_PIPELINES:
+        project.environ = gitlab(project, **more)
+        with pytest.raises(UsageError, match="are kept"):
+            project.record(folder(project, project.run()))
     assert not project.is_written
 
 
@@ -389,12 +396,11 @@ def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_screens_no
     config = load_config(project.root)
     fast = [0.00200, 0.00201, 0.00199, 0.00202, 0.00198, 0.00200]
     for number, value in enumerate(fast):
-        keep(config, {}, project.run(session=f"s{number}", value=value), allow_dirty=False)
+        keep(config, {}, project.run(session=f"s{number}", value=value, day=number + 1), allow_dirty=False)
     git(project.root, "commit", "-q", "--allow-empty", "-m", "slower")
     project.head = git(project.root, "rev-parse", "HEAD")
-    slower = project.run(session="s6", value=0.0026)
-    later = msgspec.structs.replace(slower.session, started_at="2026-01-03T00:00:00Z")
-    kept = keep(config, {}, msgspec.structs.replace(slower, session=later), allow_dirty=False)
+    slower = project.run(session="s6", value=0.0026, day=7)
+    kept = keep(config, {}, slower, allow_dirty=False)
     assert kept.suspected == ("latency.p50 of encoder/short (30.0 %)",)
 
     store = open_project_store(config, {})
