@@ -72,6 +72,7 @@ class _Posting:
         self._written = False
         self._edited: Optional[int] = None
         self._unanswered = 0
+        self._stands: Optional[Decided] = None
 
     def run(self) -> Post:
         for _ in range(ROUNDS):
@@ -109,6 +110,7 @@ class _Posting:
         stands = read_state(newest.body)
         if stands is not None and self._now.is_older_than(stands):
             self._outcome = "kept"
+            self._stands = stands.decided
             if newest is not stays:
                 self._edit(stays, newest.body)
                 return False
@@ -116,7 +118,7 @@ class _Posting:
             self._remember(stands)
             if self._edit(stays, compose(self._text, self._now, self._first_line)):
                 self._outcome = "created" if self._outcome == "created" else "updated"
-                self._written, self._edited = True, stays.id
+                self._written, self._edited, self._stands = True, stays.id, self._now.decided
             return False
         for other in others:
             self._delete(other)
@@ -152,8 +154,9 @@ class _Posting:
 
     def _end(self) -> Post:
         # An edit notifies nobody, so a verdict that turned gets a comment of its own.
+        # A newer run that wrote over ours saw no turn any more, so it is for us to tell as long as its verdict is the same.
         last, now = self._last, self._now.decided
-        if self._outcome == "kept" or last is None or now is None or now == last:
+        if not self._written or last is None or now is None or now == last or now != self._stands:
             return Post(self._outcome)
         return Post(self._outcome, replied=self._tell(last, now))
 
