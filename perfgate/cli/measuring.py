@@ -40,8 +40,7 @@ def seclude(*, allow_token: bool, keep_outside_ci: bool = False) -> None:
     On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
     that posts after it measured may keep it.
     """
-    from perfgate.conductor.environment import in_ci
-    from perfgate.conductor.secrets import find_secrets, refuse_tokens, scrubbed
+    from perfgate.conductor.secrets import find_secrets, in_ci, refuse_tokens, scrubbed
     from perfgate.processes import be_closed
 
     found = find_secrets(os.environ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from perfgate.conductor.secrets import find_secrets
+from perfgate.conductor.secrets import find_secrets, in_ci
 
 # Names that may pass. No token can be among them: what is not listed does not exist for the worker.
 ALLOWED = frozenset({
@@ -86,13 +86,6 @@ def worker_environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def in_ci(environ: Mapping[str, str]) -> bool:
-    """Tell whether a CI system runs us: GitHub, GitLab, whoever sets CI, or a job that names its forge to perfgate."""
-    return environ.get("CI", "").lower() in ("true", "1") or any(
-        environ.get(name) for name in ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
-    )
 
 
 def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]) -> list[str]:

@@ -50,25 +50,25 @@ def left_processes(workers: Iterable[Sequence[str]]) -> list[str]:
     return [f"left {processes} running, now killed: {', '.join(named)}{more}"]
 
 
-def sweep_out(out: Path) -> list[str]:
-    """Remove from a folder that is about to be uploaded what would carry other files along, and return what that was.
-
-    That is a link that leads out of it, and a .git, which may hold credentials; names are relative to ``out``.
-    """
+def stowaways(out: Path) -> list[Path]:
+    """Return what in a folder would carry other files along when it is uploaded: links that lead out of it, and any .git."""
     root = out.resolve()
-    swept = []
+    found = []
     for parent, folders, files in os.walk(root):
-        for name in [*folders, *files]:
+        for name in sorted([*folders, *files]):
             path = Path(parent, name)
-            if path.is_symlink() and root not in path.resolve().parents:
-                path.unlink()
-            elif name == ".git":
-                path.unlink() if path.is_file() else remove_folder(path)
-            else:
-                continue
-            swept.append(str(path.relative_to(root)))
-        folders[:] = [name for name in folders if Path(parent, name).is_dir()]
-    return swept
+            if name == ".git" or (path.is_symlink() and root not in path.resolve().parents):
+                found.append(path)
+        folders[:] = [name for name in folders if name != ".git"]
+    return found
+
+
+def sweep_out(out: Path) -> list[str]:
+    """Remove the stowaways of a folder that had none before user code ran, and return their names in it."""
+    found = stowaways(out)
+    for path in found:
+        remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return [str(path.relative_to(out.resolve())) for path in found]
 
 
 def remove_folder(folder: Path) -> None:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from perfgate.errors import UsageError
 
+# Where somebody else's runner starts us: GitHub, GitLab, whoever sets CI, and a job that names its forge to perfgate.
+CI_VARIABLES = ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
+
 # GitLab gives these to every job, and CI_JOB_TOKEN is in each (doc/ci/jobs/ci_job_token.md, doc/ci/variables/
 # predefined_variables.md). It reads; it cannot write notes, statuses or issues.
 GIVEN_TO_EVERY_JOB = frozenset({
@@ -48,6 +51,11 @@ class Secrets:
         return (*self.tokens, *self.given)
 
 
+def in_ci(environ: Mapping[str, str]) -> bool:
+    """Tell whether a CI system runs us."""
+    return environ.get("CI", "").lower() in ("true", "1") or any(environ.get(name) for name in CI_VARIABLES)
+
+
 def find_secrets(environ: Mapping[str, str]) -> Secrets:
     """Return which variables hold a token; an empty one holds none."""
     given = tuple(sorted(name for name, value in environ.items() if value and name in GIVEN_TO_EVERY_JOB))
@@ -70,9 +78,9 @@ def refuse_tokens(found: Secrets) -> None:
 
 
 def scrubbed(environ: Mapping[str, str], found: Secrets) -> dict[str, str]:
-    """Return an environment without the secrets, which names them in SCRUBBED_VARIABLE."""
+    """Return an environment without the secrets; in CI it names them in SCRUBBED_VARIABLE, elsewhere nobody asked."""
     kept = {name: value for name, value in environ.items() if name not in found.names}
-    return {**kept, SCRUBBED_VARIABLE: ",".join(found.names)}
+    return {**kept, SCRUBBED_VARIABLE: ",".join(found.names)} if in_ci(environ) else kept
 
 
 def scrubbed_notes(environ: Mapping[str, str]) -> list[str]:

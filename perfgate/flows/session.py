@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Optional
 
 from perfgate.conductor.checklist import Findings
-from perfgate.conductor.leftovers import sweep_out
+from perfgate.conductor.leftovers import stowaways, sweep_out
 from perfgate.conductor.logs import one_line
-from perfgate.conductor.secrets import scrubbed_notes
+from perfgate.conductor.secrets import in_ci, scrubbed_notes
 from perfgate.config import Config
 from perfgate.document.run import (
     Artifact,
@@ -43,7 +44,7 @@ def start_session(command: str, seed: int, ci: Optional[CiContext]) -> Session:
     return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
 
 
-def prepare_out(out: Path) -> Path:
+def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Create the output folder before anything is measured, so that a wrong path fails in second 0.
 
     Raises UsageError for one that a change has put there as a link, which would have us write elsewhere, or that would
@@ -57,6 +58,11 @@ def prepare_out(out: Path) -> Path:
     if (out / ".git").exists() or ".git" in out.absolute().parts:
         raise UsageError(
             f"the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out"
+        )
+    # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
+    if in_ci(environ) and (found := stowaways(out)):
+        raise UsageError(
+            f"the output folder must not hold links that lead out of it, nor a .git: {found[0]}; choose another with --out"
         )
     try:
         is_new = not out.exists()
@@ -122,8 +128,8 @@ def put_together(
 
 
 def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
-    """Return what a document says of its job, and sweep the output folder of what must not be uploaded with it."""
-    swept = [one_line(name) for name in sweep_out(out)]
+    """Return what a document says of its job, and in CI sweep the output folder of what must not be uploaded with it."""
+    swept = [one_line(name) for name in sweep_out(out)] if in_ci(environ) else []
     found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
     return [*scrubbed_notes(environ), *([found] if swept else [])]
 

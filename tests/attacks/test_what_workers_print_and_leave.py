@@ -1,0 +1,236 @@
+"""A worker that wants the step's output, leaves processes behind, plants links, or finds what the other side compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.bench import Checkout, open_bench
+from perfgate.conductor.leftovers import left_processes, sweep_out
+from perfgate.config import load_config
+from tests.attacks.measuring import project_for_all, run_job
+
+SHOUTS = r"""
+import os, sys
+import torch
+from perfgate import Workload
+
+EVIL = (
+    "::set-output name=verdict::PASS\n  ::add-mask::a\n::stop-commands::x\n::error file=a.py,line=1::forged\n"
+    "##[group]forged\n##vso[task.complete result=Succeeded;]done\nsection_start:1:forged\r\x1b[0Kforged\n\x1b[2J\x1b[31mred\n"
+)
+
+def build(device):
+    sys.stdout.write("PRINTED\n" + EVIL)
+    sys.stderr.write(EVIL)
+    os.write(1, EVIL.encode())
+    pid = os.getppid()
+    for path in ("/dev/tty", *(f"/proc/{pid}/fd/{number}" for number in range(3))):
+        try:
+            with open(path, "w") as other:
+                other.write("INHERITED " + path + "\n" + EVIL)
+        except OSError as error:
+            print("REFUSED", path, error.strerror, flush=True)
+    raise RuntimeError(EVIL)
+
+shouts = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+"""
+
+# Daemons in sessions of their own, whose parents have ended, with nothing of ours in their environment; the second build
+# also kills the fork server, which would have cleaned up.
+LEAVES = r"""
+import os, signal, subprocess
+import torch
+from perfgate import Workload
+
+def build(device):
+    command = "(cd / && env -i HOME=/elsewhere setsid sleep 4321.5 >/dev/null 2>&1 &)"
+    subprocess.run(["sh", "-c", command], check=True)
+    if KILL:
+        os.kill(os.getppid(), signal.SIGKILL)
+    return torch.nn.Linear(4, 4)
+
+leaves = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+"""
+
+PLANTS = r"""
+from pathlib import Path
+import torch
+from perfgate import Workload
+
+def build(device):
+    out = Path(__file__).parents[1] / "out"
+    (out / "secrets.json").symlink_to("/etc/passwd")
+    (out / "logs" / "home").symlink_to("/root")
+    (out / "deep" / ".git").mkdir(parents=True)
+    (out / "deep" / ".git" / "config").write_text("[http] extraheader = AUTHORIZATION: basic secret")
+    (out / "inside").symlink_to("logs")
+    return torch.nn.Linear(4, 4)
+
+plants = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+"""
+
+LIVES = r"""
+import os, tempfile
+from pathlib import Path
+import torch
+from perfgate import Workload
+
+def build(device):
+    kernel = Path.home() / ".triton" / "kernel"
+    print("FOUND" if kernel.exists() else "COLD", os.getcwd() == os.environ["HOME"] == tempfile.gettempdir(), flush=True)
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_text("compiled")
+    return torch.nn.Linear(4, 4)
+
+lives = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+"""
+
+
+@pytest.mark.parametrize("user", [0, 12345])
+def test_run__worker_shouts_commands__nothing_of_it_reaches_the_step(user: int) -> None:
+    if user and os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    with project_for_all("shouts", SHOUTS) as project:
+        (project / "event.json").write_text("{}")
+        done = run_job(project, user=user, **_github(project))
+        logged = "".join(log.read_text() for log in (project / "out" / "logs").glob("*.log"))
+    assert done.returncode == 4, done.stderr
+    assert "PRINTED" in logged
+    assert "REFUSED /dev/tty" in logged
+    told = done.stdout + done.stderr
+    assert "RuntimeError" in told  # the failure itself is shown
+    assert [line for line in told.splitlines() if line.lstrip().startswith("::")] == []
+    for forbidden in ("##[", "\x1b", "\r", "INHERITED", "PRINTED"):
+        assert forbidden not in told, forbidden
+
+
+def _github(project: Path) -> dict[str, str]:
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_REPOSITORY": "team/model",
+        "GITHUB_SERVER_URL": "https://github.example",
+        "GITHUB_API_URL": "https://github.example/api",
+        "GITHUB_RUN_ID": "1",
+        "GITHUB_RUN_ATTEMPT": "1",
+        "GITHUB_SHA": "0" * 40,
+        "GITHUB_EVENT_NAME": "push",
+        "GITHUB_EVENT_PATH": str(project / "event.json"),
+    }
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_was_killed(kill: bool) -> None:
+    with project_for_all("leaves", LEAVES.replace("KILL", str(kill))) as project:
+        done = run_job(project)
+        document = json.loads((project / "out" / "run.json").read_text())
+    assert done.returncode == (4 if kill else 0), done.stderr
+    told = [warning for warning in document["warnings"] if warning.startswith("left ")]
+    assert len(told) == 1, document["warnings"]
+    assert "running, now killed: sleep" in told[0]
+    assert f"note: {told[0]}" in done.stdout
+    assert _running("sleep 4321.5") == []
+
+
+def _running(command: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == command:
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_left_processes__names_from_outside__one_harmless_line() -> None:
+    assert left_processes([[], []]) == []
+    assert left_processes([["a\n::error::b"], ["sleep", "sleep"]]) == [
+        "left 3 processes running, now killed: sleep ×2, a ::error::b"
+    ]
+
+
+def test_run__worker_plants_links_and_a_git_folder_in_the_output__gone_and_said() -> None:
+    with project_for_all("plants", PLANTS) as project:
+        done = run_job(project, CI="true")
+        out = project / "out"
+        document = json.loads((out / "run.json").read_text())
+        assert done.returncode == 0, done.stderr
+        assert not (out / "secrets.json").is_symlink()
+        assert not (out / "logs" / "home").is_symlink()
+        assert not (out / "deep" / ".git").exists()
+        assert (out / "inside").is_symlink()  # it leads nowhere but here
+        assert Path("/etc/passwd").exists()
+    (told,) = [warning for warning in document["warnings"] if "removed from the output folder" in warning]
+    for name in ("secrets.json", "logs/home", "deep/.git"):
+        assert name in told
+
+
+def test_run__links_of_a_developer_in_the_output_folder__left_alone_and_in_ci_refused() -> None:
+    with project_for_all("lives", LIVES) as project:
+        (project / "out" / "sub").mkdir(parents=True)
+        (project / "out" / "mine").symlink_to("/usr")
+        (project / "out" / "sub" / ".git").mkdir()
+        assert run_job(project).returncode == 0
+        assert (project / "out" / "mine").is_symlink()
+        assert (project / "out" / "sub" / ".git").is_dir()
+        refused = run_job(project, CI="true")
+    assert refused.returncode == 2
+    assert "must not hold links that lead out of it, nor a .git" in refused.stderr
+
+
+def test_sweep_out__nothing_wrong__nothing_touched(tmp_path: Path) -> None:
+    (tmp_path / "head").mkdir()
+    (tmp_path / "head" / "run.json").write_text("{}")
+    assert sweep_out(tmp_path) == []
+    assert (tmp_path / "head" / "run.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("planted", ["out", "out/logs", "out/head", "out/.git", ".git"])
+def test_run__output_folder_planted_by_a_change__refused_before_anything_is_written(
+    tmp_path: Path, planted: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "decision.json").write_text("precious")
+    with project_for_all("lives", LIVES) as project:
+        path = project / planted
+        path.parent.mkdir(exist_ok=True)
+        if planted.endswith(".git"):
+            path.mkdir()
+        else:
+            path.symlink_to(victim)
+        started = time.monotonic()
+        done = run_job(project, out=".git/out" if planted == ".git" else "out")
+    assert time.monotonic() - started < 10
+    assert done.returncode == 2, done.stdout
+    assert "choose another with --out" in done.stderr
+    assert [file.name for file in victim.iterdir()] == ["decision.json"]
+
+
+def test_run__result_file_that_is_a_link__replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim.json"
+    victim.write_text("precious")
+    with project_for_all("lives", LIVES) as project:
+        (project / "out").mkdir()
+        (project / "out" / "run.json").symlink_to(victim)
+        done = run_job(project)
+        assert done.returncode == 0, done.stderr
+        assert not (project / "out" / "run.json").is_symlink()
+    assert victim.read_text() == "precious"
+
+
+def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_did(tmp_path: Path) -> None:
+    with project_for_all("lives", LIVES) as project, project_for_all("lives", LIVES) as other:
+        config = load_config(project)
+        sides = [Checkout(root=root, harness=root) for root in (project, other)]
+        with open_bench(config, logs=tmp_path / "logs", say=lambda text: None) as bench:
+            for name, checkout in (("base", sides[0]), ("head", sides[1]), ("again", sides[0])):
+                with bench.worker(checkout, config.workloads[0], cpus=bench.cpus[:1], layout_seed=0, log_name=name):
+                    pass
+    found = {log.stem: log.read_text().split() for log in (tmp_path / "logs").glob("*.log")}
+    assert found == {"base": ["COLD", "True"], "head": ["COLD", "True"], "again": ["FOUND", "True"]}
