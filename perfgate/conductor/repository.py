@@ -76,7 +76,7 @@ class Repository:
         )
 
     def main_of(self, remote: str, configured: str = "") -> Optional[str]:
-        """Return the main branch of a remote as it was last seen, the local one where it was never seen, None without any."""
+        """Return the main branch of a remote as it was last seen; None where it never was."""
         try:
             return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
         except RepositoryError:
