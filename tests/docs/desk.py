@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from perfgate.flows.pin import TAG
+from tests.docs.blocks import ROOT
+from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
+from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
+from tests.fakes.forge_similar import GiteeDialect
 
 SECONDS = 300
 MODEL = "https://github.com/team/model"
@@ -24,6 +30,7 @@ class Desk:
         for address in (MODEL, PERFGATE):
             self._git(folder, "init", "-q", "--bare", "-b", "main", str(self._place(address)))
         self._git(folder, "clone", "-q", PERFGATE, "release")
+        shutil.copy(ROOT / ".pre-commit-hooks.yaml", folder / "release")
         self._commit(folder / "release", "a release")
         self._git(folder / "release", "tag", TAG)
         self._git(folder / "release", "push", "-q", "origin", "HEAD", TAG)
@@ -32,18 +39,30 @@ class Desk:
         self._commit(self.clone, "a model")
         self._git(self.clone, "push", "-q", "origin", "HEAD")
 
-    def run(self, script: str, *, seconds: int = SECONDS) -> subprocess.CompletedProcess[str]:
-        """Run the lines of a block in the clone, as somebody would who stops at the first that fails."""
-        return subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the lines of a block in the clone, as somebody would who stops at the first that fails.
+
+        What a block exports of perfgate's variables is there for the next one, as a job's variables are.
+        """
+        exported = self.folder / "exported"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"{script}\nenv -0 > {shlex.quote(str(exported))}"],
             cwd=self.clone,
-            env=self.environment,
+            env={**self.environment, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=seconds,
+            timeout=SECONDS,
             check=False,
         )
+        if done.returncode == 0:
+            words = (entry.partition("=") for entry in exported.read_text().split("\0"))
+            new = {name: value for name, _, value in words if name.startswith("PERFGATE_") and name not in environment}
+            self.environment.update(new)
+        return done
+
+    def close(self) -> None:
+        """End what the desk has started."""
 
     def _environment(self) -> dict[str, str]:
         who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -61,6 +80,7 @@ class Desk:
             "HOME": str(self.folder),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PERFGATE_LOCK": str(self.folder / "lock"),
+            "PRE_COMMIT_HOME": str(self.folder / "pre-commit"),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INDEX": "1",
         }
@@ -72,5 +92,73 @@ class Desk:
         self._git(clone, "add", "--all")
         self._git(clone, "commit", "--quiet", "--allow-empty", "--message", message)
 
-    def _git(self, folder: Path, *arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=folder, env=self.environment, check=True, capture_output=True)
+    def _git(self, folder: Path, *arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(
+            command, cwd=folder, env=self.environment, check=True, capture_output=True, text=True
+        ).stdout
+
+
+class Project(Desk):
+    """A desk whose clone holds a small model that perfgate gates, quickly, already on the main branch."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (self.clone / "perf").mkdir()
+        shutil.copy(WORKLOADS / "small_model.py", self.clone / "model.py")
+        shutil.copy(WORKLOADS / "small_workload.py", self.clone / "perf" / "workload.py")
+        settings = f'workload = "perf/workload.py:small"\n[store]\npath = "branch://perfgate-data"\n{SMALL_GATE}'
+        (self.clone / "perfgate.toml").write_text(settings)
+        (self.clone / ".pre-commit-config.yaml").write_text(PRE_COMMIT)
+        self._commit(self.clone, "gate performance")
+        self._git(self.clone, "push", "-q", "origin", "HEAD")
+
+
+# As docs/hook.md writes it.
+PRE_COMMIT = f"""repos:
+  - repo: {PERFGATE}
+    rev: {TAG}
+    hooks:
+      - id: perfgate-local
+"""
+
+
+class Watched(Project):
+    """A project with thirty runs of main in its data branch, of which the later half is slower."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        script = (
+            "import os; from pathlib import Path; import msgspec; from perfgate.config import load_config; "
+            "from perfgate.flows.store import open_project_store; from tests.fakes.history import main_runs, stepped; "
+            "runs = [msgspec.structs.replace(run, project='model') for run in main_runs(30, time=stepped(15, 1.1))]; "
+            "open_project_store(load_config(Path('.')), os.environ).record_all(runs)"
+        )
+        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", script], cwd=self.clone, env=environment, check=True, capture_output=True)
+
+
+class Jenkins(Project):
+    """Two jobs of Jenkins for pull request 7 of a Gitee of one's own; ``publisher`` is the one with the token."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._git(self.clone, "switch", "-q", "-c", "feature")
+        self._commit(self.clone, "a change")
+        self.forge = FakeForge(GiteeDialect()).__enter__()
+        head = self._git(self.clone, "rev-parse", "HEAD").strip()
+        self.forge.changes.append(StoredChange(7, "team", "feature", head))
+        self.environment.update(
+            CHANGE_ID="7", BUILD_NUMBER="12", BUILD_URL=f"{self.forge.url}/job/12/", PERFGATE_API_URL=self.forge.api_url
+        )
+
+    def publisher(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run the lines of the publishing job, which ends with a comment on the pull request."""
+        done = self.run(script, PERFGATE_TOKEN=BOT_TOKEN)
+        assert len(self.forge.comments[7]) == 1, done.stdout
+        return done
+
+    def close(self) -> None:
+        """End the forge; it has seen nothing that its API does not know."""
+        self.forge.__exit__()
+        assert self.forge.violations == []

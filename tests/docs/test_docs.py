@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -13,15 +14,24 @@ import pytest
 
 from perfgate.config import parse_config
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
-from tests.docs.desk import Desk
+from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
 
-PAGES = pages()
+PAGES = [page for page in pages() if page != "README.zh.md"]  # tests/unit/test_readme.py
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
-# A desk of its own for blocks that begin anew.
-SETTINGS = {DESK: Desk, "elsewhere": Desk}
+# A text block that the commands of the block before it must have printed.
+OUTPUT = "output"
+# The blocks of one setting on a page run in one place, in their order. `PLACE ROLE` is a role of that place.
+SETTINGS = {
+    DESK: Desk,
+    "elsewhere": Desk,
+    "project": Project,
+    "elsewhere-project": Project,
+    "history": Watched,
+    "jenkins": Jenkins,
+}
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
-    "needs a runner of GitHub",
+    "proves the machine in about ten minutes; tests/end_to_end/test_doctor.py runs it",
 }
 
 
@@ -32,22 +42,29 @@ def of_language(*languages: str) -> list[Block]:
 def test_blocks__all_of_them__are_of_a_kind_that_something_checks() -> None:
     kinds = {"sh", "yaml", "toml", "python", "text"}
     assert [block.name for block in BLOCKS if block.language not in kinds] == []
-    assert [block.name for block in BLOCKS if block.setting not in SETTINGS] == []
+    assert [block.name for block in BLOCKS if block.setting.split()[0] not in {*SETTINGS, OUTPUT}] == []
     assert {block.not_run for block in BLOCKS if block.not_run} == NOT_RUN
     assert len(of_language("sh")) > 10
 
 
 def _run_page(page: str, folder: Path, *, slow: bool) -> None:
     """Run the shell blocks of a page in their order, those of one setting in one place."""
-    places: dict[str, Desk] = {}
-    for block in (block for block in of_language("sh") if block.page == page and not block.not_run):
-        if block.is_slow and not slow:
-            continue
-        if block.setting not in places:
-            (folder / block.setting).mkdir()
-            places[block.setting] = SETTINGS[block.setting](folder / block.setting)
-        done = places[block.setting].run(block.text)
-        assert done.returncode == block.exit_code, f"{block.name} ended with {done.returncode}:\n{done.stdout}"
+    with ExitStack() as stack:
+        places: dict[str, Desk] = {}
+        shown = ""
+        for block in (block for block in of_language("sh", "text") if block.page == page and not block.not_run):
+            if block.setting == OUTPUT:
+                assert all(line in shown for line in block.text.splitlines()), f"{block.name} is not in:\n{shown}"
+            if block.language != "sh" or (block.is_slow and not slow):
+                continue
+            name, _, role = block.setting.partition(" ")
+            if name not in places:
+                (folder / name).mkdir()
+                places[name] = SETTINGS[name](folder / name)
+                stack.callback(places[name].close)
+            done = getattr(places[name], role or "run")(block.text)
+            shown = done.stdout
+            assert done.returncode == block.exit_code, f"{block.name} ended with {done.returncode}:\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in of_language("sh")}))
@@ -65,6 +82,10 @@ def test_shell_blocks__of_a_page_that_measures__do_what_the_page_says(tmp_path: 
 def test_yaml_blocks__fit_the_schema_of_their_host(tmp_path: Path, block: Block) -> None:
     file = tmp_path / "block.yml"
     file.write_text(block.text, encoding="utf-8")
+    if re.search(r"^repos:", block.text, flags=re.MULTILINE):
+        # Of pre-commit, which the desk runs with this very text.
+        assert block.text.partition("\n")[2] == PRE_COMMIT
+        return
     is_github = re.search(r"^(on|runs):", block.text, flags=re.MULTILINE)
     schema = ["vendor.github-workflows"] if is_github else ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"]
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", *schema, str(file)]
@@ -78,7 +99,9 @@ def test_toml_blocks__are_accepted(block: Block) -> None:
     parse_config(named + block.text, ROOT / "perfgate.toml")
 
 
-@pytest.mark.parametrize("block", of_language("text"), ids=lambda block: block.name)
+@pytest.mark.parametrize(
+    "block", [block for block in of_language("text") if block.setting != OUTPUT], ids=lambda block: block.name
+)
 def test_text_blocks__are_words_of_ours(block: Block) -> None:
     """`…` stands for what differs from case to case."""
     for line in block.text.splitlines():
@@ -96,7 +119,9 @@ def our_words() -> list[str]:
     """Return every text constant of the package, adjacent ones joined as Python joins them."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "perfgate").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    words = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    templates = (ROOT / "perfgate").rglob("*.j2")
+    return words + [re.sub(r"{{.*?}}", "…", path.read_text(encoding="utf-8")) for path in templates]
 
 
 def test_links__into_the_repository__lead_somewhere() -> None:
