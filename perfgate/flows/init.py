@@ -19,6 +19,7 @@ from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.pin import TAG, Pin, ask_for_pin, given_pin
 from perfgate.git import run_git
+from perfgate.version import __version__
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
@@ -140,6 +141,8 @@ def _values(
         raise UsageError(f"--mirror must read OWNER/REPO, found {options.mirror!r}")
     branch, is_found = _main_branch(repository, options.branch)
     return {
+        "forge": forge,
+        "version": __version__,
         "device": options.device,
         "main_branch": branch,
         "main_is_found": is_found,
@@ -204,6 +207,7 @@ def _render(template: str, values: Mapping[str, object]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["shell"] = shlex.quote
     environment.filters["toml"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["yaml"] = _yaml
     return environment.get_template(template).render(values)

@@ -11,8 +11,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from perfgate.config import parse_config
+from perfgate.discovery import load_member
+from perfgate.judging.forge import hosts
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
 
@@ -128,3 +131,22 @@ def test_links__into_the_repository__lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!http)([^)#]+)", (DOCS / page).read_text(encoding="utf-8")):
             assert (DOCS / target).exists(), f"{page}: {target}"
+
+
+def test_permissions__the_tables__say_what_the_workflows_say() -> None:
+    """Each job of the two workflows, with its rights, in one row of docs/permissions.md; and no other row."""
+    page = (DOCS / "permissions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+\.yml) \| (\w+) \| ([^|]+) \|", page, flags=re.MULTILINE)
+    told = {(workflow, job): dict(entry.split(": ") for entry in rights.split(", ")) for workflow, job, rights in rows}
+    there = {}
+    for workflow in ("gate.yml", "trusted.yml"):
+        text = (ROOT / ".github" / "workflows" / workflow).read_text(encoding="utf-8")
+        there.update({(workflow, name): job["permissions"] for name, job in yaml.safe_load(text)["jobs"].items()})
+    assert told == there
+
+
+def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
+    page = (DOCS / "forges.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`(?: \(.*?\))? \|.*\| (.*PERFGATE_TOKEN.*) \|$", page, flags=re.MULTILINE))
+    told = {forge: tuple(re.findall(r"`(\w+)`", names)) for forge, names in rows.items()}
+    assert told == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}

@@ -362,3 +362,14 @@ def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tu
     for name in GITHUB[2:]:
         (job,) = load_yaml(project / name)["jobs"].values()
         assert job["with"]["runs-on"] == runs_on
+
+
+def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(project: Path) -> None:
+    done = init(project, "--gitee", "--branch", "it's main")
+    assert set(files(project)) == {"perfgate.toml", "perf", "perf/workload.py"}
+    (lines,) = re.findall(r"# Variables of both jobs.*(?=\n\nNext:)", done.output, flags=re.DOTALL)
+    checked = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    assert "export PERFGATE_FORGE=gitee\n" in lines
+    assert """perfgate check --base 'origin/it'"'"'s main' --out perfgate-out\n""" in lines
+    assert "perfgate publish perfgate-out" in lines
