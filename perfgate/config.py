@@ -89,7 +89,13 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where main's runs are kept: an SQLAlchemy URL of SQLite, or a file path."""
+    """Where main's runs are kept, and which branch main is.
+
+    ``path`` is a file path (SQLite; relative to perfgate.toml), ``sqlite:///PATH``, or ``branch://NAME`` for a branch of the
+    project's own git repository, which CI jobs share without a database; ``branch://NAME?remote=REMOTE`` takes another remote
+    than origin. Empty it is a file in the user's data folder. The environment variable PERFGATE_STORE comes first.
+    ``main_branch`` is the branch whose runs are kept and which changes are compared with; empty it is the remote's default.
+    """
 
     path: str = ""
     main_branch: str = ""
