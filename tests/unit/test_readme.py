@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from perfgate.cli import commands
 from perfgate.config import parse_config
 from perfgate.discovery import member_names
+from perfgate.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,6 +60,26 @@ def test_readme__ci_snippets__are_valid(tmp_path: Path, number: int, schema: str
         command += ["--data-transform", "gitlab-ci"]
     done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme__ci_snippets__name_this_release_and_what_the_called_files_take() -> None:
+    """The two quick starts run what the shell block says (tests/docs)."""
+    github, gitlab = (yaml.safe_load(text) for text in snippets("yaml"))
+    (job,) = github["jobs"].values()
+    (include,) = gitlab["include"]
+    called = yaml.safe_load((ROOT / ".github" / "workflows" / "gate.yml").read_text())
+    template = yaml.safe_load((ROOT / "templates" / "perfgate.yml").read_text().partition("\n---\n")[0])
+    assert job["uses"].endswith(f"/gate.yml@v{__version__}")
+    assert set(job["with"]) <= set(called[True]["workflow_call"]["inputs"])  # YAML 1.1 reads `on` as true
+    assert f"/v{__version__}/" in include["remote"]
+    assert set(include["inputs"]) <= set(template["spec"]["inputs"])
+
+
+def test_readme__shell_snippets__are_what_the_quick_starts_run() -> None:
+    (commands,) = snippets("sh")
+    pages = [(ROOT / "docs" / f"quickstart-{forge}.md").read_text() for forge in ("github", "gitlab")]
+    for line in (line.partition("  ")[0].strip() for line in commands.splitlines()):
+        assert any(f"\n{line}\n" in page for page in pages), line
 
 
 def test_readme__links_into_the_repository__lead_somewhere() -> None:
