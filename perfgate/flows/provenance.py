@@ -6,6 +6,7 @@ the measured process can do that; isolation of the measuring job limits it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Optional
@@ -16,6 +17,8 @@ from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.flows.base_config import merge_base
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
+
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def refuse_stranger(
@@ -54,7 +57,7 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
         return False
     if (lowest, highest) != (fork, commit):
         raise DocumentError(
-            f"{BASE} measured the commit {commit[:12]!r}, which does not lie on {target!r} after {fork[:12]!r}, where the "
+            f"{BASE} measured {commit[:12]}, which does not lie on {target!r} after {fork[:12]}, where the "
             "change left it"
         )
     return True
@@ -115,6 +118,9 @@ def _refuse_other_commit(
 
     The merge is made anew whenever the target branch moves, so an older one is known by its parents.
     """
+    for name, run in ((BASE, documents.base), (HEAD, documents.head)):
+        if not _SHA.fullmatch(run.source.commit or ""):
+            raise DocumentError(f"{name} names {run.source.commit!r} where a commit stands")
     commit = documents.head.source.commit
     known = {event.head_sha, event.built_sha}
     if change is not None and change.head_sha == event.head_sha:

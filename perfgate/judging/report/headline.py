@@ -125,6 +125,7 @@ def _pass_kind(summary: Summary) -> str:
 
 def _undecided_kind(summary: Summary) -> str:
     checks: list[tuple[object, str]] = [
+        (summary.is_unread, "unread"),
         (summary.decision.testbed_differences, "testbed"),
         (summary.invalid, "invalid"),
         (not summary.metrics, "nothing"),

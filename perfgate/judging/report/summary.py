@@ -102,6 +102,11 @@ class Summary:
         return next(iter(gating or self.regressed), None)
 
     @property
+    def is_unread(self) -> bool:
+        """Return whether there were no documents to judge: then nothing is known of base, testbed and pairs."""
+        return self.decision.procedure.name == "none" and self.decision.base.commit is None
+
+    @property
     def is_about_harness(self) -> bool:
         """Return whether the verdict is that of a changed workload file; what failed is then its consequence."""
         return any(reason.startswith("harness:") for reason in self.decision.reasons)

@@ -22,7 +22,9 @@ class Environment:
     numbered = False
 
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
-        """Return everything it takes to make the decision again."""
+        """Return everything it takes to make the decision again; None where nothing was there to decide."""
+        if summary.is_unread:
+            return None
         decision = summary.decision
         return {
             "device": decision.device,

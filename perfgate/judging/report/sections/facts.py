@@ -22,7 +22,10 @@ class Facts:
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return both lines."""
         warnings = summary.decision.warnings
+        if summary.is_unread and not warnings:
+            return None
         return {
+            "unread": summary.is_unread,
             "counts": counts_line(summary, "markdown"),
             "base": base_line(summary, "markdown"),
             "warnings": warnings[:_SHOWN_WARNINGS],

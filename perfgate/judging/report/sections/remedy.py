@@ -45,6 +45,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method != "check" for comparison in summary.inconclusive),
+        "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
         "needed": max(needed, default=0) if decision.comparing == "code" else 0,

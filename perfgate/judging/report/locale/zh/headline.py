@@ -20,6 +20,7 @@ WORDS = {
     " and {differing}": "，{differing}",
     "), nothing was compared": "），未作任何比较",
     "the times of {place} prove nothing: {message}": "{place} 的时间不足为据：{message}",
+    "the measuring job left nothing that can be judged": "测量作业没有留下可供判定的结果",
     "no number could be compared": "没有可比较的数值",
     "{metric} of {place} is not shown to keep its bound of {limit}": "{place} {metric}未能证明满足 {limit} 的限值",
     "{named} is undecided": "{named}未能判定",

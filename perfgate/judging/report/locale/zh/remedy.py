@@ -9,6 +9,10 @@ WORDS = {
     ),
     "the base itself does not run under perfgate, so there is nothing to compare with. Correct main first; until then this "
     "gate cannot decide.": "base 本身无法在 perfgate 下运行，没有可比较的对象。请先修正 main；在此之前门禁无法判定。",
+    "look at the log of the measuring job, correct what stopped it, and run it again. Until there is a verdict this change "
+    "counts as not measured: nothing says that it is slower, and nothing that it is not.": (
+        "请查看测量作业的日志，修正使其中断的问题后重新运行。在有结论之前，本次改动视为未测量：既不能说它变慢，也不能说它没有变慢。"
+    ),
     "let the workload file run on the code of both sides, or change it in a change of its own that comes first. Until then "
     "nothing says whether this change is slower.": (
         "请让 workload 文件能在两侧代码上运行，或先用单独的改动修改它。在此之前无从判断本次改动是否变慢。"

@@ -1,0 +1,5 @@
+"""What the attacks share."""
+
+from __future__ import annotations
+
+from tests.end_to_end.publishing import github, gitlab, job, project  # noqa: F401 - fixtures
