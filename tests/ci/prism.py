@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import requests
 from tests.fakes.forge import FakeForge
 from tests.fakes.openapi import spec_of
 
+REDIRECTS = Path(__file__).with_name("prism_redirects.js")
 # The slice takes up to 13 s on a machine with nothing to spare.
 START_SECONDS = 60.0
 LISTENING, VIOLATION, END = "Prism is listening", ("✖", "⚠"), "end-of-the-log"
@@ -60,8 +62,10 @@ def prism_proxy(forge: FakeForge, folder: Path) -> Iterator[Prism]:
     spec_file, log, port = folder / "openapi.json", folder / "prism.log", free_port()
     spec_file.write_text(json.dumps(_legible(spec)), encoding="utf-8")
     command = [program, "proxy", "--host", "127.0.0.1", "--port", str(port), "--errors", str(spec_file), forge.api_url]
+    modules = Path(program).resolve().parents[2]
+    environ = {**os.environ, "NODE_OPTIONS": f"--require {REDIRECTS}", "PRISM_MODULES": str(modules)}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, env=environ, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     prism = Prism(f"http://127.0.0.1:{port}", log)
     before = forge.public_api_url
     try:

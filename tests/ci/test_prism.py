@@ -48,3 +48,14 @@ def test_prism__collaborator_that_github_does_not_know__passes_as_documented(tmp
         path = "/repos/team/model/collaborators/mallory/permission"
         assert requests.get(prism.api_url + path, headers=SIGNED, timeout=30).status_code == 404
         assert prism.violations() == []
+
+
+def test_prism__download_of_an_artifact__sends_on_and_follows_nothing_itself(tmp_path: Path) -> None:
+    with FakeForge(GitHubDialect()) as forge, prism_proxy(forge, tmp_path) as prism:
+        kept = forge.upload(50, "perfgate-default-1", b"a zip")
+        url = f"{prism.api_url}/repos/team/model/actions/artifacts/{kept.id}/zip"
+        answer = requests.get(url, headers=SIGNED, timeout=30, allow_redirects=False)
+        assert answer.status_code == 302
+        assert answer.headers["Location"].startswith(forge.blobs.url)
+        assert forge.blobs.requests == []
+        assert prism.violations() == []

@@ -134,7 +134,8 @@ class GitHubDialect:
             return _refuse(404)
         if found.expired:
             return _refuse(410)
-        return Reply(302, b"", {"Location": forge.blobs.put(f"artifact/{found.id}?sig=secret", found.data)})
+        place = forge.blobs.put(f"artifact/{found.id}?sig=secret", found.data)
+        return Reply(302, b"", {"Location": place, "Content-Type": "text/html;charset=utf-8"})
 
     def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
         head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
@@ -206,7 +207,8 @@ class GitLabDialect:
             artifact = next((one for one in forge.artifacts if one.id == int(job[1]) and not one.expired), None)
             if artifact is None:
                 return _refuse(404)
-            return Reply(302, b"", {"Location": forge.blobs.put(f"job/{artifact.id}?X-Sig=secret", artifact.data)})
+            place = forge.blobs.put(f"job/{artifact.id}?X-Sig=secret", artifact.data)
+            return Reply(302, b"", {"Location": place, "Content-Type": "text/html;charset=utf-8"})
         if commit := re.fullmatch(r"/repository/commits/([0-9a-f]+)", path):
             parents = git(forge.repository, "rev-parse", f"{commit[1]}^@") if forge.repository else None
             return _refuse(404) if parents is None else Reply(200, {"id": commit[1], "parent_ids": parents.split()})

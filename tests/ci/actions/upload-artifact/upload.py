@@ -1,0 +1,26 @@
+"""Zip the files that match, below the folder they have in common, as actions/upload-artifact does."""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+patterns = [line for line in os.environ["PATTERNS"].splitlines() if line]
+found = sorted({path.resolve() for one in patterns for path in Path().glob(one)})
+files = [path for path in found if path.is_file()]
+if not files:
+    print(f"{os.environ['MISSING']}: no files were found")
+    sys.exit(os.environ["MISSING"] == "error")
+# Not that of the files: the paths that are searched count (actions/upload-artifact, src/shared/search.ts).
+searched = [Path(one.partition("*")[0]) for one in patterns]
+root = Path(os.path.commonpath([path.resolve() if path.is_dir() else path.resolve().parent for path in searched]))
+run, name = os.environ["GITHUB_RUN_ID"], os.environ["NAME"]
+target = Path(os.environ["ACT_ARTIFACTS"], f"{run}.{name}.zip")
+if target.exists():
+    sys.exit(f"error: an artifact with the name {name} is already there")
+with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED) as archive:
+    for path in files:
+        archive.write(path, path.relative_to(root))
+print(f"{name}: {len(files)} files")
+with Path(os.environ["GITHUB_OUTPUT"]).open("a") as outputs:
+    outputs.write(f"artifact-url={os.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/{run}/artifacts/{name}\n")
