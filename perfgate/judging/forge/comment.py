@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Literal, Optional
 
 import msgspec
@@ -74,20 +75,24 @@ def read_state(body: str) -> Optional[CommentState]:
 
 
 def compose(text: str, state: CommentState, first_line: str) -> str:
-    """Return a rendered comment as it is posted: marker, state, text; short enough, and without commands.
-
-    A line that starts with a slash is a command to GitLab, executed with our token's rights (docs.gitlab.com, "Quick
-    actions"): a character of no width stands before it.
-    """
-    lines = text.splitlines()
+    """Return a rendered comment as it is posted: marker, state, text; short enough, and without commands."""
+    lines = without_commands(text.splitlines())
     if lines and lines[0] == first_line:
         lines = lines[1:]
-    lines = ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]
     hidden = [first_line, _STATE_START + msgspec.json.encode(state).decode() + _STATE_END]
     body = "\n".join([*hidden, *lines]) + "\n"
     return (
         body if len(body) <= MAX_CHARACTERS else "\n".join([*hidden, *_title(lines), "", _too_long(len(body))]) + "\n"
     )
+
+
+def without_commands(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a text so that none is a command to the forge.
+
+    A line that starts with a slash is one to GitLab, executed with our token's rights (docs.gitlab.com, "Quick actions"), and
+    to the bots of many projects on Gitee and GitCode: a character of no width stands before it.
+    """
+    return ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]
 
 
 def turn_line(first_line: str, verdict: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional, Protocol, runtime_checkable
 
@@ -11,7 +10,7 @@ import msgspec
 
 from perfgate.document.trend import TrendState
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.comment import MAX_CHARACTERS
+from perfgate.judging.forge.comment import MAX_CHARACTERS, without_commands
 from perfgate.judging.forge.forge import Forge
 
 LABEL = "perfgate"
@@ -113,10 +112,9 @@ def text_budget(state: IssueState, first_line: str) -> int:
 def compose(text: str, state: IssueState, first_line: str) -> str:
     """Return an issue as it is posted: marker, state, text without commands.
 
-    A line that starts with a slash is a command to GitLab (docs.gitlab.com, "Quick actions"): a character of no width stands
-    before it. Raises ForgeError for a text over the limit, which the renderer keeps.
+    Raises ForgeError for a text over the limit, which the renderer keeps.
     """
-    body = "\n".join([*hidden_lines(state, first_line), *_without_commands(text.splitlines())]) + "\n"
+    body = "\n".join([*hidden_lines(state, first_line), *without_commands(text.splitlines())]) + "\n"
     if len(body) > MAX_CHARACTERS:
         raise ForgeError(f"the issue has {len(body)} characters, and at most {MAX_CHARACTERS} are posted")
     return body
@@ -146,9 +144,5 @@ def post_issue(
     is_again = found.state is not None and (state.run, state.attempt) == (found.state.run, found.state.attempt)
     forge.edit_issue(found.issue.number, body, reopen=news is not None and not found.issue.is_open)
     if news is not None and not is_again:
-        forge.comment_issue(found.issue.number, "\n".join(_without_commands(news.splitlines())) + "\n")
+        forge.comment_issue(found.issue.number, "\n".join(without_commands(news.splitlines())) + "\n")
     return "updated"
-
-
-def _without_commands(lines: Sequence[str]) -> list[str]:
-    return ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]

@@ -14,6 +14,9 @@ MAX_LENGTH = 120
 MAX_PROSE = 400
 # U+2223 DIVIDES looks like a pipe and splits no table cell; "\|" is shown with its backslash by comrak (GitLab).
 _DIVIDES = "\u2223"
+# U+02CB looks like a backtick. Parsers match the fence of a code span only up to 80 (MAXBACKTICKS in cmark and comrak): behind
+# a longer one the text would be Markdown again.
+_GRAVE, _LONGEST_FENCE = "\u02cb", 80
 _REPLACEMENT = "\ufffd"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 _BACKTICKS = re.compile("`+")
@@ -25,7 +28,7 @@ _TOKEN = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)")
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
     """Return one line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
-    shown = "".join(_visible(character) for character in text[: 8 * limit])
+    shown = text[: 8 * limit].translate(_VISIBLE)
     shown = shown if len(text) <= 8 * limit else shown + " …"
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
 
@@ -35,6 +38,8 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
     shown = clean(text, limit=limit).strip().replace("|", _DIVIDES)
     if not shown:
         return "`(empty)`"
+    if _longest_run(shown) >= _LONGEST_FENCE:
+        shown = shown.replace("`", _GRAVE)
     fence = "`" * (_longest_run(shown) + 1)
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
@@ -58,10 +63,18 @@ def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
     return "\n".join([fence, *shown, fence])
 
 
-def _visible(character: str) -> str:
-    if character in "\n\r\t\v\f" or unicodedata.category(character) == "Zs":
-        return " "
-    return _REPLACEMENT if unicodedata.category(character) in _INVISIBLE else character
+class _Visible(dict[int, str]):
+    """What is shown for each character, by its number; filled as characters are met."""
+
+    def __missing__(self, number: int) -> str:
+        character = chr(number)
+        category = unicodedata.category(character)
+        is_space = character in "\n\r\t\v\f" or category == "Zs"
+        self[number] = " " if is_space else _REPLACEMENT if category in _INVISIBLE else character
+        return self[number]
+
+
+_VISIBLE = _Visible()
 
 
 def _longest_run(text: str) -> int:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from perfgate.document.decision import Invalid, Link, OperatorChange, Part
+from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     make_comparison,
@@ -233,3 +234,28 @@ def test_budget__thousands_of_failing_rows__the_worst_stay_and_the_rest_is_count
     assert shown == 120
     assert "1,880 more rows of this table: see `decision.json`." in text
     assert "workload-1999" in text.split("| **FAIL** |")[1]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", ["算子名称" * 40, "x" * 500, "🏎️" * 60, "`" * 79 + "|", "</details>" * 20])
+def test_budget__five_thousand_regressed_metrics__fits_as_posted_and_keeps_failing_rows(language, name) -> None:
+    rows = [
+        make_counter("counters.copies", 2, 3 + n, workload=f"{n:04}{name}", shape=name, reason=name)
+        for n in range(5000)
+    ]
+    context = CommentContext(
+        marker=marker("default"),
+        artifact_url="https://forge.example/a/1",
+        reproduce="perfgate local",
+        language=language,
+    )
+    text = render_comment(
+        failing(comparisons=rows, operator_changes=[], warnings=[name] * 9), context, budget=TEXT_BUDGET
+    )
+    state = CommentState(run=10**17, attempt=10**17, head="a" * 64, verdict="INCONCLUSIVE", decided="FAIL")
+    posted = compose(text, state, marker("default"))
+    assert len(posted) <= MAX_CHARACTERS
+    assert posted.count("\n| **FAIL**") >= 40
+    assert "4999" in posted.split("\n| **FAIL** |")[1]
+    assert posted.count("\n<details>") == posted.count("\n</details>")
+    assert "https://forge.example/a/1" in posted.splitlines()[-1]
