@@ -1,0 +1,158 @@
+"""A trend document as `perfgate trend` makes it: what a test does not name has a plausible value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfgate.document.decision import TestbedDifference
+from perfgate.document.history import Confirmation
+from perfgate.document.trend import (
+    CommitLabel,
+    NotLookedAt,
+    RunHealth,
+    TestbedSpan,
+    TrendChange,
+    TrendDocument,
+    TrendPoint,
+    TrendSeries,
+    Week,
+)
+from tests.fakes.history import START, commit_of
+
+BEGAN = START.isoformat()
+
+
+def make_change(at: int = 20, **fields: Any) -> TrendChange:
+    """Return a call that got 7 % slower, new and suspected unless said otherwise."""
+    values: dict[str, Any] = {
+        "direction": "worse",
+        "before": 0.036,
+        "after": 0.03852,
+        "delta": 0.07,
+        "interval": (0.055, 0.085),
+        "last_good": commit_of(at - 1),
+        "first_bad": commit_of(at),
+        "first_seen": BEGAN,
+        "evidence": "suspected",
+        "commits": [CommitLabel(commit=commit_of(at), subject="Pool in a loop")],
+        "commit_count": 1,
+    }
+    return TrendChange(at=at, **{**values, **fields})
+
+
+def make_testbed(fingerprint: str, **fields: Any) -> TestbedSpan:
+    """Return a testbed that main was measured on for a day."""
+    values: dict[str, Any] = {"device_kind": "cpu", "first_seen": BEGAN, "last_seen": BEGAN, "runs": 30}
+    return TestbedSpan(fingerprint=fingerprint, **{**values, **fields})
+
+
+def make_series(*changes: TrendChange, count: int = 30, **fields: Any) -> TrendSeries:
+    """Return the P50 of ``encoder``/``long``."""
+    values: dict[str, Any] = {
+        "workload": "encoder",
+        "shape": "long",
+        "metric": "latency.p50",
+        "unit": "s",
+        "better": "lower",
+        "kind": "noisy",
+        "fingerprint": "f" * 64,
+        "device_kind": "cpu",
+        "noise": 0.012,
+        "points": [
+            TrendPoint(
+                run_id=f"run{index}",
+                commit=commit_of(index),
+                started_at=BEGAN,
+                value=0.036 + 0.0001 * (index * 7 % 5) + 0.0025 * any(index >= change.at for change in changes),
+                interval=(0.0355, 0.0366),
+            )
+            for index in range(count)
+        ],
+    }
+    return TrendSeries(changes=list(changes), **{**values, **fields})
+
+
+def make_trend(*series: TrendSeries, **fields: Any) -> TrendDocument:
+    """Return what was found in these series, with how one run went."""
+    health = RunHealth(
+        run_id="run29",
+        commit=commit_of(29),
+        subject="Pool in a loop",
+        started_at=BEGAN,
+        fingerprint="f" * 64,
+        steps={"1": "ok", "4": "attention", "19": "unavailable"},
+        temperature=61.0,
+        throttled=0.0,
+        noise_floor=0.009,
+    )
+    values: dict[str, Any] = {
+        "perfgate_version": "0.1.0",
+        "project": "demo",
+        "made_at": BEGAN,
+        "newest": BEGAN,
+        "runs": 30,
+        "versions_needed": 8,
+        "looked_at": len(series),
+        "values": 30 * len(series),
+        "new_values": 5 * len(series),
+        "series": list(series),
+        "testbeds": [make_testbed("f" * 64)],
+        "health": [health],
+        "weeks": [Week(monday="2026-05-04", runs=7), Week(monday="2026-05-11", runs=0)],
+    }
+    return TrendDocument(**{**values, **fields})
+
+
+def make_confirmation(outcome: Any = "regressed", **fields: Any) -> Confirmation:
+    """Return what measuring the commits of ``make_change`` side by side gave."""
+    values: dict[str, Any] = {
+        "before": commit_of(19),
+        "after": commit_of(20),
+        "workload": "encoder",
+        "shape": "long",
+        "metric": "latency.p50",
+        "low": 0.05,
+        "high": 0.09,
+        "fingerprint": "f" * 64,
+        "confirmed_at": BEGAN,
+    }
+    return Confirmation(outcome=outcome, **{**values, **fields})
+
+
+def hostile_trend(name: str) -> TrendDocument:
+    """Return a trend with the same hostile text in every field that takes any from outside."""
+    label = CommitLabel(commit=name, subject=name)
+    changed: dict[str, Any] = {"last_good": name, "first_bad": name, "commits": [label, label], "commit_count": 2}
+    changes = [
+        make_change(20, **changed),
+        make_change(22, **changed, standing="accepted", news=True, accepted=f"{name}: {name}"),
+        make_change(24, **changed, standing="open", news=False),
+        make_change(26, **changed, standing="resolved", news=True, resolved_by=name),
+        make_change(28, **{**changed, "commit_count": 1}, direction="better", confirmation=make_confirmation()),
+    ]
+    series = make_series(*changes, workload=name, shape=name, labels={name: name}, device_kind=name, fingerprint=name)
+    differs = TestbedDifference(field=name, base=name, head=name)
+    testbed = make_testbed(name, device_kind=name, differences=[differs])
+    first = make_trend().testbeds[0]
+    health = RunHealth(
+        run_id=name,
+        commit=name,
+        subject=name,
+        started_at=BEGAN,
+        fingerprint=name,
+        steps={"1": "attention"},
+        failed=[name],
+        warnings=[name],
+    )
+    left_out = [
+        NotLookedAt(reason=reason, series=3, names=[name, name]) for reason in ("too_short", "old_testbed", "metric")
+    ]
+    return make_trend(
+        series,
+        project=name,
+        testbeds=[first, testbed],
+        health=[health],
+        gone=[name],
+        notes=[name],
+        not_looked_at=left_out,
+    )

@@ -1,0 +1,270 @@
+"""The weekly issue, its comment, the page and the table of `perfgate trend`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+from typing import Any
+
+import nh3
+import pytest
+from hypothesis import given, settings
+from rich.console import Console
+
+from perfgate.document.trend import NotLookedAt
+from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.report.trend_page import render_trend_page
+from perfgate.judging.report.trend_rows import Moved, change_words, sparkline
+from perfgate.judging.report.trend_terminal import render_trend
+from tests.fakes.trends import (
+    BEGAN,
+    hostile_trend,
+    make_change,
+    make_confirmation,
+    make_series,
+    make_testbed,
+    make_trend,
+)
+from tests.unit.report.test_report_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
+
+CONTEXT = TrendContext()
+OURS = ALLOWED | {"h3", "br", "a"}
+
+
+def issue(*changes: Any, **fields: Any) -> str:
+    return render_issue(make_trend(make_series(*changes), **fields), CONTEXT)
+
+
+def test_render_issue__new_regression__what_by_how_much_since_when_and_how_sure() -> None:
+    text = issue(make_change())
+    assert text.splitlines()[0] == "## `demo` on main: 1 regression"
+    row = next(line for line in text.splitlines() if line.startswith("| `latency.p50`"))
+    assert "`encoder/long`" in row
+    assert "7.0 % slower (5.5 to 8.5 %)" in row
+    assert "2026-05-04 `0014c0ffee` `Pool in a loop`" in row
+    assert "| suspected |" in row
+    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}`", row)
+
+
+def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fold() -> None:
+    commits = [make_change(at).commits[0] for at in (22, 21, 20)]
+    text = issue(make_change(commits=commits, commit_count=25))
+    assert "one of 25 commits" in text
+    assert "after `0013c0ffee` up to `0014c0ffee`" in text
+    assert "- and 22 more commits" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"evidence": "confirmed", "confirmation": make_confirmation()}, "| **confirmed** |"),
+        ({"evidence": "exact", "interval": None}, "| exact count |"),
+        ({"confirmation": make_confirmation("inconclusive")}, "| suspected; side by side it was not decided |"),
+    ],
+)
+def test_render_issue__how_sure__in_words(fields: Any, words: str) -> None:
+    assert words in issue(make_change(**fields))
+
+
+def test_render_issue__open_accepted_resolved_refuted__each_in_its_place() -> None:
+    text = issue(
+        make_change(10, standing="open", news=False),
+        make_change(12, standing="accepted", accepted="mei: a larger model"),
+        make_change(14, standing="resolved", resolved_by="d" * 40),
+        make_change(16, standing="refuted", evidence="refuted", confirmation=make_confirmation(low=-0.002, high=0.003)),
+        make_change(18, standing="resolved", news=False),
+    )
+    _, still_open, settled = re.split(r"### Still open|### Settled since the last report", text)
+    assert "`000ac0ffee`" in still_open
+    assert "accepted by mei: a larger model" in settled
+    assert "the level is back since `dddddddddd`" in settled
+    assert "side by side show 0.2 % faster to 0.3 % slower" in settled
+    assert "0012c0ffee" not in text  # resolved long ago: no news
+
+
+def test_render_issue__nothing_moved__says_so_in_one_line() -> None:
+    text = issue()
+    assert text.startswith("## `demo` on main: nothing moved\n")
+    assert "No metric is worse on main than it was." in text
+    assert "| metric |" not in text
+
+
+def test_render_issue__how_many_were_looked_at__and_what_chance_may_show() -> None:
+    text = render_issue(make_trend(*(make_series(workload=f"w{n}") for n in range(60)), new_values=300), CONTEXT)
+    assert "Looked at 60 series with 1,800 values, 300 of them new; chance alone may show up to 0.3 suspected" in text
+
+
+def test_render_issue__too_few_runs__how_many_it_takes() -> None:
+    text = render_issue(make_trend(runs=3), CONTEXT)
+    assert "a time needs 8 versions of main on one testbed, a counter two; there are 3 runs" in text
+    assert "No metric is worse" not in text
+
+
+def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
+    left_out = [NotLookedAt(reason="too_short", series=2, names=["latency.p99 · encoder/long"])]
+    text = issue(testbeds=[make_testbed("a" * 64), make_testbed("b" * 64)], not_looked_at=left_out)
+    assert "The testbed is a new one since 2026-05-04" in text
+    assert "2 series fewer versions than it takes to tell a change from noise: `latency.p99 · encoder/long`" in text
+
+
+def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:
+    series = [
+        make_series(make_change(commits=[make_change().commits[0]] * 20, commit_count=20), workload="w" * 90 + str(n))
+        for n in range(150)
+    ]
+    names = [NotLookedAt(reason="metric", series=900, names=["n" * 90 + str(n) for n in range(900)])]
+    whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT)
+    assert len(whole) <= 60_000
+    text = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=len(whole) - 1)
+    assert "What was not looked at" not in text
+    assert "How the runs went" in text
+    small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=6_000)
+    assert len(small) <= 6_000
+    assert "144 more rows: see `trend.html`." in small
+    with pytest.raises(ValueError, match="too small"):
+        render_issue(make_trend(*series), CONTEXT, budget=300)
+
+
+def test_render_issue__links__only_those_of_the_event() -> None:
+    url = "https://forge.example/run/1#artifacts"
+    text = render_issue(make_trend(make_series()), TrendContext(artifact_url=url))
+    assert f"[artifact]({url})" in text
+    assert "](" not in render_issue(make_trend(make_series()), TrendContext(artifact_url="javascript:alert(1)"))
+
+
+def test_render_news__something_moved__a_few_lines() -> None:
+    text = render_news(make_trend(make_series(make_change())), "en")
+    assert text is not None
+    assert text.splitlines()[0] == "perfgate: 1 regression"
+    assert "`latency.p50` · `encoder/long`: 7.0 % slower (5.5 to 8.5 %) since `0014c0ffee` · suspected" in text
+
+
+def test_render_news__nothing_new__none() -> None:
+    assert render_news(make_trend(make_series(make_change(standing="open", news=False))), "en") is None
+
+
+def test_render_news__very_many__the_first_and_how_many_more() -> None:
+    text = render_news(make_trend(*(make_series(make_change(), workload=f"w{n}") for n in range(30))), "en")
+    assert text is not None
+    assert text.count("latency.p50") == 6
+    assert "and 24 more changes" in text
+
+
+def test_issue_title__key__stays_what_it_is() -> None:
+    assert issue_title("", "en") == "perfgate: how main is doing"
+    assert issue_title("decoder", "zh") == "perfgate：main 的性能走势 (decoder)"
+
+
+@pytest.mark.parametrize("render", [as_github, as_gitlab])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_render_issue__hostile_names__only_our_own_tags_come_out(render: Any, language: Any) -> None:
+    for name in [*NASTY, "".join(NASTY)]:
+        check(render_issue(hostile_trend(name), TrendContext(language=language)), render)
+        check(render_news(hostile_trend(name), language) or "", render)
+
+
+@settings(max_examples=40, deadline=None)
+@given(hostile)
+def test_render_issue__any_name__tables_keep_their_shape_and_nothing_is_linked(name: str) -> None:
+    text = render_issue(hostile_trend(name), CONTEXT)
+    check(text, as_github)
+    check(text, as_gitlab)
+    assert {line.count("|") for line in text.splitlines() if line.startswith("| ")} == {7}
+
+
+def check(text: str, render: Any) -> None:
+    assert not [line for line in text.splitlines() if line.startswith("/")]
+    html = render(text)
+    parsed = seen(html)
+    assert seen(nh3.clean(html, tags=OURS, attributes={"*": {"align", "style"}})).rows == parsed.rows
+    assert parsed.tags <= OURS - {"a"}
+    assert "@" not in parsed.text
+    assert "evil.example" not in parsed.text
+    assert [set(table) for table in parsed.rows] in ([{6}] * len(parsed.rows), [])
+
+
+def test_render_trend_page__its_policy_allows_nothing_but_its_own_style() -> None:
+    page = render_trend_page(make_trend(make_series(make_change())))
+    style = re.search("<style>(.*?)</style>", page, re.DOTALL)[1]  # type: ignore[index]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
+    assert "http://" not in page.replace('xmlns="http://', "")
+    assert "<script" not in page
+    assert " style=" not in page
+
+
+def test_render_trend_page__a_change__picture_with_levels_intervals_and_commit() -> None:
+    page = render_trend_page(make_trend(make_series(make_change()), make_series(metric="latency.p99")))
+    assert page.count('<svg class="plot history"') == 1
+    assert page.count('<circle class="value"') == 30
+    assert page.count('<line class="level"') == 2
+    assert page.count('<line class="reach"') == 30
+    assert '<text class="commit"' in page
+    assert ">0014c0ffee</text>" in page
+    assert page.count('<svg class="small"') == 2
+    assert page.count('<rect class="step attention"') == 2  # one run, and the legend
+
+
+def test_render_trend_page__two_testbeds__one_picture_with_a_border() -> None:
+    old, new = make_series(make_change(), fingerprint="a" * 64), make_series(make_change())
+    spans = [make_testbed("a" * 64), make_testbed("f" * 64)]
+    page = render_trend_page(make_trend(new, old, testbeds=spans))
+    assert page.count('<svg class="plot history"') == 1
+    assert page.count('<line class="border"') == 1
+    assert page.count('<circle class="value"') == 60
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_render_trend_page__equal_and_few_values__drawn(count: int) -> None:
+    flat = make_series(count=count, metric="counters.copies", unit="1", kind="exact")
+    points = [type(point)(run_id="r", commit=None, started_at=BEGAN, value=0.0) for point in flat.points]
+    changed = make_change(count - 1 or 1, delta=None, interval=None, evidence="exact", before=0.0, after=0.0)
+    page = render_trend_page(make_trend(make_series(changed, count=count, metric="counters.copies", unit="1", kind="exact",
+                                                    points=points)))  # fmt: skip
+    assert "nan" not in page.lower()
+
+
+@settings(max_examples=25, deadline=None)
+@given(hostile)
+def test_render_trend_page__any_name__page_has_no_script_link_or_event(name: str) -> None:
+    parsed = seen(render_trend_page(hostile_trend(name)))
+    assert not parsed.tags & {"script", "a", "img", "iframe", "object", "link", "form", "base"}
+    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"style", "href", "src"}]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_render_trend__hostile_names__no_control_character_reaches_the_terminal(language: Any) -> None:
+    written = io.StringIO()
+    render_trend(hostile_trend("\x1b[31m\u202e| [bold]x[/bold]"), Console(file=written, width=140), language)
+    assert "\x1b" not in written.getvalue()
+    assert "\u202e" not in written.getvalue()
+    assert "[bold]" in written.getvalue()
+
+
+def test_render_trend__regression__one_row_and_what_it_rests_on() -> None:
+    written = io.StringIO()
+    render_trend(make_trend(make_series(make_change())), Console(file=written, width=140), "en")
+    text = written.getvalue()
+    assert "demo: 1 regression" in text
+    assert "7.0 % slower (5.5 to 8.5 %)" in text
+    assert "Looked at 1 series with 30 values" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], ""), ([3.0], "▄"), ([2.0, 2.0, 2.0], "▄▄▄"), ([1.0, 2.0], "▁█"), ([1, 1, 1, 2, 2, 2], "▁▁▁███")],
+)
+def test_sparkline__values__blocks(values: Any, expected: str) -> None:
+    assert sparkline(values) == expected
+
+
+def test_sparkline__one_wild_value__the_rest_keeps_its_shape() -> None:
+    assert sparkline([1, 2, 1, 2, 1, 2, 1, 2, 900, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]) == "▁█▁█▁█▁██▁█▁█▁█▁█▁█▁█"
+
+
+def test_change_words__from_nothing__how_many_more() -> None:
+    counter = make_series(metric="counters.syncs", unit="1", kind="exact")
+    change = make_change(before=0.0, after=2.0, delta=None, interval=None, evidence="exact")
+    assert change_words(Moved(counter, change)) == "2 more (exact)"
