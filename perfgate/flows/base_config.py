@@ -17,6 +17,7 @@ from typing import NamedTuple, Optional
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.git import run_git
+from perfgate.judging.forge.url import is_loopback
 
 FETCH_SECONDS = 300.0
 
@@ -40,6 +41,8 @@ class Origin:
             "protocol.allow": ["never"],
             "protocol.https.allow": ["always"],
             "protocol.http.allow": ["always" if self.url.startswith("http://") else "never"],
+            # A proxy of the environment must not get what is meant for this machine.
+            **({"http.proxy": [""]} if is_loopback(self.url) else {}),
             **({f"http.{self.url}.sslCAInfo": [self.ca_file]} if self.ca_file else {}),
         }
         pairs = [(name, value) for name, values in settings.items() for value in values]
