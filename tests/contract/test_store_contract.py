@@ -85,6 +85,23 @@ def test_record__session_kept_with_another_document__refused(store: Store) -> No
     assert history(store) == [0.002]
 
 
+def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
+    store.record(run_of_day(1))
+    with pytest.raises(StoreError, match="session 's1' is kept already"):
+        store.record_all([run_of_day(2), run_of_day(1, value=0.003)])
+    with pytest.raises(StoreError, match="uncommitted changes"):
+        store.record_all([run_of_day(2), minimal_run(dirty=True)])
+    assert len(store.runs("shop")) == 1
+
+
+def test_record_all__several_and_one_known__ids_in_their_order(store: Store) -> None:
+    known = store.record(run_of_day(1))
+    ids = store.record_all([run_of_day(2), run_of_day(1)])
+    assert ids[1] == known
+    assert [listed.id for listed in store.runs("shop")] == ids
+    assert store.record_all([]) == []
+
+
 def test_record__same_session_in_another_project__kept(store: Store) -> None:
     store.record(run_of_day(1))
     store.record(run_of_day(1, project="other"))

@@ -235,9 +235,9 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
     if as_json:
         _print_json(copied)
     else:
-        click.echo(
-            f"copied {copied.runs} runs, {copied.acceptances} acceptances and {copied.confirmations} confirmations"
-        )
+        parts = ((copied.runs, "run"), (copied.acceptances, "acceptance"), (copied.confirmations, "confirmation"))
+        runs, acceptances, confirmations = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in parts)
+        click.echo(f"copied {runs}, {acceptances} and {confirmations}")
 
 
 def _config(directory: Path) -> Config:

@@ -21,7 +21,7 @@ from perfgate.judging.store.remote import REMOTE, Link
 
 # GIT_CONFIG_COUNT came with git 2.31 (its release notes).
 OLDEST_GIT = (2, 31)
-NETWORK_SECONDS = 300.0
+NETWORK_SECONDS = 120.0
 LOCAL_SECONDS = 120.0
 MAX_FILES = 400_000
 MAX_FILE_BYTES = 64 * 1024 * 1024

@@ -11,8 +11,12 @@ from click.testing import CliRunner, Result
 
 from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.files import write_run
+from perfgate.document.history import Acceptance, Confirmation
 from perfgate.errors import StoreError, UsageError
+from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.store import Place
+from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
 
 
@@ -163,3 +167,29 @@ def test_baseline_accept__nonsense__refused(project: Path, arguments: list[str],
     result = baseline(project, "accept", *arguments, "--by", "Li")
     assert isinstance(result.exception, UsageError)
     assert message in str(result.exception)
+
+
+def test_baseline_copy__file_to_branch_and_again__all_of_it_once(tmp_path: Path) -> None:
+    clone = clone_of_empty_remote(tmp_path)
+    (clone / "perfgate.toml").write_text('project = "shop"\nworkload = "w.py:encoder"\n')
+    old = SqlStore(tmp_path / "old.db")
+    ids = {old.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True) for number in range(3)}
+    old.record(minimal_run(project="other"))
+    said = Acceptance(commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01")
+    old.accept("shop", said)
+    old.confirm("shop", CONFIRMED)
+    command = ["copy", "--from", str(tmp_path / "old.db"), "--to", "branch://perfgate-data", "-C", str(clone)]
+    first = CliRunner().invoke(COMMAND, command)
+    assert first.output == "copied 3 runs, 1 acceptance and 1 confirmation\n", first.exception
+    assert CliRunner().invoke(COMMAND, command).output == "copied 0 runs, 0 acceptances and 0 confirmations\n"
+    new = GitBranchStore("branch://perfgate-data", Place(clone, {}))
+    assert {run.id for run in new.runs("shop")} == ids
+    assert {run.id: run.dirty for run in new.runs("shop")} == {run.id: run.dirty for run in old.runs("shop")}
+    assert (new.accepted("shop"), new.confirmations("shop")) == ([said], [CONFIRMED])
+    assert new.runs("other") == []
+
+
+CONFIRMED = Confirmation(
+    before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="regressed",
+    fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
+)  # fmt: skip

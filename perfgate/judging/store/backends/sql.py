@@ -72,6 +72,8 @@ class SqlStore:
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
         """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         rows = [self._rows(run, allow_dirty=allow_dirty) for run in runs]
+        if not rows:
+            return []
         with self._writing() as connection:
             for row, values in rows:
                 same = sa.select(RUNS.c.id).where(RUNS.c.project == row["project"], RUNS.c.session == row["session"])
