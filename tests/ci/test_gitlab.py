@@ -14,8 +14,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from perfgate.judging.forge.comment import marker, read_state
 from tests.ci.gitlab_pipeline import Project, build_wheels
 from tests.ci.prism import prism_proxy
-from tests.fakes.forge import FakeForge
+from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitLabDialect
+from tests.fakes.forge_files import basic_token
 
 pytestmark = [
     pytest.mark.ci,
@@ -108,21 +109,29 @@ def test_merged_results__compared_with_what_it_was_merged_into(project: Project)
     assert project.statuses() == [(head, "failed")]
 
 
-def test_default_branch__run_is_kept_in_the_data_branch_and_screens_the_next_merge_request(project: Project) -> None:
+def test_default_branch__run_is_kept_in_the_data_branch_and_the_scheduled_pipeline_posts_an_issue(
+    project: Project,
+) -> None:
     project.start()
     done = project.default_branch("push")
     assert done.jobs == {"perfgate-measure": 0, "perfgate-baseline": 0}, done.log
-    kept = _git(project.forge.repository, "ls-tree", "-r", "--name-only", "perfgate-data")
-    assert kept, done.log
-    assert project.notes() == []
-    assert project.statuses() == []
+    assert f" of {project.base[:12]} " in _log_of(project, "perfgate-data")
+    pushed = [call for call in project.forge.calls if call.path.endswith("/git-receive-pack") and call.method == "POST"]
+    assert {basic_token(call.headers["authorization"]) for call in pushed} == {BOT_TOKEN}
+    assert (project.notes(), project.statuses()) == ([], [])
 
-
-def test_scheduled_pipeline__weekly_issue(project: Project) -> None:
-    project.start()
-    assert project.default_branch("push").jobs["perfgate-baseline"] == 0
     done = project.default_branch("schedule")
-    assert done.jobs["perfgate-weekly"] == 0, done.log
+    assert done.jobs == {"perfgate-confirm": 0, "perfgate-weekly": 0}, done.log
+    (issue,) = project.forge.issues
+    assert issue.author == BOT
+    assert "perfgate" in issue.title
+    assert (project.root / "perfgate-trend" / "trend.html").is_file()
+
+
+def _log_of(project: Project, branch: str) -> str:
+    assert project.forge.repository is not None
+    log = ["git", "-C", str(project.forge.repository), "log", "--format=%s%n%b", branch]
+    return subprocess.run(log, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
@@ -141,8 +150,3 @@ def test_template__input_it_does_not_know__is_refused(tmp_path: Path, inputs: di
         done = project.default_branch("push")
     assert done.jobs == {}
     assert words in done.log
-
-
-def _git(repository: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout
