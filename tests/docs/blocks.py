@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-# Before a block may stand `<!-- test: SETTING -->`, with `exit N` where the commands end with N, and `slow`.
+# Before a block may stand `<!-- test: SETTING -->`, with `exit N or M` where the commands do not end with 0 alone, and `slow`.
 _BLOCK = re.compile(
     r"^(?:<!-- test: (?P<words>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -25,7 +25,7 @@ class Block:
     language: str
     text: str
     setting: str = DESK
-    exit_code: int = 0
+    exit_codes: tuple[int, ...] = (0,)
     is_slow: bool = False
     not_run: str = ""
 
@@ -56,9 +56,7 @@ def _block(page: str, line: int, match: re.Match[str]) -> Block:
     if words.startswith(_NOT_RUN):
         return Block(**{**vars(block), "not_run": words[len(_NOT_RUN) :]})
     setting, *options = words.split(", ")
-    codes = [int(option[len("exit ") :]) for option in options if option.startswith("exit ")]
-    unknown = [option for option in options if option != "slow" and not option.startswith("exit ")]
+    codes = [int(code) for option in options for code in re.findall(r"\d", option)] or [0]
+    unknown = [option for option in options if option != "slow" and not re.fullmatch(r"exit \d( or \d)?", option)]
     assert not unknown, f"{block.name}: {unknown} says nothing to the test"
-    return Block(
-        **{**vars(block), "setting": setting, "exit_code": codes[0] if codes else 0, "is_slow": "slow" in options}
-    )
+    return Block(**{**vars(block), "setting": setting, "exit_codes": tuple(codes), "is_slow": "slow" in options})

@@ -11,6 +11,8 @@ import pytest
 from tests.end_to_end.conftest import Perfgate
 
 PIN = "a" * 40
+# Of one model on both sides nothing may regress. A busy machine may leave times undecided, and says so.
+UNCHANGED = {("PASS", 0), ("INCONCLUSIVE", 3)}
 AUTHOR = [option for name in ("name", "email") for option in ("-c", f"user.{name}=someone")]
 
 
@@ -29,11 +31,9 @@ def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfga
     for arguments in (["add", "--all"], ["commit", "-qm", "Add perfgate"]):
         subprocess.run(["git", *AUTHOR, *arguments], cwd=empty, env=perfgate.environment, check=True)
     local = perfgate("local", cwd=empty)
-    assert local.returncode == 0, local.stdout + local.stderr
-    assert local.stdout.startswith("PASS")
     decision = json.loads((empty / ".perfgate" / "local" / "decision.json").read_bytes())
     assert {entry["shape"] for entry in decision["comparisons"]} == {"typical", "short"}
-    assert decision["verdict"] == "PASS"
+    assert (decision["verdict"], local.returncode) in UNCHANGED, local.stdout + local.stderr
     run = perfgate("run", "--quick", "--steps", "1,4", cwd=empty)
     assert run.returncode == 0, run.stdout + run.stderr
     steps = json.loads((empty / "perfgate-out" / "run.json").read_bytes())["steps"]
