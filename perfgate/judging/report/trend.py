@@ -143,7 +143,7 @@ def _runner(document: TrendDocument) -> Mapping[str, object]:
         "attention": sorted((int(number) for number, status in newest.steps.items() if status == "attention"))
         if newest
         else [],
-        "floor": formats.plus_minus(max(floors)) if floors else Words(""),
+        "floor": formats.percent(max(floors)) if floors else Words(""),
         "temperature": formats.quantity(max(hot), "Cel") if hot else Words(""),
         "warnings": newest.warnings[:6] if newest else [],
     }

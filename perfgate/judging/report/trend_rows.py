@@ -103,11 +103,11 @@ def headline(document: TrendDocument) -> Words:
         say("{count} settled", count=len(told.ended)) if told.ended else None,
     ]
     moved = [part for part in parts if part]
-    still = len(told.still_open)
+    still = formats.counted(len(told.still_open), "regression") if told.still_open else None
     if not moved:
-        return say("nothing moved; {count} regressions still open", count=still) if still else say("nothing moved")
+        return say("nothing moved; {still} still open", still=still) if still else say("nothing moved")
     listed = Words(say(", ").join(moved))
-    return say("{moved}; {count} regressions still open", moved=listed, count=still) if still else listed
+    return say("{moved}; {still} still open", moved=listed, still=still) if still else listed
 
 
 def searched(document: TrendDocument) -> Words:

@@ -53,7 +53,7 @@ def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fo
     text = issue(make_change(commits=commits, commit_count=25))
     assert "one of 25 commits" in text
     assert "after `0013c0ffee` up to `0014c0ffee`" in text
-    assert "- and 22 more commits" in text
+    assert "- 22 more commits" in text
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
     assert "How the runs went" in text
     small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=6_000)
     assert len(small) <= 6_000
-    assert "144 more rows: see `trend.html`." in small
+    assert "130 more rows: see `trend.html`." in small
     with pytest.raises(ValueError, match="too small"):
         render_issue(make_trend(*series), CONTEXT, budget=300)
 
@@ -149,7 +149,7 @@ def test_render_news__very_many__the_first_and_how_many_more() -> None:
     text = render_news(make_trend(*(make_series(make_change(), workload=f"w{n}") for n in range(30))), "en")
     assert text is not None
     assert text.count("latency.p50") == 6
-    assert "and 24 more changes" in text
+    assert "- 24 more changes" in text
 
 
 def test_issue_title__key__stays_what_it_is() -> None:

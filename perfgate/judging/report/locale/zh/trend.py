@@ -8,8 +8,8 @@ WORDS = {
     "how main is doing": "main 的性能走势",
     "{project} on main: {headline}": "{project} 的 main：{headline}",
     "nothing moved": "无变化",
-    "nothing moved; {count} regressions still open": "无新变化；仍有 {count} 项变慢未解决",
-    "{moved}; {count} regressions still open": "{moved}；仍有 {count} 项变慢未解决",
+    "nothing moved; {still} still open": "无新变化；{still}仍未解决",
+    "{moved}; {still} still open": "{moved}；{still}仍未解决",
     "{count} other changes": "{count} 项其他变化",
     "{count} settled": "{count} 项已了结",
     "{count} commit": "{count} 个提交",
@@ -64,7 +64,6 @@ WORDS = {
     "with the new runs no change of level is seen there any more": "加入新的运行后，不再看到水平变化",
     "No metric is worse on main than it was.": "main 上没有指标变差。",
     "Commits that may have done it": "可能的提交",
-    "and {more}": "，{more}",
     "The text above has the numbers and the commits.": "数值与提交见上方正文。",
     # runner
     "How the runs went": "运行情况",
