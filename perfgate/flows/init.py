@@ -87,8 +87,9 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     origin = _origin(repository.root)
     forge = options.forge or _forge_of(origin)
     pin = _pin(options, origin, repository.root) if forge in _TEMPLATES else None
-    values = _values(repository, folder, forge, options, pin)
     below = repository.prefix(folder)
+    name = _name_in(origin) if not below else ""
+    values = _values(repository, folder, forge, options, pin, project=name or folder.resolve().name)
     files = {} if options.ci_only else _project_files(below, values)
     ci = {file: _render(template, values) for file, template in _TEMPLATES.get(forge, {}).items()}
     lines = "" if forge in _TEMPLATES else _render("other-forge.sh.j2", values)
@@ -122,6 +123,10 @@ def _host(origin: str) -> str:
     return found["host"].lower() if found and not origin.startswith(("/", ".", "file:")) else ""
 
 
+def _name_in(origin: str) -> str:
+    return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+
+
 def _pin(options: InitOptions, origin: str, root: Path) -> Pin:
     if options.pin:
         return given_pin(options.pin)
@@ -134,7 +139,7 @@ def _pin(options: InitOptions, origin: str, root: Path) -> Pin:
 
 
 def _values(
-    repository: Repository, folder: Path, forge: Forge, options: InitOptions, pin: Optional[Pin]
+    repository: Repository, folder: Path, forge: Forge, options: InitOptions, pin: Optional[Pin], *, project: str
 ) -> dict[str, object]:
     """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
     if options.mirror and not re.fullmatch(r"[\w.-]+(/[\w.-]+)+", options.mirror):
@@ -143,6 +148,7 @@ def _values(
     return {
         "forge": forge,
         "version": __version__,
+        "project": project,
         "device": options.device,
         "main_branch": branch,
         "main_is_found": is_found,

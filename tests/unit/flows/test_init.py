@@ -97,7 +97,6 @@ def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_
     assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
     assert [reference.text for reference in plain.workloads] == ["perf/workload.py:example"]
     everything = parse_config(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE), path)
-    assert everything.project == "my-model"
     assert everything.store.main_branch == "main"
     assert everything.measure.memory_limit == 16 * 2**30
     assert everything.gate.tolerance == {"latency.*": 0.03, "latency.p99@example/short": 0.10}
@@ -373,3 +372,14 @@ def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(projec
     assert "export PERFGATE_FORGE=gitee\n" in lines
     assert """perfgate check --base 'origin/it'"'"'s main' --out perfgate-out\n""" in lines
     assert "perfgate publish perfgate-out" in lines
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"),
+    [("git@github.com:team/encoder.git", "encoder"), ("https://gitlab.com/a/b/encoder/", "encoder"), ("", "model")],
+)
+def test_init__project__named_as_on_the_forge_wherever_the_clone_lies(project: Path, origin: str, name: str) -> None:
+    if origin:
+        git(project, "remote", "add", "origin", origin)
+    start_project(project, InitOptions(forge="github", pin=PIN))
+    assert parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").project == name
