@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.conductor.repository import Repository
 from perfgate.config import Config
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import RunDocument
-from perfgate.errors import ForgeGoneError, InconclusiveError, UsageError
+from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, Forge
 from perfgate.judging.forge.trigger import BRANCH_VARIABLE, Trigger, read_trigger
@@ -31,9 +32,10 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> Optional[CiEven
         )
     main = main_branch(config, trigger)
     if trigger.branch != main:
+        told = f", and {BRANCH_VARIABLE} to the branch of this job" if environ.get("PERFGATE_FORGE") else ""
         raise UsageError(
             f"this job runs for {trigger.branch or 'no branch'!r}, and runs of {main!r} are kept; where that is the wrong "
-            'one, set main_branch = "…" under [store] in perfgate.toml'
+            f'one, set main_branch = "…" under [store] in perfgate.toml{told}'
         )
     return event
 
@@ -48,14 +50,17 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
 
 
 def main_branch(config: Config, trigger: Trigger) -> str:
-    """Return the branch whose runs are kept: that of perfgate.toml, or the forge's default. Raises UsageError."""
-    named = config.store.main_branch.removeprefix("origin/")
-    if named or trigger.default_branch:
-        return named or trigger.default_branch or ""
-    raise UsageError(
-        'this job does not say which branch is the main one; set main_branch = "…" under [store] in perfgate.toml, and '
-        f"{BRANCH_VARIABLE} to the job's branch"
-    )
+    """Return the branch whose runs are kept: that of perfgate.toml, the forge's default, or what the clone says.
+
+    Raises UsageError where none of them says it.
+    """
+    named = config.store.main_branch or trigger.default_branch
+    try:
+        return (named or Repository(config.root).main_branch()).removeprefix("origin/")
+    except RepositoryError as error:
+        raise UsageError(
+            f'which branch is the main one is not known ({error}); set main_branch = "…" under [store] in perfgate.toml'
+        ) from None
 
 
 def refuse_off_trunk(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Optional[Forge]) -> None:

@@ -372,20 +372,28 @@ def test_record__main_branch_named_in_perfgate_toml__that_one_is_kept(project: P
     assert project.sessions() == ["s1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({}, "this job does not say which branch is the main one"),
-        ({"PERFGATE_BRANCH": "main", "PERFGATE_CHANGE_REQUEST": "7"}, "this job runs for change request 7"),
-    ],
-)
-def test_record__job_that_says_little_of_itself__refused(project: Project, more: dict[str, str], message: str) -> None:
-    project.environ = {
+def test_record__forge_that_says_nothing_of_the_job__by_the_branch_it_is_told(project: Project) -> None:
+    git(project.root, "remote", "set-url", "origin", str(project.remote))
+    told = {
         "forge": "gitee", "PERFGATE_FORGE": "gitee", "PERFGATE_REPOSITORY": "team/model", "PERFGATE_RUN_ID": "555",
-        "PERFGATE_HEAD_SHA": project.head, **more,
+        "PERFGATE_HEAD_SHA": project.head,
     }  # fmt: skip
-    with pytest.raises(UsageError, match=message):
-        project.record(folder(project, project.run()))
+    wrong = [
+        (
+            {},
+            "this job runs for 'no branch', and runs of 'main' are kept; .* PERFGATE_BRANCH to the branch of this job",
+        ),
+        ({"PERFGATE_BRANCH": "feature"}, "this job runs for 'feature', and runs of 'main' are kept"),
+        ({"PERFGATE_BRANCH": "main", "PERFGATE_CHANGE_REQUEST": "7"}, "this job runs for change request 7"),
+    ]
+    for more, message in wrong:
+        project.environ = {**told, **more}
+        with pytest.raises(UsageError, match=message):
+            project.record(folder(project, project.run()))
+    assert not project.is_written
+    project.environ = {**told, "PERFGATE_BRANCH": "main"}
+    project.record(folder(project, project.run()))
+    assert project.sessions() == ["s1"]
 
 
 def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_screens_nothing_until_accepted(

@@ -187,7 +187,7 @@ def test_history__counters__kept_unless_unstable(store: Store) -> None:
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="holds no run 'abc'; `perfgate baseline list` shows"):
         store.show("abc")
-    ids = [store.record(run_of_day(day)) for day in range(1, 18)]
+    ids = store.record_all(run_of_day(day) for day in range(1, 18))
     first = [run_id[0] for run_id in ids]
     repeated = next(letter for letter in first if first.count(letter) > 1)  # 17 ids begin with 16 digits
     with pytest.raises(StoreError, match="several runs that begin with"):

@@ -64,14 +64,7 @@ class Scratch:
         self._environment = link.environment(folder)
 
     def start(self) -> None:
-        """Make the repository. Raises StoreError for a git that is too old."""
-        version = self._git("version")
-        found = re.search(rb"(\d+)\.(\d+)", version.output)
-        if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
-            raise StoreError(
-                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found "
-                f"{version.output.decode(errors='replace').strip()[:80]!a}; install a newer git"
-            )
+        """Make the repository."""
         self._must("init", "--quiet", "--bare", "--template=", ".")
 
     def fetch(self) -> Tip:
@@ -84,8 +77,8 @@ class Scratch:
             return Tip()
         if done.code:
             raise self._refusal("cannot be read", done)
-        commit = self._must("rev-parse", "--verify", _TIP).strip().decode()
-        counted = _COUNT.search(self._must("cat-file", "commit", commit))
+        ((commit, text),) = _contents(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
+        counted = _COUNT.search(text)
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
     def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
@@ -126,7 +119,12 @@ class Scratch:
         """Make the commit, in one process (git-fast-import)."""
         alone = change.alone or tip.commit is None
         message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {1 if alone else tip.commits + 1}\n".encode()
-        lines = [f"commit {_NEW}\n", f"committer {_AUTHOR} {seconds_since_1970} +0000\n", f"data {len(message)}\n"]
+        lines = [
+            f"commit {_NEW}\n",
+            "mark :1\n",
+            f"committer {_AUTHOR} {seconds_since_1970} +0000\n",
+            f"data {len(message)}\n",
+        ]
         stream = ["".join(lines).encode(), message, b"\n"]
         if tip.commit is not None and alone:
             tree = self._must("rev-parse", "--verify", f"{tip.commit}^{{tree}}").strip().decode()
@@ -136,9 +134,9 @@ class Scratch:
         stream += [f"D {path}\n".encode() for path in sorted(change.remove)]
         for path, data in sorted(change.write.items()):
             stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
-        stream.append(b"done\n")
-        self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
-        return self._must("rev-parse", "--verify", _NEW).strip().decode()
+        stream.append(b"get-mark :1\ndone\n")
+        made = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
+        return made.decode().strip()
 
     def _list(self, commit: str) -> dict[str, str]:
         files = {}
@@ -183,11 +181,22 @@ class Scratch:
             ) from error
 
     def _refusal(self, what: str, done: GitBytes) -> StoreError:
+        self._refuse_old_git()
         words = self._link.scrub(" ".join((done.output.decode(errors="replace") + " " + done.errors).split()))
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
         lower = words.lower()
         remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
         return StoreRefusedError(f"{self._link.name} {what}: {words or 'no word of why'}; {remedy}{self._link.hint}")
+
+    def _refuse_old_git(self) -> None:
+        """Raise StoreError for a git that cannot have understood us: asked only where it failed."""
+        said = self._git("version").output.decode(errors="replace").strip()
+        found = re.search(r"(\d+)\.(\d+)", said)
+        if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+            raise StoreError(
+                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found {said[:80]!a}; install a "
+                "newer git"
+            )
 
 
 @contextmanager

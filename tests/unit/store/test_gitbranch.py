@@ -296,7 +296,11 @@ def test_store__clone_without_remote__says_what_to_set(clone: Path) -> None:
 def test_store__git_too_old__says_which_is_needed(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "bin" / "git"
     old.parent.mkdir()
-    old.write_text('#!/bin/sh\ncase "$*" in *version) echo git version 2.25.1;; *) exec /usr/bin/git "$@";; esac\n')
+    # It knows nothing of GIT_CONFIG_COUNT.
+    old.write_text(
+        '#!/bin/sh\ncase "$*" in *version) echo git version 2.25.1;; '
+        '*) unset GIT_CONFIG_COUNT; exec /usr/bin/git "$@";; esac\n'
+    )
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
     with pytest.raises(
