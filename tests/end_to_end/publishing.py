@@ -54,13 +54,15 @@ class Project(NamedTuple):
     def git(self, *arguments: str) -> str:
         return _git(self.root, *arguments)
 
-    def commit(self, parent: str, **files: str) -> str:
-        """Return a new commit on another, with ``perfgate__toml`` for perfgate.toml; no branch and no file moves."""
+    def commit(self, parent: str, **files: Optional[str]) -> str:
+        """Return a new commit on another, with ``perfgate__toml`` for perfgate.toml, None for a file that goes."""
+        named = {name.replace("__", "."): text for name, text in files.items()}
+        kept = [line for line in self.git("ls-tree", parent).splitlines() if line.partition("\t")[2] not in named]
         blobs = {
-            name.replace("__", "."): _git(self.root, "hash-object", "-w", "--stdin", stdin=text)
-            for name, text in files.items()
+            name: _git(self.root, "hash-object", "-w", "--stdin", stdin=text)
+            for name, text in named.items()
+            if text is not None
         }
-        kept = [line for line in self.git("ls-tree", parent).splitlines() if line.partition("\t")[2] not in blobs]
         tree = [*kept, *(f"100644 blob {blob}\t{name}" for name, blob in blobs.items())]
         made = _git(self.root, "mktree", stdin="\n".join(tree) + "\n")
         return self.git("commit-tree", made, "-p", parent, "-m", "another")

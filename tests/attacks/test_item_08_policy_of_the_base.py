@@ -1,0 +1,156 @@
+"""Item 8: tolerances, history and acceptances are the project's own; a change of what judges it is flagged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Optional
+
+import cmarkgfm
+import pytest
+
+from perfgate.config import load_config
+from perfgate.document.history import Acceptance
+from perfgate.judging.store.store import Place, open_location
+from tests.end_to_end.publishing import CONFIG, Job
+
+LAX = CONFIG + '[gate]\ntolerance = { "counters.framework_ops" = 9.0, "ops.count:*" = 9.0 }\n'
+OURS = "perfgate's own tolerances"
+
+
+def _change(job: Job, **fields: object) -> None:
+    job.fake.changes[0] = replace(job.fake.changes[0], **fields)  # type: ignore[arg-type]
+
+
+def _base(job: Job, **files: Optional[str]) -> str:
+    """Give the change another base, with other files, and measure against it."""
+    project = job.project
+    base = project.commit(project.base, **files)
+    head = project.git("commit-tree", f"{project.head}^{{tree}}", "-p", base, "-m", "head")
+    job.environ["GITHUB_SHA"] = head
+    job.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": head, "repo": None}}})
+    _change(job, base_sha=base, head_sha=head, merge_sha=None)
+    job.project = project._replace(base=base, head=head, merge=head)
+    job.measure(ops=64)
+    return base
+
+
+def test_item_8__change_loosens_its_own_gate__the_bases_counts_and_the_edit_is_flagged(github: Job) -> None:
+    project = github.project
+    head = project.commit(project.base, perfgate__toml=LAX)
+    github.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": head, "repo": None}}})
+    github.environ["GITHUB_SHA"] = head
+    _change(github, head_sha=head, merge_sha=None, files=("perfgate.toml", ".github/workflows/perfgate.yml", "a.py"))
+    github.project = project._replace(head=head, merge=head)
+    github.measure(ops=64)
+    assert github.publish().returncode == 1
+    assert (
+        "edits what decides how it is measured (`perfgate.toml`, `.github/workflows/perfgate.yml`)" in github.comment()
+    )
+
+
+@pytest.mark.parametrize(
+    "file", ["perf/workload.py", ".gitlab-ci.yml", "ci/gate.gitlab-ci.yml", ".github/actions/x/action.yml"]
+)
+def test_item_8__change_of_the_workload_or_the_ci__is_flagged(job: Job, file: str) -> None:
+    _change(job, files=(file, "model.py"))
+    job.measure()
+    assert job.publish().returncode == 0
+    assert f"how it is measured (`{file}`)" in job.comment()
+
+
+def test_item_8__hostile_name_of_a_changed_file__commands_nothing(github: Job) -> None:
+    _change(github, files=(".github/workflows/@team](http://x.example)\n/approve <b>|`.yml",))
+    github.measure()
+    assert github.publish().returncode == 0
+    (note,) = [line for line in github.comment().splitlines() if "what decides" in line]
+    page = cmarkgfm.github_flavored_markdown_to_html(note)
+    assert "x.example" in page
+    assert not re.findall(r"<(?:a|b)\b", page)
+    assert "@" not in re.sub(r"<code>.*?</code>", "", page)
+    assert not any(line.lstrip().startswith("/approve") for line in github.comment().splitlines())
+
+
+def test_item_8__too_many_files_to_know__is_said(github: Job) -> None:
+    _change(github, files=tuple(f"f{number}" for number in range(3000)))
+    github.measure()
+    assert github.publish().returncode == 0
+    assert "which files this change edits is not known" in github.comment()
+
+
+def test_item_8__the_base_allows_it__passes(github: Job) -> None:
+    _base(github, perfgate__toml=LAX)
+    assert github.publish().returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [({"perfgate.toml": None}, "has no `perfgate.toml`"), ({"perfgate__toml": "["}, "cannot be read")],
+)
+def test_item_8__the_base_has_none_that_can_be_read__perfgates_own_tolerances(
+    github: Job, files: dict[str, Optional[str]], words: str
+) -> None:
+    _base(github, **files)
+    assert github.publish().returncode == 1
+    assert OURS in github.comment()
+    assert words in github.comment()
+
+
+def test_item_8__outside_a_clone__the_base_is_fetched(job: Job) -> None:
+    job.measure(ops=64)
+    outside = job.folder / "outside"
+    outside.mkdir()
+    assert job.publish(root=outside).returncode == 1
+    assert OURS not in job.comment()
+    assert job.paths("POST").count("/team/model.git/git-upload-pack") >= 1
+
+
+def test_item_8__the_base_cannot_be_fetched__no_verdict(job: Job) -> None:
+    job.measure()
+    outside = job.folder / "outside"
+    outside.mkdir()
+    job.fake.repository, known = None, job.fake.repository
+    done = job.publish(root=outside)
+    job.fake.repository = known
+    assert done.returncode == 3
+    assert "`perfgate.toml` of the base cannot be read" in job.comment()
+    assert str(job.folder) not in job.comment()
+
+
+def test_item_8__accepted_in_our_own_store__counts_for_the_merge_that_was_measured(job: Job) -> None:
+    job.measure(ops=64)
+    assert job.publish(dry_run=True).returncode == 1
+    store = open_location(job.environ["PERFGATE_STORE"], Place(job.root, job.environ, None))
+    meant = Acceptance(
+        commit=job.project.head, metric="*", reason="a new layer", accepted_by="ann", accepted_at="2026-11-20T10:00:00Z"
+    )
+    store.accept(load_config(job.root).project, meant)
+    assert job.publish().returncode == 0
+    assert "a new layer" in job.comment()
+
+
+def test_item_8__store_that_cannot_be_read__is_said_and_its_place_is_not(job: Job) -> None:
+    broken = job.folder / "secret-place.db"
+    broken.write_bytes(b"no database" * 100)
+    job.environ["PERFGATE_STORE"] = str(broken)
+    job.measure()
+    done = job.publish()
+    assert done.returncode == 0
+    assert "the store could not be read" in job.comment()
+    assert "secret-place" not in job.comment()
+    assert "secret-place" in done.stdout
+
+
+def test_item_8__nothing_relevant_changed_and_nothing_measured__skipped_by_the_bases_filter(job: Job) -> None:
+    _change(job, files=("docs/guide.md", "README.md"))
+    done = job.publish()
+    assert done.returncode == 0, done.stderr
+    assert "## perfgate: SKIPPED" in job.comment()
+    assert [state for _, state in job.statuses()] == ["success"]
+
+
+def test_item_8__artifact_says_skipped__the_files_decide(job: Job) -> None:
+    job.artifact.mkdir()
+    (job.artifact / "decision.json").write_text('{"schema": "perfgate/decision", "verdict": "SKIPPED"}')
+    assert job.publish().returncode == 3
+    assert "## perfgate: INCONCLUSIVE" in job.comment()
