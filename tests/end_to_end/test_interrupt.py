@@ -97,7 +97,7 @@ def test_run__interrupted_while_waiting_for_the_machine__130_at_once(perfgate: P
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = perfgate.start("run", "--steps", "3", cwd=root, stderr=subprocess.PIPE)
         assert process.stderr is not None
-        assert "waiting for the machine: another perfgate is measuring" in process.stderr.readline()
+        assert "waiting for the machine: next in line, another perfgate is measuring" in process.stderr.readline()
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)

@@ -129,7 +129,10 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
     # Nobody watches: plain lines, and not one for every second.
     assert "\x1b" not in said
     assert said.count("building build_hangs") <= 1
-    assert f"waiting for the machine: process {first.pid}: perfgate run in {root} is measuring" in second.stderr
+    assert re.search(
+        rf"waiting for the machine: next in line, process {first.pid} on \S+: perfgate run in {root}, since .* is measuring",
+        second.stderr,
+    )
     assert _run(root / "two")["steps"][0]["status"] == "not_applicable"
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
+from perfgate.cli.measuring import allow_token_option, seclude
+
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.flows.baseline import Recorded
@@ -42,6 +44,7 @@ def COMMAND() -> None:  # noqa: N802 - what main looks for
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
               help="Folder for what is measured.")  # fmt: skip
+@allow_token_option
 @_json
 @_directory
 def record(
@@ -53,6 +56,7 @@ def record(
     allow_dirty: bool,
     quick: bool,
     out: Path,
+    allow_token: bool,
     as_json: bool,
     directory: Path,
 ) -> None:
@@ -72,6 +76,7 @@ def record(
 
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
+        seclude(allow_token=allow_token)
         kept = _record_measured(config, out, quick, allow_dirty)
     if as_json:
         _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
