@@ -1,0 +1,165 @@
+"""`perfgate publish` in GitLab's pipelines, by recorded environments of each kind, and what only GitLab's API does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfgate.judging.forge.comment import read_state
+from perfgate.judging.forge.detect import detect
+from tests.end_to_end.publishing import MARKER, Job
+from tests.fakes.forge import BOT, Reply
+from tests.fakes.openapi import SLICES
+
+SAMPLES = SLICES / "gitlab"
+
+
+def enter(job: Job, name: str) -> None:
+    """Give a job the recorded environment of a pipeline, on the commits and the address of its fake."""
+    path = SAMPLES / f"env.{name}.json"
+    if not path.exists():
+        pytest.skip(f"no {path.name} beside the checkout")
+    sample = json.loads(path.read_text(encoding="utf-8"))
+    merged = bool(sample.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"))
+    here = {
+        "CI_SERVER_URL": job.fake.url,
+        "CI_API_V4_URL": job.fake.api_url,
+        "CI_PIPELINE_URL": f"{job.fake.url}/team/model/-/pipelines/{sample['CI_PIPELINE_ID']}",
+        "CI_COMMIT_SHA": job.project.merge if merged else job.project.head,
+        **({"CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": job.project.head} if merged else {}),
+    }
+    job.environ = {"PERFGATE_STORE": job.environ["PERFGATE_STORE"], **sample, **here}
+
+
+def measure(job: Job, *, ops: int) -> None:
+    """Leave what `perfgate check` would have measured in this pipeline."""
+    event = detect(job.environ)
+    assert event is not None
+    job.measure(ops=ops, ci=event.context(), commit=event.built_sha)
+
+
+@pytest.mark.parametrize("name", ["mr.detached", "mr.merged_result", "mr.fork", "mr.hostile"])
+def test_publish__merge_request_pipeline__one_note_in_the_parent_project(gitlab: Job, name: str) -> None:
+    enter(gitlab, name)
+    measure(gitlab, ops=64)
+    assert gitlab.publish().returncode == 1
+    measure(gitlab, ops=65)
+    done = gitlab.publish()
+    assert (done.returncode, done.stderr) == (1, "")
+    body = gitlab.comment()
+    assert body.splitlines()[0] == MARKER
+    assert "65" in body
+    state = read_state(body)
+    assert state is not None
+    assert (state.run, state.head, state.verdict) == (800, gitlab.project.head, "FAIL")
+    assert gitlab.statuses() == [(gitlab.project.head, "failed")]
+    # Everything about the merge request is asked of the project it lives in, whatever project the pipeline runs in.
+    assert {path.split("/")[4] for path in gitlab.paths("POST") + gitlab.paths("PUT")} == {"5"}
+
+
+def test_publish__hostile_title_and_branch__neither_in_the_note_nor_a_command(gitlab: Job) -> None:
+    enter(gitlab, "mr.hostile")
+    hostile = {gitlab.environ[f"CI_MERGE_REQUEST_{name}"] for name in ("TITLE", "SOURCE_BRANCH_NAME")}
+    assert any("\n/approve" in text for text in hostile)
+    measure(gitlab, ops=64)
+    done = gitlab.publish()
+    body = gitlab.comment()
+    assert all(text not in body + done.stdout for text in hostile)
+    assert not any(line.lstrip().startswith("/") for line in body.splitlines())
+    assert not Path("pwn").exists()
+
+
+@pytest.mark.parametrize("name", ["branch", "schedule"])
+def test_publish__pipeline_of_a_branch__status_and_no_note(gitlab: Job, name: str) -> None:
+    enter(gitlab, name)
+    measure(gitlab, ops=64)
+    done = gitlab.publish()
+    assert done.returncode == 1, done.stderr
+    assert gitlab.fake.comments == {}
+    assert gitlab.statuses() == [(gitlab.project.head, "failed")]
+
+
+def test_publish__merge_train__as_merged_results(gitlab: Job) -> None:
+    enter(gitlab, "mr.merged_result")
+    gitlab.environ["CI_MERGE_REQUEST_EVENT_TYPE"] = "merge_train"
+    measure(gitlab, ops=40)
+    assert gitlab.publish().returncode == 0
+    assert "## perfgate: PASS" in gitlab.comment()
+
+
+def test_publish__status_that_another_job_is_changing__is_set_in_the_end(gitlab: Job) -> None:
+    gitlab.measure()
+    gitlab.fake.write(7, f"{MARKER}\nso that the first POST is the status", BOT)
+    gitlab.fake.script("POST", Reply(409, {"message": "409 Conflict"}))
+    done = gitlab.publish()
+    assert done.returncode == 0, done.stderr
+    assert done.slept[-1] == 1.0
+    assert gitlab.statuses() == [(gitlab.project.head, "success")]
+
+
+def test_publish__notes_are_limited__waits_as_long_as_it_is_told(gitlab: Job) -> None:
+    gitlab.measure()
+    gitlab.fake.script("POST", Reply(429, {"message": "too many notes"}, {"Retry-After": "37"}))
+    done = gitlab.publish()
+    assert (done.returncode, done.slept) == (0, [37.0])
+    assert len(gitlab.comments()) == 1
+
+
+def test_publish__address_of_the_pipeline_too_long__status_without_it(gitlab: Job) -> None:
+    gitlab.environ["CI_PIPELINE_URL"] = gitlab.fake.url + "/team/" + "m" * 240 + "/-/pipelines/50"
+    gitlab.measure()
+    assert gitlab.publish().returncode == 0
+    (status,) = gitlab.fake.statuses
+    assert status.url is None
+
+
+@pytest.fixture
+def certified(gitlab: Job) -> Path:
+    """Put the fake behind TLS with a certificate of its own, as a server in a company has it; return that."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    certificate, key = gitlab.folder / "ca.pem", gitlab.folder / "key.pem"
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*make, *subject, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = gitlab.fake._server
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    for name in ("CI_SERVER_URL", "CI_API_V4_URL", "CI_PIPELINE_URL"):
+        gitlab.environ[name] = gitlab.environ[name].replace("http://127.0.0.1", "https://localhost")
+    return certificate
+
+
+def test_publish__server_with_a_certificate_of_its_own__posts_with_gitlabs_ca_file(
+    gitlab: Job, certified: Path
+) -> None:
+    gitlab.measure()
+    gitlab.environ["CI_SERVER_TLS_CA_FILE"] = str(certified)
+    done = gitlab.publish()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "## perfgate: PASS" in gitlab.comment()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_publish__server_with_an_unknown_certificate__exit_4_and_the_token_stays(gitlab: Job, certified: Path) -> None:
+    gitlab.measure()
+    done = gitlab.publish()
+    assert (done.returncode, "CA file" in done.stderr) == (4, True)
+    assert gitlab.fake.calls == []
