@@ -12,8 +12,14 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import schema_text
+from perfgate.document.trend import TrendDocument
 
-RECORDS: dict[str, type[msgspec.Struct]] = {"run": RunDocument, "decision": DecisionDocument, "config": ConfigFile}
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    "run": RunDocument,
+    "decision": DecisionDocument,
+    "trend": TrendDocument,
+    "config": ConfigFile,
+}
 
 
 def write_schemas(folder: Path) -> list[Path]:

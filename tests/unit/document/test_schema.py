@@ -7,8 +7,10 @@ from perfgate.document.schema import load_schema, schema_path
 from perfgate.errors import PerfgateError
 from perfgate.flows.schemas import write_schemas
 
+NAMES = ["run", "decision", "trend", "config"]
 
-@pytest.mark.parametrize("name", ["run", "decision", "config"])
+
+@pytest.mark.parametrize("name", NAMES)
 def test_schemas__committed_file__is_what_the_records_generate(tmp_path: Path, name: str) -> None:
     write_schemas(tmp_path)
     fresh = (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
@@ -16,7 +18,7 @@ def test_schemas__committed_file__is_what_the_records_generate(tmp_path: Path, n
     assert stored == fresh, "run `python -m perfgate.flows.schemas` and commit schemas/"
 
 
-@pytest.mark.parametrize("name", ["run", "decision", "config"])
+@pytest.mark.parametrize("name", NAMES)
 def test_load_schema__each__is_a_valid_schema_of_the_draft(name: str) -> None:
     schema = load_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -29,7 +31,7 @@ def test_load_schema__unknown_name__says_to_install_again() -> None:
         load_schema("nothing")
 
 
-@pytest.mark.parametrize("name", ["run", "decision", "config"])
+@pytest.mark.parametrize("name", NAMES)
 def test_schemas__every_record__closed_and_described(name: str) -> None:
     for title, record in load_schema(name)["$defs"].items():
         assert record["additionalProperties"] is False, title
@@ -51,7 +53,7 @@ def test_schemas__every_text_array_and_number__bounded() -> None:
             for index, inner in enumerate(schema):
                 look(f"{place}[{index}]", inner)
 
-    for name in ("run", "decision", "config"):
+    for name in NAMES:
         look(name, load_schema(name))
     assert unbounded == []
 

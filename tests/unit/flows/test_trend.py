@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
+import jsonschema
 import msgspec
 import pytest
 
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
+from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, UsageError
 from perfgate.flows.publish import Doors
@@ -186,7 +188,9 @@ def test_trend__out__page_text_and_documents(project: Project, slower_store: Pat
     assert files >= {"trend.html", "trend.md", "trend.json", "trend-state.json"}
     written = msgspec.json.decode((tmp_path / "out" / "trend.json").read_bytes(), type=TrendDocument)
     assert written == document
-    assert json.loads((tmp_path / "out" / "trend.json").read_bytes())["schema"] == "perfgate/trend"
+    value = json.loads((tmp_path / "out" / "trend.json").read_bytes())
+    assert value["schema"] == "perfgate/trend"
+    jsonschema.validate(value, load_schema("trend"))
     assert len(document.health) == 26
     assert [run.failed for run in document.health if run.failed] == [["encoder: step 4"]]
     assert sum(point.interval is not None for point in found_in(document).points) == 27  # and the testbed's first
