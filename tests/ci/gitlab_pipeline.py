@@ -52,14 +52,17 @@ class Project:
         self.root = self.clone.root
         self._pipelines = 800
 
-    def start(self, *, default: Optional[dict[str, object]] = None, **inputs: object) -> None:
-        """Commit main with the template, and push it to the forge's repository; ``default`` is the project's own."""
+    def start(self, *, settings: str = "", default: Optional[dict[str, object]] = None, **inputs: object) -> None:
+        """Commit main with the template, and push it to the forge's repository.
+
+        ``settings`` are further ones of perfgate.toml, ``default`` is the project's own part of .gitlab-ci.yml.
+        """
         self.clone.git("checkout", "-q", "main")
         shutil.copytree(ROOT / "templates", self.root / "templates")
         (self.root / ".gitignore").write_text(IGNORED)
         self.configure(default=default, **inputs)
         config = self.root / "perfgate.toml"
-        config.write_text(config.read_text() + '[store]\npath = "branch://perfgate-data"\n')
+        config.write_text(config.read_text() + '[store]\npath = "branch://perfgate-data"\n' + settings)
         self.clone.commit("perfgate in the pipeline")
         server = self.folder / "server.git"
         self.clone.git("clone", "--quiet", "--bare", ".", str(server))

@@ -74,14 +74,16 @@ def _check_reports(out: Path) -> None:
     assert "perfgate_latency_p50_seconds" in families
 
 
-def test_merge_request_of_a_fork__note_and_status_in_the_parent_project(project: Project) -> None:
-    project.start()
+def test_merge_request_of_a_fork__note_in_the_parent_project_in_the_language_of_the_base(project: Project) -> None:
+    project.start(settings='[report]\nlanguage = "zh"\n')
     head = project.change("slower", model=SLOWER)
     # The fork has project number 99; the merge request lives in project 5, the only one the fake knows.
     done = project.merge_request(head, CI_PROJECT_ID="99", CI_PROJECT_PATH="mallory/model")
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
     (note,) = project.notes()
     assert "## perfgate: FAIL" in note
+    assert "`model.py:14`" in note
+    assert "原因" in note
 
 
 def test_merged_results__compared_with_what_it_was_merged_into(project: Project) -> None:

@@ -78,7 +78,7 @@ def _step_case(step: StepResult) -> ET.Element:
 
 
 def _metric_case(comparison: Comparison, summary: Summary, known: list[Cause]) -> ET.Element:
-    words = row(comparison, summary, known)
+    words = row(comparison, summary, known if comparison.outcome == "regressed" else ())
     text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
     return _case(
         place(comparison.workload, comparison.shape),
@@ -132,6 +132,7 @@ def _document(cases: list[ET.Element]) -> str:
     suites = ET.Element("testsuites")
     suite = ET.SubElement(suites, "testsuite", {"name": SUITE, "tests": str(len(cases)), **counts})
     suite.extend(cases)
+    ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 

@@ -68,10 +68,11 @@ def test_junit__regressed_time_and_counter__failures_with_interval_cause_and_lin
 
 
 def test_junit__unchanged__passes_and_says_what_was_measured() -> None:
-    cases = read(junit(make_decision(comparisons=unchanged_comparisons())))
+    cases = read(junit(make_decision(comparisons=unchanged_comparisons(), operator_changes=operator_changes())))
     kind, text = case(cases, "encoder/long", "latency.low")
     assert kind is None
     assert "36.10 ms → 36.20 ms" in text
+    assert "cause" not in text
     assert all(found.find("failure") is None and found.find("error") is None for found in cases)
 
 
