@@ -56,18 +56,19 @@ def confirm_suspected(
         progress.note("nothing is suspected that is not confirmed or refuted already")
         return []
     try:
-        repository = Repository(config.root)
+        Repository(config.root)
     except RepositoryError as error:
         raise RepositoryError(f"--confirm measures two commits, so it needs a clone: {error}") from error
     began = clock()
     found: list[Confirmation] = []
     for number, ((good, bad), suspects) in enumerate(pairs, start=1):
-        if clock() - began > max_seconds:
+        left = max_seconds - (clock() - began)
+        if left <= 0:
             progress.note(f"{len(pairs) - number + 1} of {len(pairs)} pairs of commits are left for another time")
             break
         progress.note(f"measuring {good[:10]} against {bad[:10]} ({number} of {len(pairs)})")
         try:
-            found += _measure(config, repository, good, bad, suspects, progress)
+            found += _measure(config, good, bad, suspects, progress, seconds=left)
         except (MeasuringError, RepositoryError, DocumentError) as error:
             progress.note(f"{good[:10]} against {bad[:10]} could not be measured: {error}")
     return found
@@ -136,25 +137,29 @@ def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect
 
 
 def _measure(
-    config: Config, repository: Repository, good: str, bad: str, suspects: list[_Suspect], progress: Progress
+    config: Config, good: str, bad: str, suspects: list[_Suspect], progress: Progress, *, seconds: float
 ) -> list[Confirmation]:
-    prefix = repository.prefix(config.root)
-    link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
     workloads = tuple(sorted({suspect.series.workload for suspect in suspects}))
-    with repository.worktrees({"bad": bad}, link=link) as trees, tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "check"
+    with tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder:
         options = CheckOptions(
-            out=out, base=good, workloads=workloads, device=config.device, allow_dirty=True, always=True
+            out=Path(folder),
+            base=good,
+            head=bad,
+            always=True,
+            allow_dirty=True,
+            workloads=workloads,
+            device=config.device,
+            time_budget=seconds,
         )
-        decision = check_change(trees["bad"] / prefix, options, progress)
-        fingerprint = read_run(out / "head" / "run.json").testbed.fingerprint
-    found = [_confirmation(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
+        decision = check_change(config.root, options, progress)
+        fingerprint = read_run(Path(folder) / "head" / "run.json").testbed.fingerprint
     elsewhere = sorted({one.series.fingerprint[:10] for one in suspects if one.series.fingerprint != fingerprint})
     if elsewhere:
         progress.note(
             f"this machine is testbed {fingerprint[:10]}, and the suspicion is of {', '.join(elsewhere)}: it stays one "
             "until the commits are measured there"
         )
+    found = [_confirmation(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
     return [one for one in found if one is not None]
 
 

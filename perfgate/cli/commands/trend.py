@@ -11,6 +11,7 @@ import click
 
 from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
+from perfgate.cli.streams import make_streams_harmless
 
 
 @click.command("trend")
@@ -83,6 +84,8 @@ def COMMAND(  # noqa: N802 - what main looks for
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     with TerminalProgress() as progress:
         document = run_trend(request, doors, progress)
+    # Subjects of commits stand in the table.
+    make_streams_harmless(os.environ)
     render_trend(document, Console(), spoken)
     if out is not None:
         click.echo(f"written to {out}: trend.html, trend.md, trend.json")
