@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, Optional
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.files import read_run, write_run
 from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
+from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Reply, StoredChange
 
@@ -216,3 +218,101 @@ def test_publish__person_planted_our_marker__left_alone(github: Job) -> None:
     github.publish()
     assert planted.body == f"{MARKER}\nPASS"
     assert len(github.comments()) == 1
+
+
+def test_publish__head_moved_on__leaves_the_comment_to_the_newer_run(job: Job) -> None:
+    job.fake.changes[0] = replace(job.fake.changes[0], head_sha=STRANGER)
+    job.measure(ops=64)
+    done = job.publish()
+    assert done.returncode == 1
+    assert "No change request has the head" in done.stdout
+    assert job.comments() == []
+    # Of the commit that was measured, which is no longer the head.
+    assert job.statuses() == [(job.project.head, "failure" if job.host == "github" else "failed")]
+
+
+def test_publish__merged_before_the_gate_was_done__says_so_there(job: Job) -> None:
+    job.fake.changes[0] = replace(job.fake.changes[0], open=False)
+    job.measure(ops=64)
+    assert job.publish().returncode == 1
+    assert "## perfgate: FAIL" in job.comment()
+
+
+def test_publish__fork_closed_its_pull_request__found_all_the_same(github: Job) -> None:
+    github.fake.changes[0] = replace(github.fake.changes[0], open=False)
+    github.workflow_run()
+    github.measure(ops=64)
+    assert github.publish().returncode == 1
+    assert len(github.comments()) == 1
+
+
+def test_publish__fork_was_deleted__found_by_its_head(github: Job) -> None:
+    github.workflow_run(head_repository=None)
+    github.measure(ops=64)
+    assert github.publish().returncode == 1
+    assert len(github.comments()) == 1
+
+
+def test_publish__branch_has_another_name_by_now__found_by_its_head(github: Job) -> None:
+    github.fake.changes[0] = replace(github.fake.changes[0], branch="renamed")
+    github.workflow_run()
+    github.measure(ops=64)
+    assert github.publish().returncode == 1
+    assert len(github.comments()) == 1
+
+
+@pytest.mark.parametrize(("said", "number"), [(7, 7), (9, 9), (None, 9), (666, None)])
+def test_publish__several_pull_requests_of_one_head__that_of_the_run(
+    github: Job, said: Optional[int], number: Optional[int]
+) -> None:
+    github.fake.changes += [
+        replace(github.fake.changes[0], number=9),
+        replace(github.fake.changes[0], number=11, open=False),
+        replace(github.fake.changes[0], number=666, head_sha=STRANGER),
+    ]
+    github.workflow_run()
+    github.measure(ops=64, ci=msgspec.structs.replace(github.ci, change_request=said))
+    done = github.publish()
+    # One that has another head is never taken, whoever names it; the artifact is then of no change we know.
+    assert done.returncode == (3 if number is None else 1)
+    assert github.comments(666) == []
+    assert len(github.comments(number or 9)) == 1
+
+
+def test_publish__older_attempt_after_a_newer_one__neither_comment_nor_status(job: Job) -> None:
+    job.measure()
+    assert job.publish().returncode == 0
+    job.environ["GITHUB_RUN_ID" if job.host == "github" else "CI_PIPELINE_ID"] = "49"
+    job.measure(ops=64, ci=msgspec.structs.replace(job.ci, run_id="49"))
+    done = job.publish()
+    assert done.returncode == 1
+    assert "## perfgate: PASS" in job.comment()
+    assert [state for _, state in job.statuses()] == ["success"]
+
+
+def test_publish__event_is_given__the_environment_is_not_asked(github: Job) -> None:
+    event = detect(github.environ)
+    assert event is not None
+    github.measure(ops=64)
+    github.environ = {"PERFGATE_STORE": github.environ["PERFGATE_STORE"]}
+    assert github.publish(event=event).returncode == 1
+    assert len(github.comments()) == 1
+
+
+def test_publish__zip_given_by_path__judged_like_its_folder(job: Job) -> None:
+    job.measure(ops=64)
+    path = job.folder / "artifact.zip"
+    path.write_bytes(job.zipped("perfgate-out/"))
+    assert job.publish(artifact=path).returncode == 1
+    assert "aten::linear" in job.comment()
+
+
+def test_publish__real_command__posts_and_exits_with_the_verdict(github: Job) -> None:
+    github.measure(ops=64)
+    done = github.command()
+    assert done.returncode == 1, done.stderr
+    assert "## perfgate: FAIL" in github.comment()
+    assert done.stdout.splitlines() == [
+        "The comment on change request 7 was created.",
+        f"The commit status perfgate of {github.project.head[:12]} is failure.",
+    ]
