@@ -24,6 +24,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
     values = {
         "base": {**_named(decision.base), "chosen_because": decision.base.chosen_because},
         "head": {**_named(decision.head), "dirty": decision.head.dirty},
+        "measured": summary.is_measured,
         "differences": decision.testbed_differences,
         "packages": decision.package_differences,
     }

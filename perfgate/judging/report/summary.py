@@ -104,7 +104,12 @@ class Summary:
     @property
     def is_unread(self) -> bool:
         """Return whether there were no documents to judge: then nothing is known of base, testbed and pairs."""
-        return self.decision.procedure.name == "none" and self.decision.base.commit is None
+        return not self.is_measured and self.decision.base.commit is None
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether anything was measured: where a change is skipped, nothing is known of testbed and pairs."""
+        return self.decision.procedure.name != "none"
 
     @property
     def is_about_harness(self) -> bool:

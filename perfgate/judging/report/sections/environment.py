@@ -23,7 +23,7 @@ class Environment:
 
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return everything it takes to make the decision again; None where nothing was there to decide."""
-        if summary.is_unread:
+        if not summary.is_measured:
             return None
         decision = summary.decision
         return {
