@@ -29,7 +29,7 @@ from perfgate.document.decision import (
     Verdict,
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
-from perfgate.document.history import Acceptance, History, read_history
+from perfgate.document.history import History, read_history
 from perfgate.document.run import ErrorDetail, RunDocument, Side
 from perfgate.errors import (
     EXIT_FAIL,
@@ -60,14 +60,10 @@ PROCEDURE_VERSION = 2
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
 
-def judge_folder(
-    folder: Path, *, policy: Optional[Policy] = None, accepted: Optional[list[Acceptance]] = None
-) -> DecisionDocument:
-    """Judge the documents of a check folder again.
+def judge_folder(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
+    """Judge the documents of a check folder again, as it says: for folders that are trusted.
 
-    Without a policy the one recorded in its decision.json is used, and without ``accepted`` what is kept in the folder;
-    whoever does not trust the folder gives both. Raises DocumentError when a document is missing or
-    damaged.
+    Without a policy the one recorded in its decision.json is used. Raises DocumentError when a document is missing or damaged.
     """
     recorded = read_decision(folder / "decision.json")
     history_path = folder / "history.json"
@@ -76,7 +72,7 @@ def judge_folder(
         read_run(folder / "base" / "run.json"),
         read_run(folder / "head" / "run.json"),
         policy=policy or recorded.policy,
-        history=history if accepted is None else msgspec.structs.replace(history, accepted=accepted),
+        history=history,
         chosen_because=recorded.base.chosen_because,
     )
 
@@ -142,7 +138,7 @@ def decide(
         ],
         failures=failures,
         links=_links(base, "base") + _links(head, "head"),
-        warnings=_warnings(base, head, recorded=recorded),
+        warnings=_warnings(base, head),
         pairs=_pairs(head),
         waited=_waited(base, head),
         recorded=recorded,
@@ -381,9 +377,9 @@ def _waited(base: RunDocument, head: RunDocument) -> Optional[float]:
     return None if share is None else rounded(share)
 
 
-def _warnings(base: RunDocument, head: RunDocument, *, recorded: bool) -> list[str]:
-    """Return the warnings of both sides; two recordings mostly lack the same, which is said once."""
-    common = [text for text in base.warnings if recorded and text in head.warnings]
+def _warnings(base: RunDocument, head: RunDocument) -> list[str]:
+    """Return the warnings of both sides; what both say is said once."""
+    common = [text for text in base.warnings if text in head.warnings]
     return [
         *(f"base and head: {text}" for text in common),
         *(f"base: {text}" for text in base.warnings if text not in common),

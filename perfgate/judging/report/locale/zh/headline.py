@@ -27,6 +27,7 @@ WORDS = {
     " after {pairs}": "，已测 {pairs}",
     ", {unchanged} unchanged": "，{unchanged} 个指标无变化",
     "{unchanged} unchanged": "{unchanged} 个指标无变化",
+    "{all} unchanged": "{all}无变化",
     ", {undecided} undecided": "，{undecided} 个未判定",
     "; times were not compared": "；未比较时间",
     "no reason was given": "未说明原因",
