@@ -39,7 +39,7 @@ class CommandFolder(click.Group):
     cls=CommandFolder,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 PASS, WARN or SKIPPED · 1 FAIL · 2 wrong use or configuration · 3 INCONCLUSIVE · "
-    "4 measuring failed · 5 a bug in perfgate · 130 interrupted",
+    "4 measuring failed, or a forge or store refused · 5 a bug in perfgate · 130 interrupted",
 )
 @click.version_option(__version__, prog_name="perfgate")
 def cli() -> None:

@@ -7,7 +7,7 @@ from typing import Optional
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run
-from perfgate.document.history import Acceptance, History
+from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import decide, judge_folder
@@ -20,9 +20,7 @@ def decide_with_advice(
     return advised(decide(base, head, policy=policy, history=history, chosen_because=chosen_because), base, head)
 
 
-def judge_folder_with_advice(
-    folder: Path, *, policy: Optional[Policy] = None, accepted: Optional[list[Acceptance]] = None
-) -> DecisionDocument:
+def judge_folder_with_advice(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
     """Judge the documents of a check folder again, and say again what to try."""
-    decision = judge_folder(folder, policy=policy, accepted=accepted)
+    decision = judge_folder(folder, policy=policy)
     return advised(decision, read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
