@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,31 @@ from tests.fakes.openapi import SLICES
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = ROOT / ".github" / "workflows"
 ACTIONS = Path(__file__).parent / "actions"
+GATE, TRUSTED = "perfgate.yml", "perfgate-trusted.yml"
 RUN_SECONDS = 900
 LABELS = ("ubuntu-latest", "self-hosted", "npu")
 IGNORED = "__pycache__/\nperfgate-out/\n"
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What stands for the package index: the wheel of this checkout, and what it needs, as this interpreter has it."""
+
+    wheels: Path
+    installed: Path
+
+    @classmethod
+    def build(cls, folder: Path) -> Packages:
+        """Build the wheel of this checkout."""
+        made = cls(folder / "wheels", folder / "installed")
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made.wheels, ROOT]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        made.installed.mkdir()
+        for package in Path(sysconfig.get_path("purelib")).iterdir():
+            if not package.name.startswith(("perfgate", "_editable", "pip", "setuptools")):
+                (made.installed / package.name).symlink_to(package)
+        return made
 
 
 class ArtifactFolder(list[StoredArtifact]):
@@ -58,24 +82,26 @@ class Run:
 class Hub:
     """A repository on the fake GitHub: the small model on main, and our workflows, called as our own files call them.
 
-    ``url`` is where its clients find the API; ``wheels`` is what the trusted jobs install from.
+    ``url`` is where its clients find the API; ``packages`` is what its jobs install from.
     """
 
-    def __init__(self, folder: Path, forge: FakeForge, url: str, wheels: Path) -> None:
-        self.folder, self.forge, self.url, self.wheels = folder, forge, url, wheels
+    def __init__(self, folder: Path, forge: FakeForge, url: str, packages: Packages) -> None:
+        self.folder, self.forge, self.url, self.packages = folder, forge, url, packages
         self.clone = Clone(folder / "clone")
         self.server = folder / "server.git"
         self.artifacts = ArtifactFolder(folder / "artifacts")
         self._runs = 100
 
-    def start(self, **inputs: str) -> None:
-        """Commit main with the workflows, and push it to the forge's repository."""
+    def start(self, *, own: str = "", **inputs: str) -> None:
+        """Commit main with the workflows, ``own`` beside ours, and push it to the forge's repository."""
         self.clone.git("checkout", "-q", "main")
         target = self.clone.root / ".github" / "workflows"
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
+        if own:
+            (target / "own.yml").write_text(own)
         for name in ("gate.yml", "trusted.yml"):
             shutil.copy(WORKFLOWS / name, target)
-        for name in ("perfgate.yml", "perfgate-trusted.yml"):
+        for name in (GATE, TRUSTED):
             workflow = YAML(typ="safe").load(WORKFLOWS / name)
             (job,) = workflow["jobs"].values()
             job["with"] = {"python-version": "3.11", **inputs}
@@ -86,7 +112,7 @@ class Hub:
         self.clone.commit("perfgate in the workflows")
         self.clone.git("clone", "--quiet", "--bare", ".", str(self.server))
         for setting in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant", "http.receivepack"):
-            self.clone.git("-C", str(self.server), "config", setting, "true")
+            self.server_git("config", setting, "true")
         self.clone.git("remote", "add", "origin", str(self.server))
         self.forge.repository = self.server
         self.forge.artifacts = self.artifacts
@@ -96,7 +122,11 @@ class Hub:
         """Return the commit of main."""
         return self.clone.git("rev-parse", "main")
 
-    def change(self, message: str, *, owner: str = "team", **changes: tuple[str, str]) -> str:
+    def server_git(self, *arguments: str) -> str:
+        """Run git in the repository of the forge."""
+        return self.clone.git("-C", str(self.server), *arguments)
+
+    def change(self, message: str, *, owner: str = "team", branch: str = "changes", **changes: tuple[str, str]) -> str:
         """Commit to a branch from main, as the new head of pull request 2, and let the forge merge it; return the head."""
         self.clone.git("checkout", "-q", "-B", "feature", "main")
         head = self.clone.commit(message, **changes)
@@ -104,16 +134,16 @@ class Hub:
         self.clone.git("merge", "-q", "--no-ff", "-m", f"Merge {head} into {self.main}", head)
         merge = self.clone.git("rev-parse", "HEAD")
         self.clone.git("push", "-q", "--force", "origin", f"{head}:refs/pull/2/head", f"{merge}:refs/pull/2/merge")
-        self.forge.changes[:] = [StoredChange(2, owner, "changes", head, merge, base_sha=self.main)]
+        self.forge.changes[:] = [StoredChange(2, owner, branch, head, merge, base_sha=self.main)]
         return head
 
-    def pull_request(self, name: str) -> Run:
+    def pull_request(self, name: str, workflow: str = GATE) -> Run:
         """Run what a recorded pull_request event starts, of the pull request as it stands."""
         (change,) = self.forge.changes
         payload = recorded(f"pull_request.{name}")
         pull = payload["pull_request"]
         pull["head"]["sha"], pull["base"]["sha"], pull["base"]["ref"] = change.head_sha, change.base_sha, "main"
-        return self.run("pull_request", payload, commit=str(change.merge_sha))
+        return self.run("pull_request", payload, workflow=workflow, commit=str(change.merge_sha))
 
     def push(self) -> Run:
         """Run what a push to main starts."""
@@ -137,19 +167,19 @@ class Hub:
         )
         for pull in payload["workflow_run"]["pull_requests"]:
             pull["head"]["sha"] = change.head_sha if change else ""
-        return self.run("workflow_run", payload, trusted=True)
+        return self.run("workflow_run", payload, workflow=TRUSTED)
 
     def comment(self, author: str, body: str) -> Run:
         """Run what a comment on the pull request starts."""
         payload = recorded("issue_comment.created")
         payload["issue"].update(number=2, pull_request={"url": "https://api.example/pulls/2"})
         payload["comment"].update(body=body, user={"login": author, "id": 9, "type": "User"})
-        return self.run("issue_comment", payload, trusted=True)
+        return self.run("issue_comment", payload, workflow=TRUSTED)
 
     def schedule(self) -> Run:
         """Run what the clock starts."""
         payload = {**recorded("schedule"), "repository": recorded("push")["repository"]}
-        return self.run("schedule", payload, trusted=True)
+        return self.run("schedule", payload, workflow=TRUSTED)
 
     @property
     def last(self) -> int:
@@ -157,9 +187,9 @@ class Hub:
         return self._runs
 
     def run(
-        self, event: str, payload: dict[str, Any], *, trusted: bool = False, commit: str = "", **environ: str
+        self, event: str, payload: dict[str, Any], *, workflow: str = GATE, commit: str = "", **environ: str
     ) -> Run:
-        """Run one of our two workflows on an event, on the default branch or a commit, as GitHub takes the file from there."""
+        """Run a workflow on an event, as it stands in the default branch or a commit."""
         self._runs += 1
         commit = commit or self.main
         self.clone.git("checkout", "-q", "--detach", commit)
@@ -174,7 +204,6 @@ class Hub:
             "GITHUB_SHA": commit,
             **environ,
         }
-        workflow = "perfgate-trusted.yml" if trusted else "perfgate.yml"
         command = ["act", event, "-W", f".github/workflows/{workflow}", "-e", path, "-s", f"GITHUB_TOKEN={BOT_TOKEN}"]
         command += ["--no-skip-checkout", "--no-cache-server", "--concurrent-jobs", "1"]
         command += [part for label in LABELS for part in ("-P", f"{label}=-self-hosted")]
@@ -202,9 +231,10 @@ class Hub:
             "ACT_ORIGIN": str(self.server),
             "ACT_PYTHON": sys.executable,
             "ACT_ARTIFACTS": str(self.artifacts.folder),
-            # The trusted jobs install the package of this checkout, without any index.
+            # The trusted jobs install the package of this checkout, and find what it needs installed.
             "PIP_NO_INDEX": "1",
-            "PIP_FIND_LINKS": str(self.wheels),
+            "PIP_FIND_LINKS": str(self.packages.wheels),
+            "PYTHONPATH": str(self.packages.installed),
             "PIP_NO_COMPILE": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
         }

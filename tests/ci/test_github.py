@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perfgate.judging.forge.comment import marker, read_state
-from tests.ci.act import Hub
-from tests.ci.gitlab_pipeline import build_wheels
+from tests.ci.act import ROOT, WORKFLOWS, Hub, Packages, recorded
 from tests.ci.prism import prism_proxy
-from tests.fakes.forge import FakeForge
+from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 
 pytestmark = [
@@ -23,15 +25,39 @@ SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        
 MARKER = marker("default")
 
 
+# A job of somebody's own around the one step.
+OWN_JOB = """
+name: own
+on: pull_request
+permissions: {contents: read}
+jobs:
+  own:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@VERSION
+        with: {fetch-depth: 0, persist-credentials: false}
+      - id: gate
+        continue-on-error: true
+        uses: ./.github/actions/perfgate
+        with: {python: PYTHON, package: perfgate, key: own, setup: export WORD=heard}
+      - run: echo "$VERDICT, $CODE, $COMMENT, $URL"
+        env:
+          VERDICT: ${{ steps.gate.outputs.verdict }}
+          CODE: ${{ steps.gate.outputs.exit-code }}
+          COMMENT: ${{ steps.gate.outputs.comment }}
+          URL: ${{ steps.gate.outputs.artifact-url }}
+"""
+
+
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    return Packages.build(tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture
-def hub(tmp_path: Path, wheels: Path) -> Iterator[Hub]:
+def hub(tmp_path: Path, packages: Packages) -> Iterator[Hub]:
     with FakeForge(GitHubDialect()) as forge, prism_proxy(forge, tmp_path / "prism") as prism:
-        yield Hub(tmp_path, forge, prism.api_url, wheels)
+        yield Hub(tmp_path, forge, prism.api_url, packages)
         assert (forge.violations, prism.violations()) == ([], [])
 
 
@@ -57,3 +83,98 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     state = read_state(comment)
     assert state is not None
     assert (state.run, state.head) == (hub.last, repaired)
+
+
+def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> None:
+    hub.start()
+    # The branch is named as in the recorded hostile payload: shell, expression, HTML, bidi.
+    hostile = recorded("pull_request.hostile")["pull_request"]["head"]["ref"]
+    head = hub.change("slower", owner="mallory", branch=hostile, model=SLOWER)
+    done = hub.pull_request("fork")
+    assert done.jobs == {"measure": "failed"}, done.log
+    assert hub.forge.calls == []
+    assert [one.name for one in hub.artifacts] == ["perfgate-default-1", "perfgate-default-1-traces"]
+
+    done = hub.workflow_run("completed.no-pr", of=hub.last, event="pull_request", conclusion="failure")
+    assert done.jobs == {"publish": "failed"}, done.log
+    (comment,) = hub.comments()
+    assert "## perfgate: FAIL" in comment
+    assert hub.statuses() == [(head, "failure")]
+
+    # Once more with the hostile title, and with the pull request named in the event.
+    hub.change("repaired", owner="mallory", branch=hostile)
+    done = hub.pull_request("hostile")
+    assert done.jobs == {"measure": "succeeded"}, done.log
+    done = hub.workflow_run("completed", of=hub.last, event="pull_request", conclusion="success")
+    assert done.jobs == {"publish": "succeeded"}, done.log
+    comment, _ = hub.comments()
+    assert "## perfgate: PASS" in comment
+    assert "evil.example" not in "".join(hub.comments())
+    assert list(hub.folder.rglob("pwn")) == []
+
+
+def test_push_to_main__its_run_is_kept_in_the_data_branch_and_reported_weekly(hub: Hub) -> None:
+    hub.start()
+    done = hub.push()
+    assert done.jobs == {"measure": "succeeded"}, done.log
+    assert hub.server_git("branch", "--list", "perfgate-data") == ""
+    done = hub.workflow_run("completed.no-pr", of=hub.last, event="push", conclusion="success")
+    assert done.jobs == {"baseline": "succeeded"}, done.log
+    assert "kept run" in done.of("baseline")
+    assert hub.server_git("rev-list", "--count", "perfgate-data") == "1"
+
+    done = hub.schedule()
+    assert done.jobs == {"measure": "succeeded", "weekly": "succeeded"}, done.log
+    (issue,) = hub.forge.issues
+    assert "perfgate" in issue.title
+    assert [one.name for one in hub.artifacts][-1] == "perfgate-default-1-trend"
+
+
+def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> None:
+    hub.start()
+    hub.forge.roles = {"ann": "maintain", "bob": "read"}
+    head = hub.change("slower", model=SLOWER)
+    hub.pull_request("opened")
+    (comment,) = hub.comments()
+    assert "## perfgate: FAIL" in comment
+
+    done = hub.comment("bob", "/perfgate accept * it is fine")
+    assert done.jobs == {"command": "succeeded"}, done.log
+    assert hub.comments() == [comment]
+
+    done = hub.comment("ann", "/perfgate accept * the two additions are meant")
+    assert done.jobs == {"command": "succeeded"}, done.log
+    comment, *replies = hub.comments()
+    assert "## perfgate: WARN" in comment
+    assert "the two additions are meant" in comment
+    assert any(f"`{head[:12]}` is accepted" in reply for reply in replies)
+
+    before = hub.last
+    done = hub.comment("ann", "/perfgate run small")
+    assert done.jobs == {"command": "succeeded", "measure": "succeeded", "publish": "succeeded"}, done.log
+    assert BOT_TOKEN not in done.of("measure")
+    state = read_state(hub.comments()[0])
+    assert state is not None
+    assert (state.run, state.head, state.verdict) == (before + 1, head, "WARN")
+
+
+def test_action__step_of_a_job_of_ones_own__says_the_verdict_in_its_outputs(hub: Hub) -> None:
+    folder = hub.clone.root / ".github"
+    (folder / "actions" / "perfgate").mkdir(parents=True)
+    shutil.copy(ROOT / "action.yml", folder / "actions" / "perfgate")
+    version = re.search(r"actions/checkout@(\S+)", (WORKFLOWS / "gate.yml").read_text())
+    assert version is not None
+    own = OWN_JOB.replace("VERSION", version[1]).replace("PYTHON", sys.executable)
+    hub.start(own=own)
+    hub.change("slower", model=SLOWER)
+    done = hub.pull_request("opened", workflow="own.yml")
+    assert done.jobs == {"own": "succeeded"}, done.log
+    url = f"{hub.forge.url}/team/model/actions/runs/{hub.last}/artifacts/perfgate-own-1"
+    assert done.of("own").splitlines()[-1] == f"FAIL, 1, perfgate-out/comment.md, {url}"
+    assert [one.name for one in hub.artifacts] == ["perfgate-own-1", "perfgate-own-1-traces"]
+
+
+@pytest.mark.parametrize("path", [ROOT / "action.yml", *sorted(WORKFLOWS.glob("*.yml"))], ids=lambda path: path.name)
+def test_ci_file__action_validator__finds_nothing(path: Path) -> None:
+    done = subprocess.run(["action-validator", path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
