@@ -74,6 +74,16 @@ def _check_reports(out: Path) -> None:
     assert "perfgate_latency_p50_seconds" in families
 
 
+def test_merge_request__set_up_fails__the_note_says_that_nothing_was_measured(project: Project) -> None:
+    project.start(setup=["false"])
+    head = project.change("slower", model=SLOWER)
+    done = project.merge_request(head)
+    assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 3}, done.log
+    (note,) = project.notes()
+    assert "## perfgate: INCONCLUSIVE" in note
+    assert project.statuses() == [(head, "failed")]
+
+
 def test_merge_request_of_a_fork__note_in_the_parent_project_in_the_language_of_the_base(project: Project) -> None:
     project.start(settings='[report]\nlanguage = "zh"\n')
     head = project.change("slower", model=SLOWER)
