@@ -95,10 +95,12 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     project's own git repository, which CI jobs share without a database; ``branch://NAME?remote=REMOTE`` takes another remote
     than origin. Empty it is a file in the user's data folder. The environment variable PERFGATE_STORE comes first.
     ``main_branch`` is the branch whose runs are kept and which changes are compared with; empty it is the remote's default.
+    ``keep`` is how many runs of each testbed stay, 0 for all: once a twentieth more are there, recording removes the oldest.
     """
 
     path: str = ""
     main_branch: str = ""
+    keep: int = 2000
 
 
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -352,6 +354,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
             "[graph] spans must be two texts: of the compiler's entry and of running the graph",
             parsed.graph.spans,
         ),
+        (parsed.store.keep < 0, "[store] keep must be 0 (all) or more", parsed.store.keep),
         (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
         (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
         (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),

@@ -24,19 +24,24 @@ from perfgate.judging.gate.screen import screen
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import percent
 from perfgate.judging.store.remote import PREFIX
-from perfgate.judging.store.store import StoredRun, store_location
+from perfgate.judging.store.store import Store, StoredRun, store_location
 
 COPIED_AT_ONCE = 50
+SLACK = 20
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower."""
+    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower.
+
+    ``removed`` is how many old runs had to go for it.
+    """
 
     id: str
     store: str
     run: RunDocument
     suspected: tuple[str, ...] = ()
+    removed: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,10 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
             "project, or set `project` in perfgate.toml"
         )
     suspected = _suspected(config, environ, run)
-    run_id = open_project_store(config, environ).record(run, allow_dirty=allow_dirty)
-    return Recorded(id=run_id, store=store_location(config, environ), run=run, suspected=suspected)
+    store = open_project_store(config, environ)
+    run_id = store.record(run, allow_dirty=allow_dirty)
+    removed = _bound(store, config, run.testbed.fingerprint)
+    return Recorded(id=run_id, store=store_location(config, environ), run=run, suspected=suspected, removed=removed)
 
 
 def refuse_failed(run: RunDocument, where: str = "its log") -> None:
@@ -153,6 +160,13 @@ def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, ta
     for confirmation in confirmations:
         here.confirm(config.project, confirmation)
     return Copied(len(ids), len(acceptances), len(confirmations))
+
+
+def _bound(store: Store, config: Config, fingerprint: str) -> int:
+    """Remove the oldest runs once clearly more are there than are to stay: each removal begins a branch store anew."""
+    most = config.store.keep
+    stored = sum(run.fingerprint == fingerprint for run in store.runs(config.project)) if most else 0
+    return store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
 
 
 def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:

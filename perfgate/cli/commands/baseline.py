@@ -76,12 +76,14 @@ def record(
 
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
-        seclude(allow_token=allow_token)
+        seclude(directory, allow_token=allow_token)
         kept = _record_measured(config, out, quick, allow_dirty)
     if as_json:
         _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
         return
     click.echo(f"kept run {kept.id[:12]} of {kept.run.project} in {kept.store}")
+    if kept.removed:
+        click.echo(f"removed the {kept.removed} oldest, as [store] keep says")
     for place in kept.suspected:
         click.echo(
             _clean(

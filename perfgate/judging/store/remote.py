@@ -175,7 +175,7 @@ def _address(location: BranchLocation, place: Place) -> str:
         return _checked(found.output, Path(top.output), f"the remote {name}")
     if place.access is not None and location.remote is None:
         return place.access.repository
-    why = f"it has no remote {name!r}" if not top.code else "it lies in no git clone"
+    why = f"it has no remote {name!r}" if not top.code else f"it lies in no git clone that can be read ({top.errors})"
     raise StoreError(
         f"the store {PREFIX}{location.branch} of {place.root} cannot be found: {why}; add one (git remote add {name} URL), "
         f"or set {REMOTE_VARIABLE} to the address of the repository"

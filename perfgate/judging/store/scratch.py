@@ -206,9 +206,7 @@ def open_scratch(link: Link) -> Iterator[Scratch]:
         try:
             folder = tempfile.TemporaryDirectory(prefix="perfgate-store-")
         except OSError as error:
-            raise StoreError(
-                f"no scratch folder can be made ({error}); free space in {tempfile.gettempdir()}, or set TMPDIR"
-            ) from error
+            raise StoreError(f"no scratch folder can be made ({error}); {_SPACE}") from error
         with folder:
             scratch = Scratch(Path(folder.name), link)
             scratch.start()
@@ -217,12 +215,13 @@ def open_scratch(link: Link) -> Iterator[Scratch]:
 
 _TRY_AGAIN = "it was rewritten in this moment, or is damaged: run the command again"
 _PRUNE = "remove old runs with `perfgate baseline prune --keep N`, or give the store another branch"
+_SPACE = "free space in the folder for temporary files, or set TMPDIR to one with space"
 _OFFLINE = "is the server reachable from here, and the address right? then run the command again"
 # The words of git 2.39 and of the forges' hooks, in small letters; the first that fits counts.
 _REMEDIES = (
     (
         ("no space left", "disk quota exceeded", "unable to write", "could not write"),
-        f"free space in {tempfile.gettempdir()}, or set TMPDIR to a folder with space",
+        _SPACE,
     ),
     (
         ("protected branch", "gh006", "gh013", "not allowed to push", "hook declined", "remote rejected", "force push"),

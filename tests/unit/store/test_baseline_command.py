@@ -120,6 +120,19 @@ def test_baseline_prune__three_kept__two_go(project: Path) -> None:
     assert json.loads(baseline(project, "prune", "--keep", "0", "--json").output) == {"removed": 1}
 
 
+def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_once(project: Path) -> None:
+    with (project / "perfgate.toml").open("a") as file:
+        file.write("[store]\nkeep = 20\n")
+    store = SqlStore(project.parent / "store.db")
+    store.record_all(minimal_run(session=f"s{number}") for number in range(20))
+    assert "removed" not in baseline(project, "record", "--run", write(project, "one more")).output
+    assert len(store.runs("shop")) == 21
+    assert baseline(project, "record", "--run", write(project, "two")).output.endswith(
+        "removed the 2 oldest, as [store] keep says\n"
+    )
+    assert len(store.runs("shop")) == 20
+
+
 def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path) -> None:
     (project / "run.json").write_text('{"schema": "perfgate/run", ')
     done = subprocess.run(

@@ -283,7 +283,7 @@ def test_store__nobody_listens__offline(clone: Path) -> None:
 
 
 def test_store__folder_without_clone__says_what_to_set(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"it lies in no git clone; .*or set PERFGATE_STORE_REMOTE"):
+    with pytest.raises(StoreError, match=r"it lies in no git clone that can be read .*or set PERFGATE_STORE_REMOTE"):
         opened(tmp_path).runs("shop")
 
 
@@ -326,11 +326,17 @@ def test_record__scratch_disk_full__says_so_and_the_branch_stays(
     record(clone, "s1")
     monkeypatch.setattr("tempfile.tempdir", str(small_disk))
     (small_disk / "ballast").write_bytes(os.urandom(150_000))
-    with pytest.raises(StoreError, match="free space in"):
+    with pytest.raises(StoreError, match="free space in the folder for temporary files, or set TMPDIR"):
         record(clone, "s2")
     monkeypatch.undo()
     assert sessions(clone) == {"s1"}
     assert sorted(path.name for path in small_disk.iterdir()) == ["ballast"]
+
+
+def test_runs__no_folder_for_temporary_files__says_what_to_set(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    with pytest.raises(StoreError, match=r"no scratch folder can be made .* or set TMPDIR to one with space"):
+        opened(clone).runs("shop")
 
 
 def test_store__hooks_and_templates_of_the_machine__run_in_the_server_alone(
