@@ -31,9 +31,9 @@ from perfgate.judging.forge.forge import (
     token_variables,
 )
 from perfgate.judging.forge.limits import Clock, Sleep
-from perfgate.judging.forge.sticky import post
+from perfgate.judging.forge.sticky import Sayings, post
 from perfgate.judging.gate.decide import exit_code
-from perfgate.judging.report.comment import CommentContext, render_comment, render_turn
+from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.version import __version__
 
 DEFAULT_KEY = "default"
@@ -136,9 +136,9 @@ def _judge_at_hand(request: PublishRequest, artifact: Path, doors: Doors, event:
         documents = read_check(artifact)
         if event is not None:
             refuse_stranger(documents, event, None, None)
+        return _decide(documents, grounds, event, doors, None)
     except DocumentError as error:
         return _nothing_to_judge(f"artifact: {error}", grounds, event)
-    return _decide(documents, grounds, event, doors, None)
 
 
 def _judge(
@@ -160,9 +160,9 @@ def _judge(
             raise refusal or DocumentError("there is none")
         refuse_stranger(documents, case.event, case.change, case.forge)
         because = _why_this_base(documents, case, request.root)
+        return _decide(documents, grounds, case.event, doors, because)
     except DocumentError as error:
         return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
-    return _decide(documents, grounds, case.event, doors, because)
 
 
 def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
@@ -173,7 +173,11 @@ def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
 
 
 def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
-    """Say why the base is this commit, as far as that could be shown. Raises DocumentError where it could not."""
+    """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
+
+    Where the forge says nothing of its commits, it must lie before what this job has checked out: then it is of main, and
+    how old it may be is not bounded.
+    """
     commit = documents.base.source.commit or ""
     if case.change is not None and base_is_proven(documents, case.change, case.forge, root):
         return f"merge base of {case.change.target or 'the target branch'} and head"
@@ -262,12 +266,8 @@ def _append(summary: Path, text: str) -> None:
 def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
     event, change = case.event, case.change
     if change is not None:
-
-        def told(last: Decided, now: Decided) -> str:
-            return render_turn(last, now, event.head_sha, request.language)
-
-        state = state_of(event, decision.verdict)
-        done = post(case.forge, change.number, text, state, marker(request.key), sleep=doors.sleep, told=told)
+        state, sayings = state_of(event, decision.verdict), _sayings(event, request.language)
+        done = post(case.forge, change.number, text, state, marker(request.key), sleep=doors.sleep, sayings=sayings)
         if done.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return
@@ -276,6 +276,13 @@ def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRe
         doors.say(log_lines(text, doors.environ))
         doors.say(f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set.")
     _mark(case.forge, event, decision, request, doors)
+
+
+def _sayings(event: CiEvent, language: Language) -> Sayings:
+    def turned(last: Decided, now: Decided) -> str:
+        return render_turn(last, now, event.head_sha, language)
+
+    return Sayings(turned, render_double(language))
 
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.card import Language
+from perfgate.judging.report.trend import TrendContext, render_issue, render_news
 from tests.fakes.hostile import hostile_names
-from tests.unit.report.rendering import PARSERS, check_comment, decision_of
+from tests.fakes.trends import hostile_trend
+from tests.unit.report.rendering import PARSERS, check_comment, check_posted, decision_of
 
 # A decision has some 150 places that hold one name only; so few names at once that each comes into several of them.
 COUNT, AT_ONCE = 10_000, 40
+ISSUE_TAGS = frozenset({"h3", "br"})
 
 pytestmark = pytest.mark.ci
 
@@ -20,3 +23,13 @@ def test_render_comment__hostile_names_everywhere__mean_nothing(parser: str, lan
     names = hostile_names(COUNT, seed=7)
     for at in range(0, COUNT, AT_ONCE):
         check_comment(decision_of(names[at : at + AT_ONCE]), parser, language, rows=AT_ONCE)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("parser", PARSERS)
+def test_render_issue__hostile_names__mean_nothing(parser: str, language: Language) -> None:
+    for name in hostile_names(500, seed=8):
+        trend = hostile_trend(name)
+        seen = check_posted(render_issue(trend, TrendContext(language=language)), parser, more=ISSUE_TAGS)
+        assert {len(row) for table in seen.tables for row in table} == {6}
+        check_posted(render_news(trend, language) or "", parser, more=ISSUE_TAGS)

@@ -14,7 +14,7 @@ from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.comment import CommentState, marker
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect
-from perfgate.judging.forge.sticky import Post, post
+from perfgate.judging.forge.sticky import Post, Sayings, post
 from tests.fakes.forge import (
     BOT,
     BOT_TOKEN,
@@ -40,6 +40,7 @@ DIALECTS: dict[str, Callable[[], Any]] = {
 }
 HEAD, OTHER_SHA = "a" * 40, "b" * 40
 MARKER = marker("default")
+SAYINGS = Sayings(turned="{} → {}".format, double="the other one has the numbers")
 START = 1_800_000_000.0
 
 
@@ -83,7 +84,7 @@ class Stage:
         decided = verdict if verdict in ("PASS", "FAIL") else None
         state = CommentState(run=run, attempt=attempt, head=HEAD, verdict=verdict, decided=decided)
         forge = Meddled(self.forge(token), before)
-        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, told="{} → {}".format)
+        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, sayings=SAYINGS)
 
 
 @pytest.fixture(params=member_names(hosts))
@@ -192,7 +193,7 @@ def test_post__second_of_ours_may_not_be_deleted__points_to_the_first(stage: Sta
     stage.post("text")
     first, second = stage.bodies()
     assert "text" in first
-    assert second == "perfgate wrote its comment twice at the same time; the other one has the numbers.\n"
+    assert second == "the other one has the numbers\n"
     assert stage.post("again", run=2) == Post("updated")
     assert len(stage.bodies()) == 2
 

@@ -10,7 +10,7 @@ from gitcode_api import GitCode
 
 from perfgate.judging.forge.comment import CommentState, marker, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import Post, post
+from perfgate.judging.forge.sticky import Post, Sayings, post
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_similar import GitCodeDialect
 
@@ -49,7 +49,9 @@ def _ours(fake: FakeForge) -> Forge:
 
 def _post(fake: FakeForge, text: str, run: int) -> Post:
     state = CommentState(run=run, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
-    return post(_ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, told="{} → {}".format)
+    return post(
+        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, sayings=Sayings("{} → {}".format, "double")
+    )
 
 
 def test_sdk__what_it_writes_edits_and_deletes__is_what_we_read(fake: FakeForge) -> None:

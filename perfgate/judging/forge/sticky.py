@@ -30,13 +30,18 @@ from perfgate.judging.forge.forge import Comment, Forge
 from perfgate.judging.forge.limits import Sleep
 
 Posted = Literal["created", "updated", "kept"]
-# What the reply says when a verdict turned, from the last one and the new one.
-Told = Callable[[Decided, Decided], str]
 
 ROUNDS = 12
 WRITES = 3
 SETTLE_SECONDS = 2.0
-DOUBLE = "perfgate wrote its comment twice at the same time; the other one has the numbers.\n"
+
+
+@dataclass(frozen=True)
+class Sayings:
+    """What else is written: the reply when a verdict turned from one to another, and a second comment that must stay."""
+
+    turned: Callable[[Decided, Decided], str]
+    double: str
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,17 @@ class Post:
 
 
 def post(
-    forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, told: Told
+    forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, sayings: Sayings
 ) -> Post:
     """Create or update our comment on a change request, and reply when a PASS turned into a FAIL or back."""
-    return _Posting(forge, number, text, state, first_line, sleep, told).run()
+    return _Posting(forge, number, text, state, first_line, sleep, sayings).run()
 
 
 class _Posting:
     """One publisher at work: what it wants to stand there, and what it has done so far."""
 
     def __init__(
-        self, forge: Forge, number: int, text: str, state: CommentState, first_line: str, sleep: Sleep, told: Told
+        self, forge: Forge, number: int, text: str, state: CommentState, first_line: str, sleep: Sleep, sayings: Sayings
     ) -> None:
         self._forge = forge
         self._number = number
@@ -66,7 +71,7 @@ class _Posting:
         self._now = state
         self._first_line = first_line
         self._sleep = sleep
-        self._told = told
+        self._sayings = sayings
         self._last: Optional[Decided] = None
         self._outcome: Posted = "kept"
         self._written = False
@@ -150,7 +155,7 @@ class _Posting:
         except ForgeError:
             # Not every token may delete. Without the marker it is not found again.
             with contextlib.suppress(ForgeGoneError):
-                self._forge.edit_comment(self._number, other.id, DOUBLE)
+                self._forge.edit_comment(self._number, other.id, self._sayings.double + "\n")
 
     def _end(self) -> Post:
         # An edit notifies nobody, so a verdict that turned gets a comment of its own.
@@ -169,7 +174,7 @@ class _Posting:
                 self._delete_repeated(turns)
                 return tried
             tried = True
-            if self._write(f"{turn_line(self._first_line, now)}\n{self._told(last, now)}\n"):
+            if self._write(f"{turn_line(self._first_line, now)}\n{self._sayings.turned(last, now)}\n"):
                 self._delete_repeated(find_turns(self._look(), self._first_line))
                 return True
 

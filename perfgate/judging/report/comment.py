@@ -13,7 +13,7 @@ from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
 
-__all__ = ["CommentContext", "render_comment", "render_turn"]
+__all__ = ["CommentContext", "render_comment", "render_double", "render_turn"]
 
 # How many rows a list may have: the first that fits the budget is taken.
 _DETAILS = (400, 120, 40, 12, 4)
@@ -50,6 +50,12 @@ def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) 
     with speaking(language):
         values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
         return render("comment/turned.md.j2", "markdown", values).strip()
+
+
+def render_double(language: Language) -> str:
+    """Return what replaces a second comment of ours that may not be deleted."""
+    with speaking(language):
+        return render("comment/double.md.j2", "markdown", {}).strip()
 
 
 def _parts(summary: Summary) -> list[_Part]:

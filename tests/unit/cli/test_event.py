@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.event import OPTIONS, event_environ, event_options
+from perfgate.document.run import CiContext
+from perfgate.flows.session import ci_context
 from perfgate.judging.forge.detect import GIVEN
 
 
@@ -33,3 +35,17 @@ def test_event_environ__options_given__stand_beside_the_environment(monkeypatch:
         "PERFGATE_RUN_ID": "6",
         "PERFGATE_CHANGE_REQUEST": "7",
     }
+
+
+def test_ci_context__event_given__the_measuring_job_keeps_what_publish_checks() -> None:
+    told = {
+        "PERFGATE_FORGE": "gitcode",
+        "PERFGATE_REPOSITORY": "team/model",
+        "PERFGATE_CHANGE_REQUEST": "7",
+        "PERFGATE_HEAD_SHA": "a" * 40,
+        "PERFGATE_RUN_ID": "123",
+        "PERFGATE_RUN_ATTEMPT": "2",
+    }
+    assert ci_context(told) == CiContext(
+        forge="gitcode", repository="team/model", run_id="123", run_attempt=2, head_sha="a" * 40, change_request=7
+    )

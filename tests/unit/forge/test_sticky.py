@@ -18,7 +18,7 @@ import pytest
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.comment import CommentState, marker, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import ROUNDS, SETTLE_SECONDS, Post, post
+from perfgate.judging.forge.sticky import ROUNDS, SETTLE_SECONDS, Post, Sayings, post
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.forge_similar import GitCodeDialect
@@ -26,6 +26,7 @@ from tests.fakes.meddled import Meddled
 
 HEAD = "a" * 40
 MARKER = marker("default")
+SAYINGS = Sayings(turned="{} → {}".format, double="the other one has the numbers")
 
 
 class VirtualTime:
@@ -55,6 +56,7 @@ class Publisher:
     verdict: Any
     attempt: int = 1
     starts: float = 0.0
+    pace: Optional[float] = None
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Room:
         decided = one.verdict if one.verdict in ("PASS", "FAIL") else None
         state = CommentState(run=one.run, attempt=one.attempt, head=HEAD, verdict=one.verdict, decided=decided)
         forge = Meddled(self.forge(), before)
-        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, told="{} → {}".format)
+        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, sayings=SAYINGS)
 
     def at_once(self, publishers: list[Publisher], seed: int) -> dict[str, Post]:
         """Let publishers run at once; a seed decides how long each request takes."""
@@ -92,7 +94,7 @@ class Room:
                 time.wait(one.name, one.starts)
                 done[one.name] = self.publish(
                     one,
-                    before=lambda call: time.wait(one.name, took.uniform(0.05, 0.9)),
+                    before=lambda call: time.wait(one.name, one.pace or took.uniform(0.05, 0.9)),
                     sleep=lambda seconds: time.wait(one.name, seconds),
                 )
             except Exception as error:  # noqa: BLE001 - shown below, in the thread of the test
@@ -144,6 +146,15 @@ def test_post__several_at_once__one_comment_of_the_newest_run_and_one_reply(room
     assert done[newest.name].outcome != "kept"
     assert room.replies() == (["PASS → FAIL"] if first else [])
     assert len(room.fake.comments[7]) == 1 + first
+
+
+def test_post__a_slow_older_run_edits_after_a_quick_newer_one_has_looked__is_repaired(room: Room) -> None:
+    room.publish(Publisher(7, "PASS"), lambda call: None, lambda seconds: None)
+    # The older run looks at 0.9 s and edits at 1.8 s; the newer one looks at 1.0 s, edits at 1.2 s, and would look at 1.4 s.
+    slow, quick = Publisher(8, "PASS", pace=0.9), Publisher(9, "PASS", starts=0.8, pace=0.2)
+    done = room.at_once([slow, quick], seed=0)
+    assert [(state.run, state.verdict) for state in room.ours()] == [(9, "PASS")]
+    assert done[slow.name].outcome == "kept"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -259,5 +270,5 @@ def test_post__two_workload_sets__two_comments(room: Room) -> None:
     state = CommentState(run=1, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     for key in ("default", "training", "default"):
         line: Optional[str] = marker(key)
-        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, told="{} → {}".format)
+        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, sayings=SAYINGS)
     assert [comment.body.splitlines()[-1] for comment in room.fake.comments[7]] == ["default", "training"]

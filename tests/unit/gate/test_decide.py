@@ -146,6 +146,18 @@ def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None
     ]
 
 
+def test_decide__both_sides_warn_of_the_same__said_once() -> None:
+    base, head = sides(NO_CHANGE)
+    unchecked = "encoder: nothing checks the output"
+    base = msgspec.structs.replace(base, warnings=[unchecked, "the clock is slow"])
+    head = msgspec.structs.replace(head, warnings=["no flame graph", unchecked])
+    assert judge(base, head).warnings == [
+        f"base and head: {unchecked}",
+        "base: the clock is slow",
+        "head: no flame graph",
+    ]
+
+
 def test_decide__count_differs_between_repeats_of_both__not_compared() -> None:
     base, head = with_counters(
         *sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": 9}, unstable=["counters.framework_ops"]

@@ -189,16 +189,7 @@ def check_comment(decision: DecisionDocument, parser: str, language: Language, *
     """Render a comment as it is posted, and hold it to everything that may not happen."""
     context = CommentContext(marker=MARKER, reproduce="perfgate local", language=language)
     text = render_comment(decision, context, budget=10_000_000)
-    assert not [line for line in text.splitlines() if line.startswith("/")]
-    posted = "\n".join(without_commands(text.splitlines()))
-    assert not [line for line in posted.splitlines() if line.lstrip().startswith("/")]
-    posted.encode("utf-8")
-    html = RENDER[parser](posted)
-    seen = see(html)
-    assert set(seen.tags) <= OUR_TAGS, set(seen.tags) - OUR_TAGS
-    assert seen.attributes <= {"align", "style"}
-    cleaned = nh3.clean(html, tags=OUR_TAGS, attributes={"*": {"align", "style"}})
-    assert Counter(re.findall(r"<([a-z0-9]+)", cleaned)) == seen.tags
+    seen = check_posted(text, parser)
     failing, steps, undecided = seen.tables
     for table, columns in ((failing, 7), (steps, 5), (undecided, 6)):
         assert len(table) == 1 + rows
@@ -207,7 +198,26 @@ def check_comment(decision: DecisionDocument, parser: str, language: Language, *
     places = Counter(shown(f"{comparison.workload}/{comparison.shape}") for comparison in expected)
     assert Counter(row[1][0] for row in failing[1:]) == places
     assert Counter(row[2][0] for row in steps[1:]) == Counter(shown(step.workload) for step in decision.steps)
+
+
+def check_posted(text: str, parser: str, *, more: frozenset[str] = frozenset()) -> Seen:
+    """Hold a text to what is true of all we post: only our tags, nothing a filter would take out, no command, no mention.
+
+    ``more`` are tags that templates of this text have besides.
+    """
+    ours = OUR_TAGS | more
+    assert not [line for line in text.splitlines() if line.startswith("/")]
+    posted = "\n".join(without_commands(text.splitlines()))
+    assert not [line for line in posted.splitlines() if line.lstrip().startswith("/")]
+    posted.encode("utf-8")
+    html = RENDER[parser](posted)
+    seen = see(html)
+    assert set(seen.tags) <= ours, set(seen.tags) - ours
+    assert seen.attributes <= {"align", "style"}
+    cleaned = nh3.clean(html, tags=ours, attributes={"*": {"align", "style"}})
+    assert Counter(re.findall(r"<([a-z0-9]+)", cleaned)) == seen.tags
     _nothing_means_anything(seen)
+    return seen
 
 
 def _nothing_means_anything(seen: Seen) -> None:

@@ -101,6 +101,9 @@ WORDS = {
     "failed: {what} of {workload}": "失败：{workload} 的 {what}",
     # the end
     "Left out for size: ": "因篇幅略去：",
+    "perfgate wrote its comment twice at the same time; the other one has the numbers": (
+        "perfgate 同时写了两条评论；数值见另一条"
+    ),
     " with {head}; the comment of perfgate above has the numbers": "（{head}）；数值见上方 perfgate 的评论",
     ". ": "。",
     ".": "。",
