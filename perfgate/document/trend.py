@@ -155,8 +155,9 @@ class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
 class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What moved on main. ``since`` is the newest run of the report before.
 
-    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them of runs after ``since``: the more there
-    are, the more is found by chance. ``versions_needed`` is what a noisy series must have.
+    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them of runs after ``since``, or of the last
+    weeks where this is the first report: the more there are, the more is found by chance. ``versions_needed`` is what a
+    noisy series must have.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA

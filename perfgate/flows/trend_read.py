@@ -115,7 +115,7 @@ def find_trend(
         for one in searched
     ]
     looked_at = [one for one in series if one.current and is_long_enough(one)]
-    since = before.newest if before else None
+    since = moment(before.newest) if before else moment(newest) - timedelta(days=RECENT_DAYS)
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
@@ -125,8 +125,8 @@ def find_trend(
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(looked_at),
         values=sum(len(one.points) for one in looked_at),
-        new_values=sum(_is_after(point, since) for one in looked_at for point in one.points),
-        since=since,
+        new_values=sum(moment(point.started_at) > since for one in looked_at for point in one.points),
+        since=before.newest if before else None,
         series=series,
         testbeds=spans_of_testbeds(
             [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
@@ -220,10 +220,6 @@ def _not_looked_at(series: Sequence[TrendSeries], others: Sequence[Series]) -> l
 
 def _names(series: Sequence[TrendSeries]) -> list[str]:
     return sorted({f"{one.metric} · {place_of(one.workload, one.shape, one.labels)}" for one in series})
-
-
-def _is_after(point: TrendPoint, since: Optional[str]) -> bool:
-    return since is None or moment(point.started_at) > moment(since)
 
 
 def _is_known(name: str) -> bool:

@@ -1,0 +1,109 @@
+"""`perfgate trend` as a user runs it: a history in a real clone, and a suspicion that is really measured."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from perfgate.document.files import read_run
+from perfgate.document.run import RunDocument
+from perfgate.judging.store.backends.sql import SqlStore
+from tests.end_to_end.conftest import Clone, Perfgate
+
+SLOW_AT = 10
+COMMITS = 13
+SLOWDOWN = 4.0
+TIMES = ("latency.low", "latency.p50", "latency.p90", "latency.p99")
+
+
+def commit_history(clone: Clone) -> list[str]:
+    """Commit to main, two commits between two runs; at SLOW_AT the model does its work twenty times."""
+    clone.git("checkout", "-q", "main")
+    measured = [clone.git("rev-parse", "HEAD")]
+    for number in range(1, COMMITS):
+        clone.commit(f"between {number}")
+        if number == SLOW_AT:
+            slow = ("y = self.layer(x)", "y = sum(self.layer(x) for _ in range(20)) / 20")
+            measured.append(clone.commit("Refine the output", model=slow))
+        else:
+            measured.append(clone.commit(f"change {number}"))
+    return measured
+
+
+def as_measured(run: RunDocument, number: int, commit: str, random: np.random.Generator) -> RunDocument:
+    """Return the one real run as that of another day and commit, its times with some noise."""
+    factor = float(np.exp(random.normal(0, 0.01))) * (SLOWDOWN if number >= SLOW_AT else 1.0)
+    steps = [
+        msgspec.structs.replace(
+            step,
+            values=[
+                msgspec.structs.replace(value, value=value.value * factor, interval=None)
+                if value.metric in TIMES and value.value is not None
+                else value
+                for value in step.values
+            ],
+        )
+        for step in run.steps
+    ]
+    began = datetime.fromisoformat(run.session.started_at.replace("Z", "+00:00")) - timedelta(days=COMMITS - number)
+    session = msgspec.structs.replace(run.session, id=f"day-{number}", started_at=began.isoformat())
+    source = msgspec.structs.replace(run.source, commit=commit, branch="main", dirty=False)
+    return msgspec.structs.replace(run, session=session, source=source, steps=steps)
+
+
+@pytest.mark.slow
+def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirmed_by_measuring(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    done = perfgate("run", "--quick", "--steps", "1", "--out", str(tmp_path / "run"), cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+    run, random = read_run(tmp_path / "run" / "run.json"), np.random.default_rng(7)
+    store = SqlStore(Path(perfgate.environment["PERFGATE_STORE"]))
+    commits = commit_history(clone)
+    for number, commit in enumerate(commits):
+        store.record(as_measured(run, number, commit, random))
+
+    looked = perfgate("trend", "--metric", "latency.p50", "--fail-on-regression", cwd=clone.root, COLUMNS="140")
+    assert looked.returncode == 1, looked.stdout + looked.stderr
+    assert "suspected" in looked.stdout
+    assert "one of 2 commits" in looked.stdout
+
+    out = tmp_path / "trend"
+    options = ("--metric", "latency.p50", "--confirm", "--max-seconds", "300", "--out", str(out))
+    measured = perfgate("trend", *options, cwd=clone.root)
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    trend = json.loads((out / "trend.json").read_bytes())
+    (series,) = trend["series"]
+    (change,) = series["changes"]
+    assert change["evidence"] == "confirmed", measured.stdout + measured.stderr
+    assert (change["last_good"], change["first_bad"]) == (commits[SLOW_AT - 1], commits[SLOW_AT])
+    assert [label["subject"] for label in change["commits"]] == ["Refine the output", f"between {SLOW_AT}"]
+    (confirmation,) = json.loads((out / "confirmations.json").read_bytes())["confirmations"]
+    assert confirmation["fingerprint"] == series["fingerprint"]
+    assert confirmation["low"] > 0.5
+    assert [one.low for one in store.confirmations("small")] == [confirmation["low"]]
+    assert perfgate.scratch_folders == []
+    assert clone.git("worktree", "list").count("\n") == 0
+
+
+def test_trend__no_store_yet__exit_2_and_what_to_do(perfgate: Perfgate, clone: Clone) -> None:
+    done = perfgate("trend", cwd=clone.root)
+    assert done.returncode == 2
+    assert "no run of project 'small' is stored, and a trend needs 8 versions of main" in done.stderr
+
+
+def test_trend__no_configuration__exit_2(perfgate: Perfgate, tmp_path: Path) -> None:
+    done = perfgate("trend", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "perfgate.toml does not exist" in done.stderr
+
+
+def test_trend__confirm_with_a_token_in_ci__refuses_to_measure(perfgate: Perfgate, clone: Clone) -> None:
+    done = perfgate("trend", "--confirm", cwd=clone.root, CI="true", GITHUB_TOKEN="ghs_" + "a" * 36)
+    assert done.returncode == 2
+    assert "GITHUB_TOKEN" in done.stderr
