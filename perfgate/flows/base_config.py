@@ -40,9 +40,8 @@ class Origin:
             "credential.helper": [""],
             "protocol.allow": ["never"],
             "protocol.https.allow": ["always"],
-            "protocol.http.allow": ["always" if self.url.startswith("http://") else "never"],
-            # A proxy of the environment must not get what is meant for this machine.
-            **({"http.proxy": [""]} if is_loopback(self.url) else {}),
+            # A token is not sent in the clear, but on this machine, and then past the proxy of the environment.
+            **({"protocol.http.allow": ["always"], "http.proxy": [""]} if is_loopback(self.url) else {}),
             **({f"http.{self.url}.sslCAInfo": [self.ca_file]} if self.ca_file else {}),
         }
         pairs = [(name, value) for name, values in settings.items() for value in values]

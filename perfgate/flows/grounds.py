@@ -12,6 +12,7 @@ from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
+from perfgate.errors import ForgeGoneError
 from perfgate.flows.base_config import Origin, config_at, files_between, prefix_of
 from perfgate.flows.screen import stored_history
 from perfgate.judging.forge.forge import ChangeRequest, Forge
@@ -56,9 +57,7 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, 
         notes.append(f"the base's perfgate.toml cannot be read, so perfgate's own tolerances judge: {found.unreadable}")
     elif found.config is None:
         notes.append("the base has no perfgate.toml, so perfgate's own tolerances judge")
-    changed = forge.changed_files(change.number)
-    if changed is None:
-        changed = files_between(root, base, change.head_sha)
+    changed = _changed_files(root, change, base, forge)
     if changed is None or len(changed) >= MOST_FILES:
         return Grounds(found.config, (*notes, "which files this change edits is not known, what judges it among them"))
     prefix = prefix_of(root)
@@ -72,6 +71,15 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, 
         )
     skipped = skipped_because(changed, found.config.paths, always=always) if found.config else None
     return Grounds(found.config, tuple(notes), skipped)
+
+
+def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge) -> Optional[list[str]]:
+    """Return the paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
+    try:
+        changed = forge.changed_files(change.number)
+    except ForgeGoneError:  # GitLab before 15.7 has no such list
+        changed = None
+    return files_between(root, base, change.head_sha) if changed is None else changed
 
 
 def history_of(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import canonical_bytes, read_run, write_run
 from tests.end_to_end.publishing import Job
 from tests.fakes.documents import make_run
 
@@ -236,3 +238,18 @@ def test_item_4__an_older_merge_by_the_forge__is_known_by_its_parents(github: Jo
     )
     github.measure()
     assert github.publish().returncode == 0
+
+
+@pytest.mark.parametrize("data", ["", "AAAA", "x" * 100, base64.b64encode(zlib.compress(bytes(10_000_000))).decode()])
+def test_item_4__samples_that_are_none__refused(github: Job, data: str) -> None:
+    github.measure()
+    for side in ("base", "head"):
+        path = github.artifact / side / "run.json"
+        run = read_run(path)
+        pair = json.loads(canonical_bytes(make_run(side, pairs=8), name=side))  # type: ignore[arg-type]
+        for replicate in pair["replicates"]:
+            columns = replicate["shapes"].pop("long")
+            columns["wall"]["data"] = data
+            replicate["shapes"]["short"] = columns
+        path.write_text(json.dumps({**json.loads(canonical_bytes(run, name=side)), "replicates": pair["replicates"]}))
+    _refused(github, "packed samples")
