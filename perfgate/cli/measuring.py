@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Optional
 
 import click
 
@@ -34,18 +34,22 @@ class Program:
         os.execve(sys.executable, command, dict(environ))
 
 
-def seclude(*, allow_token: bool, keep_outside_ci: bool = False) -> None:
-    """Refuse tokens in CI, remove them elsewhere, and close this process to the workers.
+def seclude(clone: Optional[Path] = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
+    """Refuse tokens in CI, in the environment and in the clone's configuration; elsewhere remove them from the environment.
+
+    Then close this process to the workers.
 
     On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
     that posts after it measured may keep it.
     """
-    from perfgate.conductor.secrets import find_secrets, in_ci, refuse_tokens, scrubbed
+    from perfgate.conductor.secrets import find_secrets, in_ci, refuse_persisted, refuse_tokens, scrubbed
     from perfgate.processes import be_closed
 
     found = find_secrets(os.environ)
     if in_ci(os.environ) and not allow_token:
         refuse_tokens(found)
+        if clone is not None:
+            refuse_persisted(clone)
     if found.names and not (keep_outside_ci and not in_ci(os.environ)):
         if in_ci(os.environ):
             click.echo(f"removed from the environment before anything is measured: {', '.join(found.names)}", err=True)

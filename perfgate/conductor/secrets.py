@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from perfgate.errors import UsageError
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.git import run_git
 
 # Where somebody else's runner starts us: GitHub, GitLab, whoever sets CI, and a job that names its forge to perfgate.
 CI_VARIABLES = ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
@@ -75,6 +77,23 @@ def refuse_tokens(found: Secrets) -> None:
         "to the publishing job's environment. --allow-token-in-env measures all the same, if all who can change the code "
         "may have the token"
     )
+
+
+def refuse_persisted(clone: Path) -> None:
+    """Raise UsageError where a clone's configuration holds the job's token, as actions/checkout leaves it there by default.
+
+    Worktrees share that file with the clone, and user code runs in them. Outside a clone there is none.
+    """
+    try:
+        found = run_git(clone, ["config", "--get-regexp", r"^http\..*extraheader$"], {})
+    except RepositoryError:  # no git, no clone
+        return
+    names = sorted({line.partition(" ")[0] for line in found.output.splitlines() if "authorization:" in line.lower()})
+    if names:
+        raise UsageError(
+            f"this job measures other people's code and the clone keeps a token in its configuration: {', '.join(names)}. "
+            "Nothing was run. Give actions/checkout `persist-credentials: false`; --allow-token-in-env measures all the same"
+        )
 
 
 def scrubbed(environ: Mapping[str, str], found: Secrets) -> dict[str, str]:

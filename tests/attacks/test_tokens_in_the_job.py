@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perfgate.conductor.environment import fresh_caches, reused_caches, worker_environment
-from perfgate.conductor.secrets import find_secrets, scrubbed, scrubbed_notes
+from perfgate.conductor.secrets import find_secrets, refuse_persisted, scrubbed, scrubbed_notes
+from perfgate.errors import UsageError
 from tests.attacks.measuring import project_for_all, run_job
 
 VALUE = "ghs_" + "aB3" * 12
@@ -221,3 +223,44 @@ def test_run__token_of_a_developer_outside_ci__removed_without_a_word(project: P
     assert done.returncode == 0, done.stderr
     assert "TOKEN" not in done.stderr
     assert _of_perfgate(_looked(project), "STOLEN") == []
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def _configure(clone: Path, *arguments: str) -> None:
+    subprocess.run(["git", "config", *arguments], cwd=clone, check=True)
+
+
+HEADER = "http.https://github.example/.extraheader"
+
+
+@pytest.mark.parametrize("where", ["config", "included file"])
+def test_refuse_persisted__token_in_the_clones_configuration__named_and_not_shown(clone: Path, where: str) -> None:
+    if where == "config":  # actions/checkout before 6
+        _configure(clone, HEADER, f"AUTHORIZATION: basic {VALUE}")
+    else:  # and since
+        _configure(clone, "--file", str(clone / "credentials.config"), HEADER, f"AUTHORIZATION: basic {VALUE}")
+        _configure(clone, f"includeIf.gitdir:{clone}/.git.path", str(clone / "credentials.config"))
+    with pytest.raises(UsageError, match=r"persist-credentials: false") as refusal:
+        refuse_persisted(clone)
+    assert f"the clone keeps a token in its configuration: {HEADER}." in str(refusal.value)
+    assert VALUE not in str(refusal.value)
+
+
+def test_refuse_persisted__other_header_or_no_clone__nothing_said(clone: Path) -> None:
+    _configure(clone, "http.extraheader", "X-Proxy: yes")
+    refuse_persisted(clone)
+    refuse_persisted(Path("/"))
+
+
+def test_run__persisted_credentials__refused_in_ci_before_anything_runs(project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    _configure(project, HEADER, f"AUTHORIZATION: basic {VALUE}")
+    done = run_job(project, CI="true")
+    assert done.returncode == 2
+    assert "the clone keeps a token" in done.stderr
+    assert not (project / "out").exists()

@@ -12,6 +12,9 @@ import pytest
 from perfgate.conductor.bench import Checkout, open_bench
 from perfgate.conductor.leftovers import left_processes, sweep_out
 from perfgate.config import load_config
+from perfgate.document.files import write_text_atomically
+from perfgate.errors import UsageError
+from perfgate.flows.session import forget_results, job_notes, prepare_out
 from tests.attacks.measuring import project_for_all, run_job
 
 SHOUTS = r"""
@@ -170,17 +173,15 @@ def test_run__worker_plants_links_and_a_git_folder_in_the_output__gone_and_said(
         assert name in told
 
 
-def test_run__links_of_a_developer_in_the_output_folder__left_alone_and_in_ci_refused() -> None:
-    with project_for_all("lives", LIVES) as project:
-        (project / "out" / "sub").mkdir(parents=True)
-        (project / "out" / "mine").symlink_to("/usr")
-        (project / "out" / "sub" / ".git").mkdir()
-        assert run_job(project).returncode == 0
-        assert (project / "out" / "mine").is_symlink()
-        assert (project / "out" / "sub" / ".git").is_dir()
-        refused = run_job(project, CI="true")
-    assert refused.returncode == 2
-    assert "must not hold links that lead out of it, nor a .git" in refused.stderr
+def test_prepare_out__links_of_a_developer__left_alone_and_in_ci_refused(tmp_path: Path) -> None:
+    (tmp_path / "out" / "sub" / ".git").mkdir(parents=True)
+    (tmp_path / "out" / "mine").symlink_to("/usr")
+    assert prepare_out(tmp_path / "out", {}) == tmp_path / "out"
+    assert job_notes({}, tmp_path / "out") == []
+    assert (tmp_path / "out" / "mine").is_symlink()
+    assert (tmp_path / "out" / "sub" / ".git").is_dir()
+    with pytest.raises(UsageError, match=r"must not hold links that lead out of it, nor a \.git"):
+        prepare_out(tmp_path / "out", {"CI": "true"})
 
 
 def test_sweep_out__nothing_wrong__nothing_touched(tmp_path: Path) -> None:
@@ -212,15 +213,17 @@ def test_run__output_folder_planted_by_a_change__refused_before_anything_is_writ
     assert [file.name for file in victim.iterdir()] == ["decision.json"]
 
 
-def test_run__result_file_that_is_a_link__replaced_and_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim.json"
+def test_results__file_that_is_a_link__replaced_and_not_followed(tmp_path: Path) -> None:
+    victim, out = tmp_path / "victim", tmp_path / "out"
     victim.write_text("precious")
-    with project_for_all("lives", LIVES) as project:
-        (project / "out").mkdir()
-        (project / "out" / "run.json").symlink_to(victim)
-        done = run_job(project)
-        assert done.returncode == 0, done.stderr
-        assert not (project / "out" / "run.json").is_symlink()
+    out.mkdir()
+    for name in ("comment.md", "run.json"):
+        (out / name).symlink_to(victim)
+    forget_results(out, ["comment.md", "run.json"])  # as every command does before it measures
+    write_text_atomically(out / "comment.md", "ours")
+    assert (out / "comment.md").read_text() == "ours"
+    assert not (out / "comment.md").is_symlink()
+    assert not (out / "run.json").is_symlink()
     assert victim.read_text() == "precious"
 
 

@@ -51,7 +51,7 @@ def COMMAND(  # noqa: N802
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base: what a CI job runs, without any token."""
-    seclude(allow_token=allow_token)
+    seclude(directory, allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress

@@ -75,7 +75,7 @@ def COMMAND(  # noqa: N802
     """
     if not hook and (remote or strict):
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
-    seclude(allow_token=allow_token)
+    seclude(directory, allow_token=allow_token)
     from perfgate.config import report_language
     from perfgate.flows.check import CheckOptions
 

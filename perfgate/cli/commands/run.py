@@ -61,7 +61,7 @@ def COMMAND(  # noqa: N802
             )
         _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
         return
-    seclude(allow_token=allow_token)
+    seclude(directory, allow_token=allow_token)
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)

@@ -57,7 +57,7 @@ def COMMAND(  # noqa: N802 - what main looks for
     main to look at, 4 where the forge refuses. In CI --confirm measures without a token, and another job posts.
     """
     if confirm:
-        seclude(allow_token=allow_token, keep_outside_ci=post)
+        seclude(directory, allow_token=allow_token, keep_outside_ci=post)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress

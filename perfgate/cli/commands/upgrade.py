@@ -42,7 +42,7 @@ def COMMAND(  # noqa: N802
 
     Exit codes: 0 nothing got slower, or WARN with what did · 3 undecided · 4 one of the stacks cannot be measured.
     """
-    seclude(allow_token=allow_token)
+    seclude(directory, allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
