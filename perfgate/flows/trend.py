@@ -20,13 +20,13 @@ from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.progress import Progress
 from perfgate.flows.publish import Doors
 from perfgate.flows.session import prepare_out
+from perfgate.flows.store import open_project_store
 from perfgate.flows.trend_confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend_post import OurIssue, find_issue, post_trend
 from perfgate.flows.trend_read import NameCommits, Wanted, find_trend, open_documents, read_histories
 from perfgate.git import run_git
 from perfgate.judging.report.trend import TrendContext, render_issue
 from perfgate.judging.report.trend_page import render_trend_page
-from perfgate.judging.store.store import open_store
 from perfgate.judging.trend.standing import state_of
 
 MOST_COMMITS = 20
@@ -61,7 +61,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendD
     out = prepare_out(request.out) if request.out else None
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
-    store = open_store(config, doors.environ)
+    store = open_project_store(config, doors.environ)
     stored = read_histories(config, store, Wanted(request.metrics, request.workloads), progress.status)
     documents = open_documents(store, stored.runs, note=progress.note) if out or request.post else {}
     name_commits = _commit_names(config)

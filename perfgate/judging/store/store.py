@@ -166,14 +166,6 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
     return str(_data_folder(environ) / "perfgate" / "store.db")
 
 
-def open_store(config: Config, environ: Mapping[str, str], *, access: Optional[GitAccess] = None) -> Store:
-    """Return the store of a project; nothing is opened before its first use. Raises StoreError for a strange place.
-
-    A CI job passes on how it reaches its git server, as ``flows.store`` knows it.
-    """
-    return open_location(store_location(config, environ), Place(config.root, environ, access))
-
-
 def open_location(location: str, place: Place) -> Store:
     """Return the store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
     for backend in load_members(backends):

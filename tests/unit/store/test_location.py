@@ -4,7 +4,8 @@ import pytest
 
 from perfgate.config import Config, parse_config
 from perfgate.errors import StoreError
-from perfgate.judging.store.store import open_store, store_location
+from perfgate.flows.store import open_project_store
+from perfgate.judging.store.store import store_location
 
 
 def config(path: str = "") -> Config:
@@ -33,25 +34,25 @@ def test_store_location__no_home__says_what_to_set() -> None:
         store_location(config(), {})
 
 
-def test_open_store__url_of_another_database__refused_with_what_works() -> None:
+def test_open_project_store__url_of_another_database__refused_with_what_works() -> None:
     with pytest.raises(
         StoreError, match="no store can be kept at 'postgresql://h/d'; give a file path, sqlite:///PATH, or branch://"
     ):
-        open_store(config(), {"PERFGATE_STORE": "postgresql://h/d"})
+        open_project_store(config(), {"PERFGATE_STORE": "postgresql://h/d"})
 
 
-def test_open_store__not_used__nothing_is_created(tmp_path: Path) -> None:
-    store = open_store(config(), {"PERFGATE_STORE": str(tmp_path / "a" / "store.db")})
+def test_open_project_store__not_used__nothing_is_created(tmp_path: Path) -> None:
+    store = open_project_store(config(), {"PERFGATE_STORE": str(tmp_path / "a" / "store.db")})
     assert store.runs("shop") == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_open_store__url_of_a_file__the_same_as_its_path(tmp_path: Path) -> None:
-    store = open_store(config(), {"PERFGATE_STORE": f"sqlite:///{tmp_path}/store.db"})
+def test_open_project_store__url_of_a_file__the_same_as_its_path(tmp_path: Path) -> None:
+    store = open_project_store(config(), {"PERFGATE_STORE": f"sqlite:///{tmp_path}/store.db"})
     store.prune("shop", keep=1)
     assert store.runs("shop") == []
 
 
-def test_open_store__home_of_nobody__refused() -> None:
+def test_open_project_store__home_of_nobody__refused() -> None:
     with pytest.raises(StoreError, match="give a path without ~"):
-        open_store(config(), {"PERFGATE_STORE": "~no-such-user-here/store.db"})
+        open_project_store(config(), {"PERFGATE_STORE": "~no-such-user-here/store.db"})
