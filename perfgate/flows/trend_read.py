@@ -83,10 +83,8 @@ def read_histories(config: Config, store: Store, wanted: Wanted, status: Callabl
         known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
     alive = _current_testbeds(runs)
-    found = []
-    for number, series in enumerate(taken, start=1):
-        status(f"reading series {number} of {len(taken)}")
-        found.append(_read_series(config, store, series, alive))
+    status(f"reading {len(taken)} series of {len(runs)} runs")
+    found = [_read_series(config, store, series, alive) for series in taken]
     return StoredHistories(runs, found, [series for series in there if not wanted.takes(series)])
 
 

@@ -14,9 +14,10 @@ from perfgate.document.trend import TrendDocument
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import counted
 from perfgate.judging.report.locale.language import say, speaking
-from perfgate.judging.report.trend_rows import Moved, change_row, day, headline, searched, sort_changes
+from perfgate.judging.report.trend_rows import Moved, change_row, day, headline, searched, sort_changes, sparkline
 
 _MOST_ROWS = 40
+_WIDE = 120  # columns from which there is room for the longer history
 _STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
 
 
@@ -36,19 +37,21 @@ def _render(document: TrendDocument, console: Console) -> None:
     )
     rows = [(word, moved) for word, group in groups for moved in group]
     if rows:
-        console.print(_table(rows[:_MOST_ROWS]))
+        console.print(_table(rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
     if len(rows) > _MOST_ROWS:
         console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
     for line in _facts(document):
         console.print(Text(line, "dim"))
 
 
-def _table(rows: Sequence[tuple[str, Moved]]) -> Table:
+def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("", say("metric"), say("change"), say("since"), say("how sure"), say("history")):
-        table.add_column(title)
+        # Metrics are what people search for, and a cut history shows the past alone.
+        table.add_column(title, no_wrap=title in (say("metric"), say("history")))
     for word, moved in rows:
         row = change_row(moved)
+        history = Text(sparkline([point.value for point in moved.series.points], blocks))
         named = Text(clean(str(row["metric"]))).append(f"\n{clean(str(row['place']))}", "dim")
         change = Text(str(row["change"]), _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")
         since = Text(f"{row['when']} {clean(str(row['bad']))}")
@@ -58,7 +61,7 @@ def _table(rows: Sequence[tuple[str, Moved]]) -> Table:
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
-        table.add_row(Text(word, "bold"), named, change, since, Text(str(row["evidence"])), Text(str(row["spark"])))
+        table.add_row(Text(word, "bold"), named, change, since, Text(str(row["evidence"])), history)
     return table
 
 
