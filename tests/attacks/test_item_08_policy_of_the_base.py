@@ -154,3 +154,9 @@ def test_item_8__artifact_says_skipped__the_files_decide(job: Job) -> None:
     (job.artifact / "decision.json").write_text('{"schema": "perfgate/decision", "verdict": "SKIPPED"}')
     assert job.publish().returncode == 3
     assert "## perfgate: INCONCLUSIVE" in job.comment()
+
+
+def test_item_8__publishing__writes_nothing_to_the_store(job: Job) -> None:
+    job.measure()
+    assert job.publish().returncode == 0
+    assert not (job.folder / "store.db").exists()
