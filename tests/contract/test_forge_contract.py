@@ -50,9 +50,12 @@ class Time:
     def __init__(self) -> None:
         self.now = START
         self.slept: list[float] = []
+        # What others do while somebody sleeps.
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.meanwhile()
         self.now += seconds
 
     def clock(self) -> float:
@@ -67,6 +70,11 @@ class Stage:
 
     def forge(self, token: str = BOT_TOKEN, **changes: Any) -> Forge:
         return connect(replace(self.event, **changes), token, sleep=self.time.sleep, clock=self.time.clock)
+
+    @property
+    def edits(self) -> str:
+        """The method that edits a comment here."""
+        return "PUT" if self.event.forge == "gitlab" else "PATCH"
 
     def bodies(self) -> list[str]:
         return [comment.body for comment in self.fake.comments.get(7, [])]
@@ -227,6 +235,37 @@ def test_post__no_word_of_the_new_comment__looks_before_writing_again(
     assert methods[methods.index("POST") + 1] == "GET"
 
 
+@pytest.mark.parametrize("done", [True, False], ids=["written", "not-written"])
+def test_post__no_word_of_an_edit__looks_before_editing_again_and_tells_the_turn_once(stage: Stage, done: bool) -> None:
+    stage.post("one")
+    stage.fake.faults.append(Fault(stage.edits, "/", None, done=done))
+    assert stage.post("two", run=2, verdict="FAIL") == Post("updated", replied=True)
+    comment, reply = stage.bodies()
+    assert "two" in comment
+    assert "PASS → FAIL" in reply
+    methods = [call.method for call in stage.fake.calls]
+    assert methods[methods.index(stage.edits) + 1] == "GET"
+
+
+def test_post__told_to_wait_with_an_edit__what_a_newer_run_wrote_meanwhile_stands(stage: Stage) -> None:
+    stage.post("one")
+    comment = stage.fake.comments[7][0]
+    newer = comment.body.replace('"run":1', '"run":9')
+    stage.fake.script(stage.edits, Reply(429, {"message": "slow down"}, {"Retry-After": "300"}))
+    stage.time.meanwhile = lambda: setattr(comment, "body", newer)
+    assert stage.post("two", run=2) == Post("kept")
+    assert stage.bodies() == [newer]
+    assert stage.time.slept == [300.0]
+
+
+def test_post__always_told_to_wait_with_an_edit__gives_up(stage: Stage) -> None:
+    stage.post("one")
+    stage.fake.script(stage.edits, *[Reply(429, {"message": "slow down"})] * 9)
+    with pytest.raises(ForgeUnansweredError, match="slow down"):
+        stage.post("two", run=2)
+    assert stage.time.slept == [60.0, 60.0, 60.0]
+
+
 def test_post__never_a_word__gives_up_after_three_tries(stage: Stage) -> None:
     stage.fake.faults += [Fault("POST", "/", None)] * 9
     with pytest.raises(ForgeUnansweredError, match="may or may not be done"):
@@ -371,9 +410,11 @@ def test_any_call__wrong_token__names_the_cause_and_not_the_token(stage: Stage) 
 
 
 def test_post__far_too_long__keeps_marker_and_title(stage: Stage) -> None:
-    stage.post("## perfgate: FAIL\n" + "x" * 200_000)
+    for run in (1, 2):
+        stage.post("## perfgate: FAIL\n" + "x" * 200_000, run=run)
     (body,) = stage.bodies()
     assert len(body) < 1000
+    assert max(len(call.body) for call in stage.fake.calls) < 2000
     assert body.splitlines()[0] == MARKER
     assert "## perfgate: FAIL" in body
 

@@ -140,7 +140,11 @@ class Forge(Protocol):
         ...
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment's text, which notifies nobody. Raises ForgeGoneError where it is deleted."""
+        """Replace a comment's text, which notifies nobody.
+
+        Raises ForgeGoneError where it is deleted, and ForgeUnansweredError, after the wait the forge asks for, where it may or
+        may not be done: what others wrote in the meantime is to be looked at first.
+        """
         ...
 
     def delete_comment(self, number: int, comment_id: int) -> None:

@@ -131,12 +131,16 @@ class ForgeSession:
         What is not and was not answered raises ForgeUnansweredError; what is not there any more ForgeGoneError.
         """
         expected = expect if isinstance(expect, tuple) else (expect,)
-        data = json.dumps(body).encode()
-        if len(data) > MAX_REQUEST_BYTES:
-            raise ForgeError(
-                f"a request of {len(data)} bytes to {path} is too large; {MAX_REQUEST_BYTES} are sent at most"
-            )
+        data = _bounded(body, path)
         return self._decode(self._request(method, path, expected, data=data, repeatable=repeatable).body, kind, path)
+
+    def replace(self, method: str, path: str, body: Mapping[str, Any]) -> None:
+        """Write over something that others may write over too; it is sent once.
+
+        Where the forge asks to wait or gives no answer, it waits and raises ForgeUnansweredError: by then what was to be sent
+        may be older than what stands there, so look again. ForgeGoneError says that it is not there any more.
+        """
+        self._request(method, path, (200,), data=_bounded(body, path), again=False)
 
     def delete(self, path: str) -> None:
         """Delete something; that it is gone already is no error."""
@@ -179,6 +183,7 @@ class ForgeSession:
         query: Optional[Query] = None,
         data: Optional[bytes] = None,
         repeatable: bool = True,
+        again: bool = True,
     ) -> Answer:
         url = path if path.startswith(self._root) else self._root + path
         where = f"{method} {urlsplit(url).path}"
@@ -192,6 +197,8 @@ class ForgeSession:
                 raise ForgeError(f"{where}: {refusal.reason}, after {attempt + 1} tries; run the job again later")
             waited += wait
             self._sleep(wait)
+            if not again:
+                raise ForgeUnansweredError(f"{where}: {refusal.reason}; it may or may not be done")
         raise AssertionError("the last try returns or raises")
 
     def _try(
@@ -269,6 +276,13 @@ class ForgeSession:
             raise ForgeError(
                 f"{path}: the answer is not what the API documents ({error}); is the API address right?"
             ) from None
+
+
+def _bounded(body: Mapping[str, Any], path: str) -> bytes:
+    data = json.dumps(body).encode()
+    if len(data) > MAX_REQUEST_BYTES:
+        raise ForgeError(f"a request of {len(data)} bytes to {path} is too large; {MAX_REQUEST_BYTES} are sent at most")
+    return data
 
 
 def _explain(status: int, response: requests.Response, body: bytes) -> str:

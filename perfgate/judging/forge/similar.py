@@ -135,7 +135,7 @@ class SimilarForge:
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
         """Replace a comment's text."""
-        self._session.send("PATCH", self._one(comment_id), {"body": body}, _Ignored, expect=200, repeatable=True)
+        self._session.replace("PATCH", self._one(comment_id), {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - found by its id alone
         """Delete a comment."""

@@ -101,13 +101,17 @@ class _Posting:
         """Write a new comment; False where no word came back, so that we look before doing it once more."""
         try:
             self._forge.add_comment(self._number, body)
-        except ForgeUnansweredError:
-            self._unanswered += 1
-            if self._unanswered == WRITES:
-                raise
+        except ForgeUnansweredError as error:
+            self._bear(error)
             self._sleep(SETTLE_SECONDS)
             return False
         return True
+
+    def _bear(self, error: ForgeUnansweredError) -> None:
+        """Let it pass that no word came back, but not a third time."""
+        self._unanswered += 1
+        if self._unanswered == WRITES:
+            raise error
 
     def _settle(self, stays: Comment, *others: Comment) -> bool:
         """Do the next thing there is to do; True where nothing was left."""
@@ -135,8 +139,8 @@ class _Posting:
         return stays.id != self._edited if state is None else state.is_older_than(self._now)
 
     def _remember(self, before: Optional[CommentState]) -> None:
-        """Keep what was decided before us, seen when we first write over it."""
-        if before is not None and not self._written:
+        """Keep what was decided before us; of what stands when we look again after no word came back, some may be ours."""
+        if before is not None and before != self._now and not self._written:
             self._last = before.decided
             self._now = msgspec.structs.replace(self._now, decided=decided(self._now.verdict, self._last))
 
@@ -146,6 +150,9 @@ class _Posting:
             self._forge.edit_comment(self._number, comment.id, body)
         except ForgeGoneError:
             return False
+        except ForgeUnansweredError as error:
+            self._bear(error)
+            return False
         self._sleep(SETTLE_SECONDS)
         return True
 
@@ -154,7 +161,7 @@ class _Posting:
             self._forge.delete_comment(self._number, other.id)
         except ForgeError:
             # Not every token may delete. Without the marker it is not found again.
-            with contextlib.suppress(ForgeGoneError):
+            with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
                 self._forge.edit_comment(self._number, other.id, self._sayings.double + "\n")
 
     def _end(self) -> Post:

@@ -206,8 +206,7 @@ class GitHub:
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - GitHub needs no number
         """Replace a comment's text."""
-        path = f"{self._path}/issues/comments/{comment_id}"
-        self._session.send("PATCH", path, {"body": body}, _Ignored, expect=200, repeatable=True)
+        self._session.replace("PATCH", f"{self._path}/issues/comments/{comment_id}", {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - GitHub needs no number
         """Delete a comment."""

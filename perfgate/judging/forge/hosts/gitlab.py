@@ -157,8 +157,7 @@ class GitLab:
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
         """Replace a note's text."""
-        path = f"{self._notes(number)}/{comment_id}"
-        self._session.send("PUT", path, {"body": body}, _Ignored, expect=200, repeatable=True)
+        self._session.replace("PUT", f"{self._notes(number)}/{comment_id}", {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:
         """Delete a note."""
