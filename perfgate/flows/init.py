@@ -1,4 +1,4 @@
-"""``perfgate init``: what a repository needs for its first verdict, from the templates in ``perfgate/starter``."""
+"""``perfgate init``: what a repository needs for its first verdict, by what it and the command line say."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Optional
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.conductor.repository import Repository
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.pin import TAG, Pin, ask_for_pin, given_pin
+from perfgate.flows.starter import render_starter, write_all
 from perfgate.git import run_git
 from perfgate.version import __version__
 
@@ -28,13 +26,15 @@ SOURCE = "https://github.com/perfgate/perfgate"
 RAW = "https://raw.githubusercontent.com/perfgate/perfgate"
 WORKLOAD = "perf/workload.py"
 GITLAB_FILE = ".gitlab-ci.yml"
-_TEMPLATES: Mapping[Forge, Mapping[str, str]] = {
+_CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     "github": {
         ".github/workflows/perfgate.yml": "github-gate.yml.j2",
         ".github/workflows/perfgate-trusted.yml": "github-trusted.yml.j2",
     },
     "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
 }
+# Where there is no CI file to write, the lines of the jobs are shown.
+_PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
 _HOSTS: Mapping[str, Forge] = {
     "github": "github", "gitlab": "gitlab", "gitee": "gitee", "gitcode": "gitcode", "atomgit": "gitcode", "gitea": "gitea",
     "forgejo": "gitea", "codeberg": "gitea",
@@ -83,22 +83,36 @@ def start_project(folder: Path, options: InitOptions) -> Started:
 
     Raises UsageError where one of them exists, RepositoryError outside a git repository.
     """
+    _refuse_strange(options)
     repository = Repository(folder)
     origin = _origin(repository.root)
     forge = options.forge or _forge_of(origin)
-    pin = _pin(options, origin, repository.root) if forge in _TEMPLATES else None
     below = repository.prefix(folder)
-    name = _name_in(origin) if not below else ""
-    values = _values(repository, folder, forge, options, pin, project=name or folder.resolve().name)
-    files = {} if options.ci_only else _project_files(below, values)
-    ci = {file: _render(template, values) for file, template in _TEMPLATES.get(forge, {}).items()}
-    lines = "" if forge in _TEMPLATES else _render("other-forge.sh.j2", values)
-    if (repository.root / GITLAB_FILE).exists() and GITLAB_FILE in ci:
-        lines = ci.pop(GITLAB_FILE)
-    files.update(ci)
-    _refuse_existing(repository.root, files, below)
-    _write_all(repository.root, files)
-    return Started(forge, list(files), lines, pin)
+    templates = _templates(below, forge, options)
+    # A pipeline of the user's own is theirs to change.
+    added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
+    _refuse_existing(repository.root, templates, below)
+    pin = _pin(options, origin, repository.root) if forge in _CI_FILES else None
+    project = (not below and _name_in(origin)) or folder.resolve().name
+    values = _values(repository, folder, forge, options, pin, project=project)
+    lines = render_starter(added, values) if added else ""
+    write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
+    return Started(forge, list(templates), lines, pin)
+
+
+def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:
+    """Return which template each file is made from; files are relative to the repository."""
+    project = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
+    return {**{str(Path(below) / name): template for name, template in project.items()}, **_CI_FILES.get(forge, {})}
+
+
+def _refuse_strange(options: InitOptions) -> None:
+    if options.mirror and not re.fullmatch(r"[\w.-]+(/[\w.-]+)+", options.mirror):
+        raise UsageError(f"--mirror must read OWNER/REPO, found {options.mirror!r}")
+    texts = {"--setup": options.setup, "--python": options.python, "--branch": options.branch}
+    for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
+        if text and not text.isprintable():
+            raise UsageError(f"{name} must be one line without control characters, found {text!r}")
 
 
 def _origin(root: Path) -> str:
@@ -142,8 +156,6 @@ def _values(
     repository: Repository, folder: Path, forge: Forge, options: InitOptions, pin: Optional[Pin], *, project: str
 ) -> dict[str, object]:
     """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
-    if options.mirror and not re.fullmatch(r"[\w.-]+(/[\w.-]+)+", options.mirror):
-        raise UsageError(f"--mirror must read OWNER/REPO, found {options.mirror!r}")
     branch, is_found = _main_branch(repository, options.branch)
     return {
         "forge": forge,
@@ -196,39 +208,10 @@ def _main_branch(repository: Repository, given: Optional[str]) -> tuple[str, boo
         found = None
     # Before the first commit there is no branch, but HEAD has its name.
     name = given or found or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
-    return name, name in (found, "main", "master")
+    return name, name == found or (found is None and name in ("main", "master"))
 
 
-def _project_files(below: str, values: Mapping[str, object]) -> dict[str, str]:
-    texts = {CONFIG_NAME: _render("perfgate.toml.j2", values), WORKLOAD: _render("workload.py", values)}
-    return {str(Path(below) / name): text for name, text in texts.items()}
-
-
-def _render(template: str, values: Mapping[str, object]) -> str:
-    environment = Environment(
-        loader=PackageLoader("perfgate", "starter"),
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["shell"] = shlex.quote
-    environment.filters["toml"] = lambda value: json.dumps(value, ensure_ascii=False)
-    environment.filters["yaml"] = _yaml
-    return environment.get_template(template).render(values)
-
-
-def _yaml(value: object) -> str:
-    """Return a value as YAML of one line. In single quotes nothing but the quote itself is special."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_yaml(entry)}" for name, entry in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_yaml(entry) for entry in value) + "]"
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def _refuse_existing(root: Path, files: Mapping[str, str], below: str) -> None:
+def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
     existing = [name for name in files if os.path.lexists(root / name)]
     if not existing:
         return
@@ -236,25 +219,3 @@ def _refuse_existing(root: Path, files: Mapping[str, str], below: str) -> None:
     if str(Path(below) / CONFIG_NAME) in existing:
         remedy += "; --ci-only writes the CI files alone"
     raise UsageError(f"nothing was written, because {', '.join(existing)} would be overwritten; {remedy}")
-
-
-def _write_all(root: Path, files: Mapping[str, str]) -> None:
-    """Write every file, or take away again what was written."""
-    made: list[Path] = []
-    try:
-        for name, text in files.items():
-            path = root / name
-            missing = [folder for folder in path.parents if not folder.exists()]
-            for folder in reversed(missing):
-                folder.mkdir()
-                made.append(folder)
-            with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
-                made.append(path)
-                file.write(text)
-    except BaseException as error:
-        for path in reversed(made):
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
-        if isinstance(error, OSError):
-            raise UsageError(f"{error.filename} cannot be written ({error.strerror}); nothing was kept") from error
-        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -78,11 +79,13 @@ def _say(started: Started) -> None:
             f"\nNOT PINNED: the CI files name the tag {TAG}, which can be moved to other code ({started.pin.because}).\n"
             f"Put the commit in its place: git ls-remote URL-OF-PERFGATE refs/tags/{TAG}"
         )
+    if not started.files:
+        return
     click.echo(
         "\nNext:\n"
         "  perfgate local           the first verdict: this work tree against the main branch, in about a minute\n"
         "  perfgate run --quick     the checklist on this machine\n"
-        f"  git add {' '.join(started.files)}\n"
+        f"  git add {shlex.join(started.files)}\n"
         "                           committed and pushed as a change request, they bring the first comment\n"
         "perf/workload.py measures an example until your model stands in its place."
     )

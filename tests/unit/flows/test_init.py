@@ -113,6 +113,7 @@ def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path)
     start_project(project, InitOptions(forge="github", pin=PIN))
     text = (project / "perf" / "workload.py").read_text()
     compile(text, "workload.py", "exec")
+    assert text == (ROOT / "perfgate" / "starter" / "workload.py").read_text()
     assert "YOUR MODEL" in text
 
 
@@ -383,3 +384,24 @@ def test_init__project__named_as_on_the_forge_wherever_the_clone_lies(project: P
         git(project, "remote", "add", "origin", origin)
     start_project(project, InitOptions(forge="github", pin=PIN))
     assert parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").project == name
+
+
+def test_init__a_file_is_there__said_before_anybody_is_asked_for_a_release(project: Path, tmp_path: Path) -> None:
+    (project / "perfgate.toml").write_text("mine")
+    with pytest.raises(UsageError, match="would be overwritten"):
+        start_project(project, InitOptions(forge="github", source="-not-even-a-source"))
+
+
+@pytest.mark.parametrize("options", [{"setup": "one\ntwo"}, {"python": "py\tthon"}, {"labels": ["npu\u202e"]}])
+def test_init__more_than_a_line__refused(project: Path, options: Any) -> None:
+    with pytest.raises(UsageError, match="must be one line without control characters"):
+        start_project(project, InitOptions(forge="github", pin=PIN, **options))
+
+
+def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(project: Path) -> None:
+    git(project, "commit", "--allow-empty", "-qm", "first")
+    git(project, "branch", "master")
+    start_project(project, InitOptions(forge="github", pin=PIN, branch="master"))
+    assert (
+        parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").store.main_branch == "master"
+    )
