@@ -11,6 +11,7 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
+from perfgate.flows import grounds
 from perfgate.judging.store.store import Place, open_location
 from tests.end_to_end.publishing import CONFIG, Job
 
@@ -71,8 +72,9 @@ def test_item_8__hostile_name_of_a_changed_file__commands_nothing(github: Job) -
     assert not any(line.lstrip().startswith("/approve") for line in github.comment().splitlines())
 
 
-def test_item_8__too_many_files_to_know__is_said(github: Job) -> None:
-    _change(github, files=tuple(f"f{number}" for number in range(3000)))
+def test_item_8__more_files_than_the_forge_lists__is_said(github: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grounds, "MOST_FILES", 150)
+    _change(github, files=tuple(f"f{number}" for number in range(150)))
     github.measure()
     assert github.publish().returncode == 0
     assert "which files this change edits is not known" in github.comment()
