@@ -12,11 +12,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.judging.forge.comment import marker, read_state
-from tests.ci.gitlab_pipeline import Project, build_wheels
+from tests.ci.gitlab_pipeline import ROOT, Project, build_wheels
 from tests.ci.prism import prism_proxy
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitLabDialect
 from tests.fakes.forge_files import basic_token
+from tests.fakes.remote import git
 
 pytestmark = [
     pytest.mark.ci,
@@ -142,8 +143,26 @@ def test_default_branch__run_is_kept_in_the_data_branch_and_the_scheduled_pipeli
 
 def _log_of(project: Project, branch: str) -> str:
     assert project.forge.repository is not None
-    log = ["git", "-C", str(project.forge.repository), "log", "--format=%s%n%b", branch]
-    return subprocess.run(log, capture_output=True, text=True, check=True).stdout
+    return git(project.forge.repository, "log", "--format=%s%n%b", branch)
+
+
+def test_own_pipeline__expanded_by_gitlab_ci_local__measures_and_publishes_minilm(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "templates", tmp_path / "templates")
+    shutil.copy(ROOT / ".gitlab-ci.yml", tmp_path)
+    for arguments in (["init", "-q", "-b", "main"], ["add", "--all"], ["commit", "-qm", "our pipeline"]):
+        git(tmp_path, *arguments)
+    # Jobs without tags run anywhere; the editor's schema would rather have one.
+    command = ["gitlab-ci-local", "--ignore-schema-paths", "#/definitions/tags/minItems"]
+    command += [
+        "--ignore-predefined-vars",
+        "CI_PIPELINE_SOURCE",
+        "--variable",
+        "CI_PIPELINE_SOURCE=merge_request_event",
+    ]
+    done = subprocess.run([*command, "--list-csv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = [line.partition(";")[0] for line in done.stdout.splitlines()[1:]]
+    assert [name for name in listed if name.startswith("perfgate")] == ["perfgate-measure", "perfgate-publish"]
 
 
 @pytest.mark.parametrize(
