@@ -159,13 +159,17 @@ def _measure(
             f"this machine is testbed {fingerprint[:10]}, and the suspicion is of {', '.join(elsewhere)}: it stays one "
             "until the commits are measured there"
         )
-    found = [_confirmation(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
-    return [one for one in found if one is not None]
+    found = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
+    answers = [one for one in found if one is not None]
+    if not answers:
+        progress.note(f"measured side by side they gave no answer: {'; '.join(decision.reasons) or decision.verdict}")
+    return answers
 
 
-def _confirmation(
+def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
 ) -> Optional[Confirmation]:
+    """Return what a decision over two commits says of a series; None where it compared nothing that answers for it."""
     compared = _compared(decision, series)
     if compared is None:
         return None

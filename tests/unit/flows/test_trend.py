@@ -21,11 +21,15 @@ from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, UsageError
 from perfgate.flows.publish import Doors
+from perfgate.flows.scratch import ScratchRepository
 from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
+from perfgate.flows.trend_confirm import confirmation_of
 from perfgate.judging.store.backends.sql import SqlStore
+from tests.fakes.documents import make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
+from tests.fakes.trends import make_series
 
 STEP = 40
 TIMES = ("latency.low", "latency.p50", "throughput.median")
@@ -270,6 +274,49 @@ def test_trend__confirmations_that_are_none__refused(
     path.write_text(text)
     with pytest.raises(DocumentError, match=words):
         project.trend(confirmations=path)
+
+
+def test_trend__in_a_clone__the_commits_that_may_have_done_it(project: Project) -> None:
+    repository = ScratchRepository(project.root, "trend")
+    repository.start("the first")
+    for number in range(1, 12):
+        repository.git("commit", "--quiet", "--allow-empty", "--message", f"commit {number}")
+    commits = repository.git("log", "--reverse", "--format=%H").split()
+    # Every third commit is measured.
+    runs = main_runs(4, shapes=("long",), operators=stepped(2, 1.3), commits=lambda index: commits[3 * index])
+    project.record(runs)
+    (change,) = found_in(project.trend(), "counters.framework_ops").changes
+    assert [label.subject for label in change.commits] == ["commit 6", "commit 5", "commit 4"]
+    assert (change.last_good, change.first_bad, change.commit_count) == (commits[3], commits[6], 3)
+    word = Acceptance(
+        commit=commits[5], metric="counters.*", reason="wanted", accepted_by="mei", accepted_at=CONFIRMED_AT
+    )
+    project.store.accept("demo", word)
+    assert found_in(project.trend(), "counters.framework_ops").changes[0].standing == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("metric", "compared", "expected"),
+    [
+        ("latency.p50", {"metric": "latency.p50", "outcome": "regressed", "interval": (0.04, 0.08)}, (0.04, 0.08)),
+        ("latency.p90", {"metric": "latency.p50", "outcome": "regressed", "interval": (0.04, 0.08)}, (0.04, 0.08)),
+        ("throughput.median", {"metric": "throughput.turnaround", "outcome": "regressed", "interval": (0.25, 1.0)},
+         (-0.5, -0.2)),
+        ("latency.p50", {"metric": "latency.p50", "outcome": "inconclusive", "interval": (-1.0, float("inf"))}, (None, None)),
+    ],
+)  # fmt: skip
+def test_confirmation_of__comparison_that_answers__its_interval(metric: str, compared: Any, expected: Any) -> None:
+    found = confirmation_of(
+        make_decision(comparisons=[make_comparison(**compared)]), "a", "b", make_series(metric=metric), "f" * 64
+    )
+    assert found is not None
+    assert found.outcome == compared["outcome"]
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_confirmation_of__nothing_that_answers__none() -> None:
+    elsewhere = [make_comparison("latency.p50", shape="short"), make_comparison("latency.p50", method="screen")]
+    assert confirmation_of(make_decision(comparisons=elsewhere), "a", "b", make_series(), "f" * 64) is None
 
 
 def test_trend__confirm_outside_a_clone__says_that_it_needs_one(project: Project, slower_store: Path) -> None:
