@@ -90,6 +90,8 @@ class Link:
 _SETTINGS = (
     # What the branch holds and we do not need, above all the documents, is not fetched.
     (f"remote.{REMOTE}.promisor", "true"),
+    # With an older one a server gives no content that is asked for by its name (git-config, uploadpack.allowAnySHA1InWant).
+    ("protocol.version", "2"),
     ("http.followRedirects", "false"),
     # A connection that gives less than 1 kB/s for half a minute is no connection.
     ("http.lowSpeedLimit", "1000"),

@@ -62,6 +62,7 @@ class Scratch:
         self._folder = folder
         self._link = link
         self._environment = link.environment(folder)
+        self._has_tip = False
 
     def start(self) -> None:
         """Make the repository."""
@@ -77,12 +78,16 @@ class Scratch:
             return Tip()
         if done.code:
             raise self._refusal("cannot be read", done)
+        self._has_tip = True
         ((commit, text),) = _contents(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
         counted = _COUNT.search(text)
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
     def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
-        """Return contents by git's name of them, fetched at once. Raises StoreError for one larger than ``most``."""
+        """Return contents by git's name of them, fetched at once; the names may be known from another scratch repository.
+
+        Raises StoreError for a content larger than ``most``.
+        """
         if not names:
             return {}
         self._fetch_missing(names)
@@ -151,10 +156,10 @@ class Scratch:
 
     def _fetch_missing(self, names: Iterable[str]) -> None:
         """Fetch what the filter left out: all at once, where git would fetch one after the other."""
-        listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP)
-        missing = {line[1:] for line in listed.splitlines() if line.startswith(b"?")} & {
-            name.encode() for name in names
-        }
+        missing = {name.encode() for name in names}
+        if self._has_tip:
+            listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP)
+            missing &= {line[1:] for line in listed.splitlines() if line.startswith(b"?")}
         if not missing:
             return
         done = self._git(

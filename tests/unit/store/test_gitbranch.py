@@ -180,6 +180,30 @@ def test_prune__two_go__the_server_can_forget_them(clone: Path, remote: Path) ->
     assert opened(clone).show(kept.id).session.id == kept.session
 
 
+def test_show__branch_was_read_before_and_rewritten_since__still_shown_or_said_to_be_gone(
+    clone: Path, remote: Path
+) -> None:
+    ids = record(clone, "s1", "s2", "s3")
+    store = opened(clone)
+    newest = store.runs("shop")[0].id
+    assert store.show(newest).session.id in {"s1", "s2", "s3"}
+    opened(clone).prune("shop", keep=1)
+    git(remote, "reflog", "expire", "--expire=now", "--all")
+    git(remote, "gc", "--quiet", "--prune=now")
+    assert store.show(newest).session.id in {"s1", "s2", "s3"}
+    with pytest.raises(StoreError, match="holds no run"):
+        store.show(next(run_id for run_id in ids if run_id != newest))
+
+
+def test_store__older_protocol_in_the_users_settings__the_same(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COUNT": "1", "KEY_0": "protocol.version", "VALUE_0": "0"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    (run_id,) = record(clone, "s1")
+    store = opened(clone)
+    assert [run.session for run in store.runs("shop")] == ["s1"]
+    assert store.show(run_id) == minimal_run(session="s1")
+
+
 def test_prune__server_lets_nobody_rewrite__an_ordinary_commit_removes_them(clone: Path, remote: Path) -> None:
     git(remote, "config", "receive.denyNonFastForwards", "true")
     record(clone, "s1", "s2", "s3")

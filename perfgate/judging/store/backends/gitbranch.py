@@ -103,20 +103,19 @@ class GitBranchStore:
     def show(self, run_id: str) -> RunDocument:
         """Return the document of a run, by its id or the beginning of it."""
         with open_scratch(self._link) as scratch:
-            tip = self._fetch(scratch)
-            there = [kept for path in tip.files if (kept := layout.parse_document_path(path))]
-            found = [kept for kept in there if run_id and kept.startswith(run_id.lower())]
-            if not found:
-                raise StoreError(
-                    f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
-                )
-            if len(found) > 1:
-                raise StoreError(
-                    f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id"
-                )
-            path = layout.document_path(found[0])
-            (packed,) = scratch.read([tip.files[path]]).values()
-        return layout.unpack_document(packed, found[0], name=f"{self._link.name}: {path}")
+            tip = self._seen.tip if self._seen else self._fetch(scratch)
+            path = self._path_of(run_id, tip)
+            try:
+                packed = scratch.read([tip.files[path]])[tip.files[path]]
+            except StoreRefusedError:
+                if self._seen is None:
+                    raise
+                # The branch was rewritten since it was read.
+                tip = self._fetch(scratch)
+                path = self._path_of(run_id, tip)
+                packed = scratch.read([tip.files[path]])[tip.files[path]]
+        found = layout.parse_document_path(path) or ""
+        return layout.unpack_document(packed, found, name=f"{self._link.name}: {path}")
 
     def history(
         self,
@@ -252,6 +251,18 @@ class GitBranchStore:
                 return scratch.push(tip, replace(change, alone=True), seconds_since_1970=seconds)
         return scratch.push(tip, replace(change, alone=False), seconds_since_1970=seconds)
 
+    def _path_of(self, run_id: str, tip: Tip) -> str:
+        """Return where the document of a run stands, by the beginning of its id."""
+        beginning = layout.document_path(run_id.lower()).partition(".")[0]
+        found = [
+            path for path in tip.files if run_id and path.startswith(beginning) and layout.parse_document_path(path)
+        ]
+        if not found:
+            raise StoreError(f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+        if len(found) > 1:
+            raise StoreError(f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id")
+        return found[0]
+
     def _fetch(self, scratch: Scratch) -> Tip:
         """Return the branch as it is now. Raises StoreError for one that is no store."""
         tip = scratch.fetch()
@@ -269,7 +280,7 @@ class GitBranchStore:
         """Read everything but the documents."""
         paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
         contents = scratch.read([tip.files[path] for path in paths], most=layout.MAX_SMALL_BYTES)
-        return _Contents(self._link.name, {path: contents[tip.files[path]] for path in paths})
+        return _Contents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
 
     def _list(self, scratch: Scratch, tip: Tip, path: str) -> bytes:
         """Return the file of a list as it is now on the server; that of an empty one where there is none."""
@@ -281,7 +292,8 @@ class GitBranchStore:
 class _Contents:
     """What a branch holds beside the documents, decoded when it is asked for."""
 
-    def __init__(self, name: str, files: Mapping[str, bytes]) -> None:
+    def __init__(self, name: str, tip: Tip, files: Mapping[str, bytes]) -> None:
+        self.tip = tip
         self._name = name
         self._files = files
         self._runs: dict[str, list[RunFile]] = {}
