@@ -197,7 +197,9 @@ def gate(repository: Path, change: Change, out: Path) -> Seen:
 def _check(repository: Path, out: Path) -> int:
     command = [_perfgate(), "check", "--base", "main", "--out", str(out)]
     # Its progress comes on stderr; what it prints at the end is the comment once more, drawn for a terminal.
-    process = subprocess.Popen(command, cwd=repository, stdout=subprocess.DEVNULL)
+    # What CI keeps of main lies in a branch of perfgate's own repository, which the scratch repository has not.
+    environment = {**os.environ, "PERFGATE_STORE": str(out.parent / "store.db")}
+    process = subprocess.Popen(command, cwd=repository, env=environment, stdout=subprocess.DEVNULL)
     try:
         exit_code = process.wait()
     except KeyboardInterrupt:
