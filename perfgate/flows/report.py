@@ -208,6 +208,8 @@ def _prefix(directory: Path) -> str:
 
 def _has_line(path: Path, line: int) -> bool:
     """Tell whether a file of the checkout has a line: a host shows an annotation nowhere else."""
+    if not path.is_file():  # what was measured may have left a pipe there, which nobody would write to
+        return False
     try:
         with path.open("rb") as file:
             return any(number == line for number, _ in enumerate(file, start=1))

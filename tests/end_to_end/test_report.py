@@ -208,6 +208,13 @@ def test_report__cause_in_a_file_the_checkout_lacks__annotates_the_configuration
     assert (command, properties["file"], properties["line"]) == ("error", "models/perfgate.toml", "1")
 
 
+def test_report__pipe_where_the_file_was__is_not_waited_for(step: Step) -> None:
+    step.check(ops=64)
+    (step.project / "model.py").unlink()
+    os.mkfifo(step.project / "model.py")
+    assert "perfgate.toml" in step.report("--annotations").stdout
+
+
 def test_report__many_lines__ten_annotations(step: Step) -> None:
     many = [f"aten::op{number}" for number in range(15)]
 
