@@ -70,8 +70,7 @@ class Link:
         count = 0
         if self.isolated:
             # Neither a configuration, a credential helper nor a .netrc that somebody left on the machine has a say.
-            mine.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1", HOME=str(scratch))
-            mine.update(XDG_CONFIG_HOME=str(scratch), GIT_CONFIG_PARAMETERS="")
+            mine.update(_NO_SETTINGS, HOME=str(scratch), XDG_CONFIG_HOME=str(scratch), GIT_CONFIG_PARAMETERS="")
         elif os.environ.get("GIT_CONFIG_COUNT", "").isdecimal():
             count = int(os.environ["GIT_CONFIG_COUNT"])
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
@@ -102,6 +101,7 @@ _SETTINGS = (
     ("push.recurseSubmodules", "no"),
     ("fetch.recurseSubmodules", "no"),
 )
+_NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _ENVIRON = {
     "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
     # An empty one is asked for nothing, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
@@ -168,9 +168,11 @@ def _address(location: BranchLocation, place: Place) -> str:
     if given:
         return _checked(given, Path.cwd(), REMOTE_VARIABLE)
     name = location.remote or "origin"
+    # In a job with a token, what the machine's own settings make of an address has no say either.
+    settings = _NO_SETTINGS if place.access is not None and place.access.token else {}
     try:
-        top = run_git(place.root, ["rev-parse", "--show-toplevel"], {})
-        found = run_git(place.root, ["remote", "get-url", name], {})
+        top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
+        found = run_git(place.root, ["remote", "get-url", name], settings)
     except (RepositoryError, OSError) as error:
         raise StoreError(f"the store {PREFIX}{location.branch} cannot be found: {error}") from error
     if not top.code and not found.code and found.output:

@@ -102,8 +102,8 @@ def test_record__netrc_helper_and_rewritten_address_left_on_the_machine__have_no
         )
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
-        where = Place(root=tmp_path, environ={}, access=access(server))
-        GitBranchStore("branch://perfgate-data", where).record(minimal_run())
+        opened(server, place="clone").record(minimal_run(session="s1"))
+        opened(server, place="").record(minimal_run(session="s2"))
         assert thief.seen == []
     assert server.signed == {BASIC}
     assert not (tmp_path / "asked").exists()
