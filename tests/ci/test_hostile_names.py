@@ -8,7 +8,7 @@ from perfgate.catalogue.card import Language
 from perfgate.judging.report.trend import TrendContext, render_issue, render_news
 from tests.fakes.hostile import hostile_names
 from tests.fakes.trends import hostile_trend
-from tests.unit.report.rendering import PARSERS, check_comment, check_posted, decision_of
+from tests.unit.report.rendering import PARSERS, check_comment, check_posted
 
 # A decision has some 150 places that hold one name only; so few names at once that each comes into several of them.
 COUNT, AT_ONCE = 10_000, 40
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.ci
 def test_render_comment__hostile_names_everywhere__mean_nothing(parser: str, language: Language) -> None:
     names = hostile_names(COUNT, seed=7)
     for at in range(0, COUNT, AT_ONCE):
-        check_comment(decision_of(names[at : at + AT_ONCE]), parser, language, rows=AT_ONCE)
+        check_comment(names[at : at + AT_ONCE], parser, language)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
