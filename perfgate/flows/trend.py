@@ -54,16 +54,32 @@ class TrendRequest:
     language: Language = "en"
 
 
+class _Remembering:
+    """Passes progress on, and remembers the notes: what went wrong on the way stands in the report too."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.notes: list[str] = []
+
+    def status(self, text: str) -> None:
+        self._progress.status(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._progress.note(text)
+
+
 def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendDocument:
     """Compute the trend and do what was asked with it. Raises UsageError where there is no run of main to look at."""
     config = load_config(request.root, environ=doors.environ)
+    remembered = _Remembering(progress)
     # What cannot be written or reached is better known before an hour of measuring than after it.
     out = prepare_out(request.out) if request.out else None
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
     store = open_project_store(config, doors.environ)
-    stored = read_histories(config, store, Wanted(request.metrics, request.workloads), progress.status)
-    documents = open_documents(store, stored.runs, note=progress.note) if out or request.post else {}
+    stored = read_histories(config, store, Wanted(request.metrics, request.workloads), remembered.status)
+    documents = open_documents(store, stored.runs, note=remembered.note) if out or request.post else {}
     name_commits = _commit_names(config)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:
@@ -81,14 +97,15 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendD
     document = find(known)
     added: list[Confirmation] = []
     if request.confirmations is not None:
-        added += read_confirmations(request.confirmations, document, note=progress.note)
+        added += read_confirmations(request.confirmations, document, note=remembered.note)
     if request.confirm:
-        added += confirm_suspected(config, document, progress, max_seconds=request.max_seconds, clock=time.monotonic)
+        added += confirm_suspected(config, document, remembered, max_seconds=request.max_seconds, clock=time.monotonic)
         if out is not None:
             _write_confirmations(out, config, added)
     if added:
-        keep_confirmations(config, store, added, note=progress.note)
+        keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *known])
+    document = msgspec.structs.replace(document, notes=remembered.notes)
     if out is not None:
         _write(out, document, request.language)
     if issue is not None:

@@ -74,13 +74,11 @@ def render_news(document: TrendDocument, language: Language) -> Optional[str]:
 
 def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tuple[str, ...]) -> Mapping[str, object]:
     told = sort_changes(document)
-    newest = document.health[-1] if document.health else None
     return {
         "headline": headline(document),
         "project": document.project,
         "runs": document.runs,
         "newest": day(document.newest),
-        "newest_commit": short(newest.commit) if newest else "",
         "since": day(document.since) if document.since else Words(""),
         "worse": _listed(told.new_worse, rows),
         "other": _listed(told.new_other, rows),

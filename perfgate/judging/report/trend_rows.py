@@ -36,7 +36,7 @@ class Moved(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The changes of a trend as they are told. ``news`` is of standings that ended since the last report."""
+    """The changes of a trend as they are told: new ones by direction, open regressions, and what ended since then."""
 
     new_worse: list[Moved]
     new_better: list[Moved]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from perfgate.document.trend import RunHealth, TrendPoint, TrendSeries, Week
+from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries, Week
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.locale.language import phrase, say
@@ -59,7 +59,10 @@ def series_plot(series: Sequence[TrendSeries]) -> Markup:
     low, high = _range(points, levels)
     frame = Frame(_scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP))
     parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=clean_words(metric)))]
-    parts += _value_axis(frame, low, high, unit, metric)
+    ticks = _ticks(low, high, unit)
+    if all(point.value >= 0 for point in points):
+        ticks = [tick for tick in ticks if tick >= 0]
+    parts += _value_axis(frame, ticks, unit, metric)
     parts += _date_axis(frame, points)
     border = Markup('<line class="border" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3}</title></line>')
     parts += [border.format(frame.x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
@@ -159,7 +162,7 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
             borders.append(offset)
         points += one.points
         edges = [0, *(change.at for change in one.changes), len(one.points)]
-        reading = [("", ""), *((change.direction, short(change.first_bad)) for change in one.changes)]
+        reading = [("", ""), *map(_read, one.changes)]
         for (start, end), (direction, label) in zip(zip(edges, edges[1:]), reading):
             values = [point.value for point in one.points[start:end]]
             if values:
@@ -172,6 +175,11 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
         if level.end > skipped
     ]  # fmt: skip
     return points[skipped:], levels, [at - skipped for at in borders if at > skipped]
+
+
+def _read(change: TrendChange) -> tuple[str, str]:
+    """Return the direction of a change and its commit; one that was refuted is no change."""
+    return ("", "") if change.standing == "refuted" else (change.direction, short(change.first_bad))
 
 
 def _range(points: Sequence[TrendPoint], levels: Sequence[Level]) -> tuple[float, float]:
@@ -194,14 +202,16 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)
 
 
-def _value_axis(frame: Frame, low: float, high: float, unit: str, metric: str) -> list[Markup]:
+def _ticks(low: float, high: float, unit: str) -> list[float]:
+    """Return round values of a range, two to five of them."""
     # Bytes are read in steps of 1024, so round numbers of them are round numbers of KiB, MiB and so on.
     factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
     step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
     step = next((step * wider for wider in (1, 2, 5, 10) if (high - low) / (step * wider) <= 4.5), step)
-    ticks = [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    # No count, size or time is below nothing.
-    ticks = [tick for tick in ticks if tick >= 0 or low >= 0]
+    return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
     found: list[Markup] = []

@@ -63,13 +63,6 @@ def with_changes(series: TrendSeries) -> TrendSeries:
     return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled.values)))
 
 
-def levels(series: TrendSeries) -> list[tuple[int, int, float]]:
-    """Return the levels of a series between its changes: first point, the one after the last, value."""
-    edges = [0, *(change.at for change in series.changes), len(series.points)]
-    values = [point.value for point in series.points]
-    return [(start, end, float(np.median(values[start:end]))) for start, end in zip(edges, edges[1:]) if end > start]
-
-
 def _scaled(values: Floats) -> _Scaled:
     if (values > 0).all():
         return _Scaled(np.log(values), 1.0, is_logarithm=True)

@@ -458,3 +458,4 @@ def test_trend__table_alone__opens_no_document(project: Project, slower_store: P
     assert found_in(document).changes
     assert document.health == []
     assert "a run is left out of the checklist over time" in project.progress.notes[0]
+    assert document.notes == project.progress.notes
