@@ -41,7 +41,8 @@ def judged(
 ) -> TrendSeries:
     """Return a series whose changes say how sure they are and how they stand."""
     sure = [_with_evidence(change, series, confirmations) for change in series.changes]
-    stood = [_standing(change, sure[index + 1 :], series, accepted) for index, change in enumerate(sure)]
+    real = [change for change in sure if change.evidence != "refuted"]
+    stood = [_standing(change, [later for later in real if later.at > change.at], series, accepted) for change in sure]
     changes = [_told_before(change, series, before, newest) for change in stood]
     return msgspec.structs.replace(series, changes=changes)
 
@@ -60,14 +61,17 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
 
 
 def gone(before: Optional[TrendState], series: Sequence[TrendSeries]) -> list[str]:
-    """Return the names of regressions that were open and that this report finds no more."""
+    """Return the names of regressions that were open and that this report finds no more, in series that it looked at."""
     if before is None:
         return []
-    by_key = {one.key: one for one in series}
+    by_key = {one.key: one for one in series if one.current}
     return sorted(
         known.name
         for known in before.known
-        if known.standing in ("new", "open") and known.direction == "worse" and not _is_found(known, by_key)
+        if known.standing in ("new", "open")
+        and known.direction == "worse"
+        and known.series in by_key
+        and not any(_is_same(known, change, by_key[known.series]) for change in by_key[known.series].changes)
     )
 
 
@@ -78,11 +82,6 @@ def name_of(series: TrendSeries) -> str:
 
 def _known(change: TrendChange, series: TrendSeries) -> KnownChange:
     return KnownChange(series.key, (change.first_bad or "")[:12], change.direction, change.standing, name_of(series))
-
-
-def _is_found(known: KnownChange, by_key: dict[str, TrendSeries]) -> bool:
-    series = by_key.get(known.series)
-    return series is not None and any(_is_same(known, change, series) for change in series.changes)
 
 
 def _is_same(known: KnownChange, change: TrendChange, series: TrendSeries) -> bool:

@@ -109,6 +109,13 @@ def test_judged__level_back_again__resolved_by_the_commit_that_did_it() -> None:
     assert (change.standing, change.resolved_by) == ("resolved", commit_of(40))
 
 
+def test_judged__the_return_was_refuted__not_resolved() -> None:
+    values = noisy(60, at=20)
+    values[40:] /= 1.07
+    back = confirmation("unchanged", -0.001, 0.001, before=commit_of(39), after=commit_of(40))
+    assert stood(with_changes(series(values)), confirmations=[back]).standing in ("new", "open")
+
+
 def test_judged__back_and_slower_once_more__open_since_the_first() -> None:
     values = noisy(90, at=20)
     values[40:60] /= 1.07
@@ -149,6 +156,8 @@ def test_gone__open_last_week_and_seen_no_more__named() -> None:
     assert gone(before, [found]) == []
     assert gone(before, [with_changes(series(noisy(factor=1.0)))]) == ["latency.p50 · encoder/long"]
     assert gone(None, [found]) == []
+    assert gone(before, []) == []  # not looked at this time
+    assert gone(before, [msgspec.structs.replace(with_changes(series(noisy(factor=1.0))), current=False)]) == []
 
 
 def test_state_of__very_many_changes__the_open_ones_are_kept() -> None:
