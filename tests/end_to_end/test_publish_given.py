@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import read_run, write_decision, write_run
 from perfgate.document.history import History
 from perfgate.document.run import CiContext
 from perfgate.judging.forge.comment import marker, read_state
@@ -115,3 +116,12 @@ def test_publish__three_processes_at_once__one_comment_of_the_newest(job: Given)
     # Besides it at most the reply that the verdict turned, once.
     assert len([body for body in job.comments() if "PASS → FAIL" in body]) <= 1
     assert len(job.comments()) <= 2
+
+
+def test_publish__base_that_is_not_of_main__is_not_believed_where_only_the_clone_can_tell(job: Given) -> None:
+    folder = job.measure(123)
+    path = folder / "base" / "run.json"
+    run = read_run(path)
+    write_run(path, msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, commit=job.project.newer)))
+    assert job.publish(folder, 123).returncode == 3
+    assert "INCONCLUSIVE" in job.comments()[0]
