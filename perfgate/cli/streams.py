@@ -42,8 +42,9 @@ def _harmless_line(line: str) -> str:
 
 
 def _no_command(line: str) -> str:
-    line = line.replace("##[", "## [")
-    return "| " + line if line.lstrip().startswith("::") else line
+    """Return a line that commands nothing; to the runner, which is a .NET program, a carriage return ends a line too."""
+    pieces = line.replace("##[", "## [").split("\r")
+    return "\r".join("| " + piece if piece.lstrip().startswith("::") else piece for piece in pieces)
 
 
 def _lasting(stream: TextIO) -> TextIO:

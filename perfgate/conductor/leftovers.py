@@ -45,7 +45,8 @@ def left_processes(workers: Iterable[Sequence[str]]) -> list[str]:
         return []
     counts = Counter(one_line(name, limit=40) or "?" for names in left for name in names)
     named = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(_NAMED)]
-    processes = "1 process" if counts.total() == 1 else f"{counts.total()} processes"
+    total = sum(counts.values())
+    processes = "1 process" if total == 1 else f"{total} processes"
     more = ", …" if len(counts) > _NAMED else ""
     return [f"left {processes} running, now killed: {', '.join(named)}{more}"]
 

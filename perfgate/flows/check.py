@@ -27,6 +27,7 @@ from perfgate.document.files import write_run
 from perfgate.document.history import write_history
 from perfgate.document.run import Harness, RunDocument, Session, Source, Testbed
 from perfgate.errors import ConfigError, RepositoryError, UsageError
+from perfgate.flows.base_config import BaseConfig, config_at
 from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.environments import NONE_GIVEN, Environments, GivenInterpreters, SideCode, choose_environments
 from perfgate.flows.flame import KeptSide, with_flame_graph
@@ -90,18 +91,11 @@ class _Sides(NamedTuple):
     head_source: Source
 
 
-class _BaseConfig(NamedTuple):
-    """The base's own perfgate.toml; None where it has none, or one that this version cannot read, and then why."""
-
-    config: Optional[Config] = None
-    unreadable: Optional[str] = None
-
-
 class _Job(NamedTuple):
     """What is known before anything is measured."""
 
     config: Config
-    base_config: _BaseConfig
+    base_config: BaseConfig
     session: Session
     sides: _Sides
     out: Path
@@ -137,7 +131,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     config.selected(options.workloads)
     sides = _choose_sides(repository, config, options)
     out = prepare_out(options.out)
-    base_config = _config_of_base(repository, sides.base.commit, prefix, config)
+    base_config = config_at(directory, sides.base.commit, None)
     if decision := _skipped(repository, config, base_config, sides, prefix, options):
         forget_results(out, RESULTS)
         write_skipped(out, decision, options.language)
@@ -208,7 +202,7 @@ def _config_at_hand(repository: Repository, directory: Path, prefix: str, option
 
 
 def _skipped(
-    repository: Repository, config: Config, base: _BaseConfig, sides: _Sides, prefix: str, options: CheckOptions
+    repository: Repository, config: Config, base: BaseConfig, sides: _Sides, prefix: str, options: CheckOptions
 ) -> Optional[DecisionDocument]:
     """Return the decision not to measure where the base's path filter finds nothing relevant; None where it does."""
     if options.always or options.comparing == "stack" or base.unreadable:
@@ -230,7 +224,7 @@ def _skipped(
     )
 
 
-def _with_caches_of_base(config: Config, base: _BaseConfig) -> Config:
+def _with_caches_of_base(config: Config, base: BaseConfig) -> Config:
     """Return the head's configuration with the base's word on whether kernels of earlier jobs may be used."""
     if base.config is None:
         return config
@@ -244,12 +238,11 @@ def _with_notes(run: RunDocument, notes: list[str]) -> RunDocument:
 
 
 def _choose_sides(repository: Repository, config: Config, options: CheckOptions) -> _Sides:
+    # A named head is what it is, whatever the work tree holds.
     head, dirty = repository.resolve(options.head) if options.head else repository.head(), False
-    if options.head:
-        pass  # a commit is what it is, whatever the work tree holds
-    elif options.work_tree:
+    if options.work_tree and not options.head:
         head, dirty = repository.snapshot()
-    elif not options.allow_dirty and (changed := repository.dirty_files()):
+    elif not (options.allow_dirty or options.head) and (changed := repository.dirty_files()):
         raise RepositoryError(
             f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; "
             "commit them, or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
@@ -439,17 +432,6 @@ def _documents(job: _Job, measured: _Measured) -> tuple[RunDocument, RunDocument
             warnings=[*environments.notes, *head.warnings],
         ),
     )
-
-
-def _config_of_base(repository: Repository, commit: str, prefix: str, config: Config) -> _BaseConfig:
-    """Return the base's own configuration: a wrong one is the base's, and the head's was checked before."""
-    text = repository.show(commit, _inside(prefix, CONFIG_NAME))
-    if text is None:
-        return _BaseConfig()
-    try:
-        return _BaseConfig(parse_config(text, config.root / CONFIG_NAME, device=config.device))
-    except ConfigError as error:
-        return _BaseConfig(unreadable=str(error).replace(f"{config.root}/", ""))
 
 
 def _inside(prefix: str, name: str) -> str:

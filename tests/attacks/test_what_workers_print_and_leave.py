@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from perfgate.cli.streams import make_streams_harmless
 from perfgate.conductor.bench import Checkout, open_bench
 from perfgate.conductor.leftovers import left_processes, sweep_out
 from perfgate.config import load_config
@@ -237,3 +240,25 @@ def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_d
                     pass
     found = {log.stem: log.read_text().split() for log in (tmp_path / "logs").glob("*.log")}
     assert found == {"base": ["COLD", "True"], "head": ["COLD", "True"], "again": ["FOUND", "True"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("  ::error::x\n", "|   ::error::x\n"),
+        ("a ::error::x\n", "a ::error::x\n"),
+        ("a\r::add-mask::x\n", "a\r| ::add-mask::x\n"),
+        ("a ##[group]x\n", "a ## [group]x\n"),
+    ],
+)
+def test_make_streams_harmless__line_in_github__no_command_however_it_is_written(
+    text: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    make_streams_harmless({"GITHUB_ACTIONS": "true"})
+    for character in text:  # in whatever pieces it comes
+        sys.stdout.write(character)
+        sys.stdout.flush()
+    assert out.getvalue() == shown

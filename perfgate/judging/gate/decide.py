@@ -30,7 +30,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
-from perfgate.document.run import ErrorDetail, RunDocument, Side
+from perfgate.document.run import ErrorDetail, RunDocument, Side, Source
 from perfgate.errors import (
     EXIT_FAIL,
     EXIT_INCONCLUSIVE,
@@ -109,8 +109,8 @@ def decide(
         comparing=comparing,
         verdict=judged.verdict,
         reasons=judged.reasons,
-        base=_side(base, chosen_because),
-        head=_side(head, None),
+        base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
+        head=side_of(head.source, sha256=content_sha256(head)),
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
         procedure=Procedure(
@@ -387,8 +387,8 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[str]:
     ]
 
 
-def _side(run: RunDocument, chosen_because: Optional[str]) -> SideSummary:
-    source = run.source
+def side_of(source: Source, chosen_because: Optional[str] = None, *, sha256: Optional[str] = None) -> SideSummary:
+    """Return one side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
     return SideSummary(
         commit=source.commit,
         branch=source.branch,
@@ -396,7 +396,7 @@ def _side(run: RunDocument, chosen_because: Optional[str]) -> SideSummary:
         committed_at=source.committed_at,
         dirty=source.dirty,
         chosen_because=chosen_because,
-        sha256=content_sha256(run),
+        sha256=sha256,
     )
 
 

@@ -8,8 +8,9 @@ from typing import Optional
 from pathspec import GitIgnoreSpec
 
 from perfgate.config import Config, PathSettings
-from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
+from perfgate.document.decision import DecisionDocument, Policy, Procedure
 from perfgate.document.run import Source
+from perfgate.judging.gate.decide import side_of
 from perfgate.version import __version__
 
 _IRRELEVANT = "[paths] relevant"
@@ -54,20 +55,9 @@ def skipped(
         project=config.project,
         verdict="SKIPPED",
         reasons=[because],
-        base=_side(base, chosen_because),
-        head=_side(head, None),
+        base=side_of(base, chosen_because),
+        head=side_of(head),
         device=config.device,
         policy=policy,
         procedure=Procedure(name="none", version=1, seed=config.measure.seed, quantiles=[]),
-    )
-
-
-def _side(source: Source, chosen_because: Optional[str]) -> SideSummary:
-    return SideSummary(
-        commit=source.commit,
-        branch=source.branch,
-        subject=source.subject,
-        committed_at=source.committed_at,
-        dirty=source.dirty,
-        chosen_because=chosen_because,
     )
