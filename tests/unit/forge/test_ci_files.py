@@ -285,11 +285,13 @@ def test_measure__what_the_setup_prints__neither_commands_the_runner_nor_draws(m
     assert not (measuring.folder / "reached").exists()
 
 
-def test_measure__setup__sets_the_environment_of_the_measuring(measuring: Measuring) -> None:
+def test_measure__setup__sets_the_environment_of_the_measuring_and_not_its_folder(measuring: Measuring) -> None:
     # As an environment of CANN or conda does: what comes after it finds another Python.
     setup = f"export PERFGATE_PYTHON={sys.executable}\ncd /"
-    measuring.run("Measure", PERFGATE_PYTHON="no-such-python", PERFGATE_SETUP=setup)
+    (measuring.folder / "perfgate.toml").write_text("wrong = here\n")
+    done = measuring.run("Measure", PERFGATE_PYTHON="no-such-python", PERFGATE_SETUP=setup)
     assert measuring.outputs()["exit-code"] == "2"
+    assert "perfgate.toml is not valid TOML" in done.stdout
 
 
 @pytest.mark.parametrize("out", [".git", ".git/results", "../x/.git", "-delete"])
