@@ -7,6 +7,7 @@ repository: so the job's clone stays as it is, may be of any branch and may be m
 from __future__ import annotations
 
 import base64
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from perfgate.git import run_git
 from perfgate.judging.forge.url import is_loopback
 
 FETCH_SECONDS = 300.0
+# Neither a configuration, a credential helper nor a .netrc that an earlier job left on the machine has a say where a token is.
+_ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_PARAMETERS": ""}
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,9 @@ def prefix_of(root: Path) -> str:
 @contextmanager
 def _fetched(commit: str, origin: Origin) -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Fetch one commit, its files left on the server until they are read."""
-    environ = origin.settings()
     with tempfile.TemporaryDirectory(prefix="perfgate-base-") as folder:
         scratch = Path(folder)
+        environ = {**origin.settings(), **_ALONE, "HOME": folder, "XDG_CONFIG_HOME": folder}
         _git(scratch, ["init", "--quiet", "--bare", "."], {})
         _git(scratch, ["remote", "add", "origin", origin.url], {})
         fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "origin", commit]

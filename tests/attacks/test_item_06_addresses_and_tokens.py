@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -138,6 +139,9 @@ def test_item_6__netrc_and_proxy_of_the_runner__change_nothing(github: Job) -> N
     home.mkdir()
     (home / ".netrc").write_text("default login mallory password other\n")
     (home / ".netrc").chmod(0o600)
+    (home / ".gitconfig").write_text(
+        '[url "http://127.0.0.1:9/"]\n\tinsteadOf = http://\n[credential]\n\thelper = store\n'
+    )
     with canary() as bird:
         proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), bird.url)
         # Without a clone the base comes from the forge, by git.
@@ -148,7 +152,8 @@ def test_item_6__netrc_and_proxy_of_the_runner__change_nothing(github: Job) -> N
     assert bird.heard == []
     assert "authorization" not in github.fake.blobs.requests[0].headers
     assert len(github.comments()) == 1
-    assert any(call.path.startswith("/team/model.git") for call in github.fake.calls)
+    signed = {call.headers.get("authorization") for call in github.fake.calls if "team/model.git" in call.path}
+    assert signed == {"Basic " + base64.b64encode(f"x-access-token:{BOT_TOKEN}".encode()).decode()}
 
 
 def test_item_6__token_in_what_git_is_called_with__is_not(github: Job, tmp_path: Path) -> None:
