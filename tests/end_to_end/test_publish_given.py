@@ -125,3 +125,11 @@ def test_publish__base_that_is_not_of_main__is_not_believed_where_only_the_clone
     write_run(path, msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, commit=job.project.newer)))
     assert job.publish(folder, 123).returncode == 3
     assert "INCONCLUSIVE" in job.comments()[0]
+
+
+def test_publish__change_request_has_moved_on__writes_no_comment(job: Given) -> None:
+    job.fake.changes[:] = [StoredChange(7, "team", "feature", "e" * 40)]
+    done = job.publish(job.measure(123, ops=64), 123)
+    assert done.returncode == 1, done.stderr
+    assert f"No change request has the head {job.project.head[:12]} any more" in done.stdout
+    assert job.comments() == []
