@@ -20,9 +20,9 @@ PIPELINE_SECONDS = 600
 JOB_TOKEN = "glcbt-64_0123456789abcdef"
 # What gitlab-ci-local fills in from the clone, and would warn of when it is given.
 PREDEFINED = [
-    "CI_API_V4_URL", "CI_COMMIT_BRANCH", "CI_COMMIT_SHA", "CI_DEFAULT_BRANCH", "CI_JOB_TOKEN", "CI_PIPELINE_ID",
-    "CI_PIPELINE_SOURCE", "CI_PIPELINE_URL", "CI_PROJECT_ID", "CI_PROJECT_PATH", "CI_REPOSITORY_URL", "CI_SERVER_URL",
-    "GITLAB_CI",
+    "CI_API_V4_URL", "CI_COMMIT_BRANCH", "CI_COMMIT_MESSAGE", "CI_COMMIT_REF_NAME", "CI_COMMIT_SHA", "CI_DEFAULT_BRANCH",
+    "CI_JOB_TOKEN", "CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_PIPELINE_URL", "CI_PROJECT_ID", "CI_PROJECT_PATH",
+    "CI_REPOSITORY_URL", "CI_SERVER_URL", "GITLAB_CI",
 ]  # fmt: skip
 IGNORED = ".gitlab-ci-local*\n__pycache__/\nperfgate-out/\nperfgate-trend/\n"
 

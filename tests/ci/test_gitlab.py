@@ -25,6 +25,8 @@ pytestmark = [
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
 MARKER = marker("default")
+# What the author of a change chooses.
+HOSTILE = ("MERGE_REQUEST_TITLE", "MERGE_REQUEST_SOURCE_BRANCH_NAME", "COMMIT_REF_NAME", "COMMIT_MESSAGE")
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +91,15 @@ def test_merge_request_of_a_fork__note_in_the_parent_project_in_the_language_of_
     project.start(settings='[report]\nlanguage = "zh"\n')
     head = project.change("slower", model=SLOWER)
     # The fork has project number 99; the merge request lives in project 5, the only one the fake knows.
-    done = project.merge_request(head, CI_PROJECT_ID="99", CI_PROJECT_PATH="mallory/model")
+    hostile = {f"CI_{name}": 'x`touch pwn`$(touch${IFS}pwn)"; touch pwn #' for name in HOSTILE}
+    done = project.merge_request(head, CI_PROJECT_ID="99", CI_PROJECT_PATH="mallory/model", **hostile)
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
     (note,) = project.notes()
     assert "## perfgate: FAIL" in note
     assert "`model.py:14`" in note
     assert "原因" in note
+    assert list(project.folder.rglob("pwn")) == []
+    assert "pwn" not in note
 
 
 def test_merged_results__compared_with_what_it_was_merged_into(project: Project) -> None:
