@@ -60,7 +60,7 @@ class _Rule(NamedTuple):
     min_last: int
 
     def strength(self, shift: Shift, edges: list[int], size: int) -> float:
-        """Return how far a shift between two segments is above what is asked, 0 where one of them is too short."""
+        """Return how far a shift between two segments is above what is asked, below a half where one is too short."""
         start, index, end = edges
         # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
         least_after = self.min_last if end == size else self.min_values
@@ -83,10 +83,11 @@ def shifts(
 
     1. Noise: the standard deviation of one value, from differences of neighbours (``noise``).
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
-       exactly among the observed values by dynamic programming over (value, level); a level of an outlier is never worth it.
-       Source: Fearnhead & Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``.
-    3. Merging: of all shifts that last less than ``min_values``, are smaller than ``min_effect`` or less than ``min_z`` times
-       their standard error, the weakest goes, its segments become one, and so on until none is left.
+       by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
+       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``; they let levels be any.
+    3. Merging: of the shifts beside a segment of fewer than ``min_values`` (``min_last`` where it is the last), smaller than
+       ``min_effect`` or less than ``min_z`` times their standard error, the weakest goes and its segments become one, until
+       none is left.
     Raises ValueError for values that are not finite.
     """
     series = np.asarray(series, dtype=np.float64)
