@@ -45,7 +45,7 @@ _ORIGIN = re.compile(r"(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>[^:/]+)")
 # registered for the first verdict.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
 # The index of PyTorch itself: the package on PyPI brings gigabytes of CUDA.
-TORCH = "python -m pip install torch --index-url https://download.pytorch.org/whl/cpu"
+TORCH = "python -m pip install torch"
 
 
 @dataclass(frozen=True)
