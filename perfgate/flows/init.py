@@ -44,7 +44,7 @@ _ORIGIN = re.compile(r"(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>[^:/]+)")
 # The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
 # registered for the first verdict.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
-# The index of PyTorch itself: the package on PyPI brings gigabytes of CUDA.
+# Where a project has no requirements. Some indexes hold a build with gigabytes of CUDA: a project that minds names another.
 TORCH = "python -m pip install torch"
 
 
