@@ -39,7 +39,8 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
     with speaking(context.language):
         for detail in _DETAILS:
-            text = _fitted(_parts(Summary(decision, context, detail)), context, budget)
+            summary = Summary(decision, context, detail)
+            text = _fitted(_parts(summary), summary, budget)
             if text is not None:
                 return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
@@ -77,13 +78,13 @@ def _numbers(sections: list[Section]) -> dict[int, Words]:
     return {section.order: Words(f"{number}. ") for number, section in enumerate(sections, start=1)}
 
 
-def _fitted(parts: list[_Part], context: CommentContext, budget: int) -> Optional[str]:
+def _fitted(parts: list[_Part], summary: Summary, budget: int) -> Optional[str]:
     """Return the comment without as many droppable parts as it takes, None where even that is too long."""
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
         kept = [part for part in parts if part not in dropped]
-        text = _joined(kept, [part.title for part in parts if part in dropped], context)
+        text = _joined(kept, [part.title for part in parts if part in dropped], summary)
         if len(text) <= budget:
             return text
         if not waiting:
@@ -91,10 +92,13 @@ def _fitted(parts: list[_Part], context: CommentContext, budget: int) -> Optiona
         dropped.append(waiting.pop())
 
 
-def _joined(parts: list[_Part], left_out: list[str], context: CommentContext) -> str:
+def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
+    context = summary.context
     values = {"left_out": left_out, "artifact_url": context.artifact_url, "job_url": context.job_url}
-    end = render("comment/end.md.j2", "markdown", values)
-    return "\n\n".join([context.marker, *(part.text for part in parts), _tidy(end)]) + "\n"
+    # Where nothing was measured no report was written either.
+    end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
+    texts = [context.marker, *(part.text for part in parts), *([end] if end else [])]
+    return "\n\n".join(texts) + "\n"
 
 
 def _tidy(text: str) -> str:

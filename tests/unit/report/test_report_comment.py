@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Invalid, Link, OperatorChange, Part
+from perfgate.document.decision import Invalid, Link, OperatorChange, Part, Procedure
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
@@ -136,6 +136,15 @@ def test_trace__links_and_command__artifact_is_linked_and_command_is_code() -> N
     assert "base `base/encoder-long.trace.json.gz` (1.20 MiB)" in text
     assert "in [the artifact](https://forge.example/a/1)" in text
     assert "**Reproduce** `perfgate local --base a1b2c3d4e`" in text
+
+
+def test_end__nothing_was_measured__promises_no_report() -> None:
+    unread = make_decision("INCONCLUSIVE", procedure=Procedure(name="none", version=1, seed=0, quantiles=[]))
+    job = CommentContext(
+        marker="<!-- m -->", artifact_url="https://forge.example/a/1", job_url="https://forge.example/j/1"
+    )
+    assert render_comment(unread, job).endswith("\n\n<sub>[the job](https://forge.example/j/1)</sub>\n")
+    assert "report.html" not in render_comment(unread, CONTEXT)
 
 
 def test_trace__flame_graph_kept__named_before_the_traces() -> None:
