@@ -8,6 +8,9 @@ from perfgate.document.artifact import MAX_ARCHIVE_BYTES
 from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
 from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
 
+# The name of a gate, where a repository has only one.
+DEFAULT_KEY = "default"
+
 
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     """Return the zip of the newest attempt that is not above the event's: a job that is run again alone leaves none.

@@ -12,10 +12,10 @@ from typing import Optional
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.errors import DocumentError, InconclusiveError, UsageError
-from perfgate.flows.artifact import fetch_artifact
+from perfgate.flows.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.flows.baseline import Recorded, keep, refuse_failed
 from perfgate.flows.trunk import refuse_foreign, refuse_off_trunk, trusted_event
-from perfgate.judging.forge.forge import CiEvent, Forge, connect, token_variables
+from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.limits import Clock, Sleep
 
 
@@ -24,7 +24,7 @@ class ArtifactRequest:
     """Which artifact: the folder or zip at ``path``, or the one of the gate ``key`` that the forge keeps of the event's run."""
 
     path: Optional[Path] = None
-    key: str = "default"
+    key: str = DEFAULT_KEY
     token_variable: Optional[str] = None
 
 
@@ -57,10 +57,10 @@ def record_artifact(
 def _connect(
     event: CiEvent, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
 ) -> Optional[Forge]:
-    names = (request.token_variable,) if request.token_variable else token_variables(event.forge)
-    token = next((environ[name] for name in names if environ.get(name)), None)
+    token = find_token(event.forge, environ, request.token_variable)
     if token is None and request.path is None:
-        raise UsageError(f"no token in {' or '.join(names)} to download the artifact with; pass it on to this job")
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"no token in {names} to download the artifact with; pass it on to this job")
     return connect(event, token, sleep=sleep, clock=clock) if token else None
 
 

@@ -13,10 +13,11 @@ from perfgate.config import load_config
 from perfgate.document.decision import Verdict
 from perfgate.errors import ForgeError, UsageError
 from perfgate.flows.acceptance import UnknownMetricError, keep_acceptance, refuse_unknown_metric
-from perfgate.flows.publish import Doors, PublishRequest, publish
+from perfgate.flows.doors import Doors
+from perfgate.flows.publish import PublishRequest, publish
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, log_lines, read_comment
-from perfgate.judging.forge.forge import CiEvent, Forge, connect, token_variables
+from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.orders import (
     AcceptOrder,
     CommentEvent,
@@ -26,7 +27,7 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
-from perfgate.judging.forge.runner import output_lines, outputs_path
+from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
 from perfgate.judging.report.order import Answer, render_answer
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -86,10 +87,10 @@ def _asked(comment: CommentEvent) -> Optional[_Asked]:
 
 
 def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
-    names = (request.token_variable,) if request.token_variable else token_variables(event.forge)
-    token = next((doors.environ[name] for name in names if doors.environ.get(name)), None)
+    token = find_token(event.forge, doors.environ, request.token_variable)
     if token is None:
-        raise UsageError(f"no token in {' or '.join(names)}: a comment can be neither judged nor answered without one")
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"no token in {names}: a comment can be neither judged nor answered without one")
     return connect(event, token, sleep=doors.sleep, clock=doors.clock)
 
 
@@ -120,7 +121,7 @@ def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mappin
         raise ForgeError(f"change request {change.number} has no head or base that is a commit")
     path = outputs_path(environ)
     if path is None:
-        raise UsageError("GITHUB_OUTPUT is not set: nobody would hear what to measure")
+        raise UsageError(f"{OUTPUT_VARIABLE} is not set: nobody would hear what to measure")
     outputs = {
         "action": "run",
         "number": str(change.number),
@@ -129,11 +130,7 @@ def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mappin
         "workload": order.workload or "",
         "fork": "true" if change.from_fork else "false",
     }
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(output_lines(outputs))
-    except OSError as error:
-        raise UsageError(f"{path} (GITHUB_OUTPUT) cannot be written: {error}") from error
+    append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
     return Answer("measuring", head=change.head_sha[:12], workload=order.workload, job_url=event.job_url)
 
 

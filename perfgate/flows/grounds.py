@@ -13,10 +13,12 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.errors import ForgeGoneError
-from perfgate.flows.base_config import Origin, config_at, files_between, prefix_of
+from perfgate.flows.base_config import config_at
+from perfgate.flows.clone import files_between, prefix_of
 from perfgate.flows.screen import stored_history
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.store.store import GitAccess
 
 # Where the CI of the forges is told what to run. GitHub lists 3,000 files at most.
 CI_FILES = (
@@ -46,12 +48,12 @@ def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
-def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, origin: Optional[Origin]) -> Grounds:
+def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, access: GitAccess) -> Grounds:
     """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
     Raises RepositoryError where that commit cannot be read.
     """
-    found = config_at(root, base, origin)
+    found = config_at(root, base, access)
     notes = []
     if found.unreadable is not None:
         notes.append(f"the base's perfgate.toml cannot be read, so perfgate's own tolerances judge: {found.unreadable}")

@@ -15,7 +15,7 @@ from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
-from perfgate.flows.base_config import merge_base
+from perfgate.flows.clone import merge_base
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

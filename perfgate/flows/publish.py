@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import msgspec
 
@@ -14,13 +13,15 @@ from perfgate.catalogue.card import Language
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
-from perfgate.flows.artifact import fetch_artifact
-from perfgate.flows.base_config import Origin, is_behind
+from perfgate.flows.artifact import DEFAULT_KEY, fetch_artifact
+from perfgate.flows.clone import is_behind
 from perfgate.flows.decision import decide_with_advice
+from perfgate.flows.doors import Doors
 from perfgate.flows.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
 from perfgate.flows.provenance import base_is_proven, refuse_stranger
+from perfgate.flows.store import git_access
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
-from perfgate.judging.forge.detect import detect, log_lines, summary_path
+from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import (
     ChangeRequest,
     CiEvent,
@@ -28,15 +29,16 @@ from perfgate.judging.forge.forge import (
     Forge,
     StatusState,
     connect,
+    find_token,
     token_variables,
 )
-from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, summary_path
 from perfgate.judging.forge.sticky import Sayings, post
 from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
+from perfgate.judging.store.store import GitAccess
 from perfgate.version import __version__
 
-DEFAULT_KEY = "default"
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 
@@ -59,23 +61,13 @@ class PublishRequest:
     event: Optional[CiEvent] = None
 
 
-@dataclass(frozen=True)
-class Doors:
-    """The ways out of the process: its environment, its output, its clock (seconds since the epoch)."""
-
-    environ: Mapping[str, str]
-    say: Callable[[str], None]
-    sleep: Sleep
-    clock: Clock
-
-
 class _Case(NamedTuple):
     """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head."""
 
     event: CiEvent
     forge: Forge
     change: Optional[ChangeRequest]
-    origin: Origin
+    access: GitAccess
 
 
 def publish(request: PublishRequest, doors: Doors) -> int:
@@ -84,7 +76,7 @@ def publish(request: PublishRequest, doors: Doors) -> int:
     Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run.
     """
     event = request.event or detect(doors.environ)
-    token = _token(request, doors, event)
+    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
     if event is None or token is None or (request.dry_run and request.artifact):
         if request.artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
@@ -103,13 +95,6 @@ def publish(request: PublishRequest, doors: Doors) -> int:
     return exit_code(decision)
 
 
-def _token(request: PublishRequest, doors: Doors, event: Optional[CiEvent]) -> Optional[str]:
-    if event is None:
-        return None
-    names = (request.token_variable,) if request.token_variable else token_variables(event.forge)
-    return next((doors.environ[name] for name in names if doors.environ.get(name)), None)
-
-
 def _documents(
     request: PublishRequest, forge: Forge, event: CiEvent
 ) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
@@ -126,7 +111,7 @@ def _open_case(event: CiEvent, token: str, forge: Forge, documents: Optional[Che
     change = forge.find_change_request(prefer=ci.change_request if ci else None)
     if change is not None and change.head_sha != event.head_sha:
         change = None
-    return _Case(event, forge, change, Origin(f"{event.server_url}/{event.repository}.git", token, event.ca_file))
+    return _Case(event, forge, change, git_access(event, token))
 
 
 def _judge_at_hand(request: PublishRequest, artifact: Path, doors: Doors, event: Optional[CiEvent]) -> DecisionDocument:
@@ -169,7 +154,7 @@ def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
     change = case.change
     if change is None or change.base_sha is None:
         return grounds_at_hand(request.root, doors.environ)
-    return grounds_of_base(request.root, change, change.base_sha, case.forge, case.origin)
+    return grounds_of_base(request.root, change, change.base_sha, case.forge, case.access)
 
 
 def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
@@ -247,20 +232,12 @@ def _show(text: str, request: PublishRequest, doors: Doors, event: Optional[CiEv
         doors.say("Nothing was posted: this is a dry run.")
         return
     if summary is not None:
-        _append(summary, text)
+        append_to(summary, text + "\n", SUMMARY_VARIABLE)
     if event is None:
         doors.say("Nothing was posted: this is not a CI job of a forge that perfgate knows.")
     else:
-        names = request.token_variable or " or ".join(token_variables(event.forge))
+        names = " or ".join(token_variables(event.forge, request.token_variable))
         doors.say(f"Nothing was posted: no token in {names}.")
-
-
-def _append(summary: Path, text: str) -> None:
-    try:
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except OSError as error:
-        raise UsageError(f"the job summary {summary} cannot be written: {error}") from error
 
 
 def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:

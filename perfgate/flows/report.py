@@ -13,18 +13,22 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
 from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
-from perfgate.flows.check import DEFAULT_HEAD_STEPS
+from perfgate.flows.check_options import DEFAULT_HEAD_STEPS
 from perfgate.flows.judge import comment_context
 from perfgate.flows.run import exit_code as exit_code_of_run
 from perfgate.git import run_git
-from perfgate.judging.forge.detect import detect, log_lines, summary_path
+from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.runner import (
     MAX_ANNOTATIONS,
     MAX_SUMMARY_BYTES,
+    OUTPUT_VARIABLE,
+    SUMMARY_VARIABLE,
     annotation_command,
+    append_to,
     output_lines,
     outputs_path,
+    summary_path,
 )
 from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.annotations import Annotation, annotate, verdict_annotation
@@ -82,7 +86,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
         say(log_lines(_markdown(found, request), environ))
     if request.outputs:
         path = outputs_path(environ)
-        _append(path, output_lines(_outputs(found, request)), "GITHUB_OUTPUT", "--outputs")
+        _append(path, output_lines(_outputs(found, request)), OUTPUT_VARIABLE, "--outputs")
     if request.summary:
         _summarise(found, request, environ)
     if request.annotations:
@@ -160,7 +164,7 @@ def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]
     text = _markdown(found, request, room)
     if len(text.encode()) > room:
         raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
-    _append(path, text.rstrip("\n") + "\n\n", "GITHUB_STEP_SUMMARY", "--summary")
+    _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
 
 
 def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
@@ -232,8 +236,4 @@ def _size(path: Optional[Path]) -> int:
 def _append(path: Optional[Path], text: str, variable: str, option: str) -> None:
     if path is None:
         raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
-    try:
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} ({variable}) cannot be written: {error}") from error
+    append_to(path, text, variable)

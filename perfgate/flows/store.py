@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from perfgate.config import Config
 from perfgate.errors import StoreError
 from perfgate.judging.forge.detect import detect
-from perfgate.judging.forge.forge import token_variables
+from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, Place, Store, open_location, store_location
 
@@ -27,25 +27,29 @@ def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
 
 def open_store_at(location: str, config: Config, environ: Mapping[str, str]) -> Store:
     """Return the store at a location, as the command line may name another one than the project's."""
-    access = git_access(environ) if location.startswith(PREFIX) else None
+    access = _access_of_job(environ) if location.startswith(PREFIX) else None
     return open_location(location, Place(config.root, environ, access))
 
 
-def git_access(environ: Mapping[str, str]) -> Optional[GitAccess]:
+def git_access(event: CiEvent, token: str) -> GitAccess:
+    """Return how the job of an event reaches its git server."""
+    return GitAccess(
+        server=event.server_url,
+        repository=f"{event.server_url}/{event.repository}.git",
+        user=_USERS.get(event.forge, _ANY_USER),
+        token=token,
+        ca_file=event.ca_file,
+    )
+
+
+def _access_of_job(environ: Mapping[str, str]) -> Optional[GitAccess]:
     """Return how this CI job reaches its git server; None where it is none.
 
     Where the forge says nothing of the job, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.
     """
     event = detect(environ)
     if event is not None:
-        names = token_variables(event.forge)
-        return GitAccess(
-            server=event.server_url,
-            repository=f"{event.server_url}/{event.repository}.git",
-            user=_USERS.get(event.forge, _ANY_USER),
-            token=next((environ[name] for name in names if environ.get(name)), ""),
-            ca_file=event.ca_file,
-        )
+        return git_access(event, find_token(event.forge, environ) or "")
     given = environ.get(REMOTE_VARIABLE, "")
     if environ.get(TOKEN_VARIABLE) and given.startswith(("https://", "http://")):
         return GitAccess(_server(given), given, _ANY_USER, environ[TOKEN_VARIABLE])

@@ -17,12 +17,12 @@ from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
 from perfgate.errors import DocumentError, RepositoryError
+from perfgate.flows.doors import Doors
 from perfgate.flows.progress import Progress
-from perfgate.flows.publish import Doors
 from perfgate.flows.session import prepare_out
 from perfgate.flows.store import open_project_store
 from perfgate.flows.trend_confirm import confirm_suspected, keep_confirmations, read_confirmations
-from perfgate.flows.trend_post import OurIssue, find_issue, post_trend
+from perfgate.flows.trend_post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.flows.trend_read import NameCommits, Wanted, find_trend, open_documents, read_histories
 from perfgate.git import run_git
 from perfgate.judging.report.trend import TrendContext, render_issue
@@ -50,7 +50,7 @@ class TrendRequest:
     confirmations: Optional[Path] = None
     post: bool = False
     token_variable: Optional[str] = None
-    key: str = "default"
+    key: str = DEFAULT_KEY
     language: Language = "en"
 
 

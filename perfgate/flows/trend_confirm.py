@@ -21,7 +21,8 @@ from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries, moment
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
-from perfgate.flows.check import CheckOptions, check_change
+from perfgate.flows.check import check_change
+from perfgate.flows.check_options import CheckOptions
 from perfgate.flows.progress import Progress
 from perfgate.flows.session import now
 from perfgate.judging.store.store import Store

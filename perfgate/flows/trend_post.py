@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.trend import TrendDocument, TrendState
-from perfgate.errors import UsageError
-from perfgate.flows.publish import Doors
-from perfgate.judging.forge.detect import detect, log_lines, summary_path
-from perfgate.judging.forge.forge import CiEvent, connect, token_variables
+from perfgate.flows.doors import Doors
+from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.forge import CiEvent, connect, find_token, token_variables
 from perfgate.judging.forge.issues import (
     FoundIssue,
     IssueForge,
@@ -22,10 +20,11 @@ from perfgate.judging.forge.issues import (
     post_issue,
     text_budget,
 )
+from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, summary_path
 from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.trend.standing import state_of
 
-_DEFAULT_KEY = "default"
+DEFAULT_KEY = "default"
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,10 @@ def find_issue(key: str, token_variable: Optional[str], doors: Doors) -> OurIssu
     event = detect(doors.environ)
     if event is None:
         return OurIssue(why_not="this is not a CI job of a forge that perfgate knows")
-    names = (token_variable,) if token_variable else token_variables(event.forge)
-    token = next((doors.environ[name] for name in names if doors.environ.get(name)), None)
+    token = find_token(event.forge, doors.environ, token_variable)
     if token is None:
-        return OurIssue(event=event, why_not=f"no token in {' or '.join(names)}")
+        names = " or ".join(token_variables(event.forge, token_variable))
+        return OurIssue(event=event, why_not=f"no token in {names}")
     forge = keeps_issues(connect(event, token, sleep=doors.sleep, clock=doors.clock))
     return OurIssue(event, forge, find_own(forge, issue_marker(key)))
 
@@ -79,7 +78,7 @@ def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Lan
     posted = post_issue(
         issue.forge,
         issue.found,
-        title=issue_title("" if key == _DEFAULT_KEY else key, language),
+        title=issue_title("" if key == DEFAULT_KEY else key, language),
         text=text,
         state=state,
         first_line=first_line,
@@ -97,12 +96,4 @@ def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Lan
 def _summarise(text: str, doors: Doors) -> None:
     summary = summary_path(doors.environ)
     if summary is not None:
-        _append(summary, text)
-
-
-def _append(summary: Path, text: str) -> None:
-    try:
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except OSError as error:
-        raise UsageError(f"the job summary {summary} cannot be written: {error}") from error
+        append_to(summary, text + "\n", SUMMARY_VARIABLE)

@@ -10,10 +10,10 @@ from typing import Any, Callable, Optional
 import pytest
 
 from perfgate.discovery import member_names
-from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
+from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.comment import CommentState, marker
-from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect
+from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token
 from perfgate.judging.forge.sticky import Post, Sayings, post
 from tests.fakes.forge import (
     BOT,
@@ -120,6 +120,23 @@ def judged(stage: Stage) -> Stage:
     if stage.fake.slice is None:
         pytest.skip("no API description of this forge is beside this checkout (../shared/forge-samples)")
     return stage
+
+
+def test_connect__repository_without_an_owner__is_a_setting_that_cannot_be_right(stage: Stage) -> None:
+    if stage.event.forge == "gitlab":
+        pytest.skip("a GitLab project is named by a number too")
+    with pytest.raises(ForgeSettingError, match="reads OWNER/NAME, found 'model'"):
+        stage.forge(project="model")
+    assert stage.fake.calls == []
+
+
+def test_find_token__several_variables__the_first_that_holds_one_or_the_named_one() -> None:
+    environ = {"PERFGATE_TOKEN": "", "GITHUB_TOKEN": "theirs", "MY_SECRET": "mine"}
+    assert find_token("github", environ) == "theirs"
+    assert find_token("github", {**environ, "PERFGATE_TOKEN": "ours"}) == "ours"
+    assert find_token("github", environ, "MY_SECRET") == "mine"
+    assert find_token("github", environ, "OTHER") is None
+    assert find_token("gitlab", environ) is None
 
 
 def test_forge__judged_by_the_official_description__every_call_is_legal(judged: Stage) -> None:

@@ -22,7 +22,8 @@ from perfgate.document.history import History
 from perfgate.document.run import CiContext, CounterSet, OpCount, RunDocument, Session, Source, WorkloadRecord
 from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
 from perfgate.errors import PerfgateError
-from perfgate.flows.publish import Doors, PublishRequest, publish
+from perfgate.flows.doors import Doors
+from perfgate.flows.publish import PublishRequest, publish
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__

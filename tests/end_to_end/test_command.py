@@ -15,7 +15,7 @@ from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.command import CommandRequest, obey
-from perfgate.flows.publish import Doors
+from perfgate.flows.doors import Doors
 from perfgate.flows.store import open_project_store
 from perfgate.judging.forge.comment import read_state
 from tests.end_to_end.publishing import START, Job

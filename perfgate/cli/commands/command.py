@@ -32,7 +32,7 @@ def COMMAND(  # noqa: N802 - what main looks for
     """
     from perfgate.config import report_language
     from perfgate.flows.command import CommandRequest, obey
-    from perfgate.flows.publish import Doors
+    from perfgate.flows.doors import Doors
 
     request = CommandRequest(
         root=directory, key=key, token_variable=token_env, language=report_language(language, directory)

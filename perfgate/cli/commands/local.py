@@ -16,7 +16,7 @@ from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
-    from perfgate.flows.check import CheckOptions
+    from perfgate.flows.check_options import CheckOptions
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def COMMAND(  # noqa: N802
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
     seclude(directory, allow_token=allow_token)
     from perfgate.config import report_language
-    from perfgate.flows.check import CheckOptions
+    from perfgate.flows.check_options import CheckOptions
 
     options = CheckOptions(
         out=out,

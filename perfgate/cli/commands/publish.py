@@ -51,7 +51,8 @@ def COMMAND(  # noqa: N802 - what main looks for
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
-    from perfgate.flows.publish import Doors, PublishRequest, publish
+    from perfgate.flows.doors import Doors
+    from perfgate.flows.publish import PublishRequest, publish
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")

@@ -63,7 +63,7 @@ def COMMAND(  # noqa: N802 - what main looks for
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.errors import EXIT_FAIL, EXIT_PASS
-    from perfgate.flows.publish import Doors
+    from perfgate.flows.doors import Doors
     from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
     from perfgate.judging.report.trend_terminal import render_trend
 

@@ -47,7 +47,8 @@ def COMMAND(  # noqa: N802
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
-    from perfgate.flows.check import DEFAULT_HEAD_STEPS, CheckOptions, check_change
+    from perfgate.flows.check import check_change
+    from perfgate.flows.check_options import DEFAULT_HEAD_STEPS, CheckOptions
     from perfgate.flows.environments import GivenInterpreters
     from perfgate.flows.run import parse_steps
     from perfgate.judging.gate.decide import exit_code

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.forge import CiEvent, addresses
+from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses
 from perfgate.judging.forge.orders import CommentEvent
 
 P = TypeVar("P")
@@ -53,6 +53,11 @@ def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -
 
 def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     """Return the event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
+    event = _read(environ)
+    return replace(event, account=environ.get(ACCOUNT_VARIABLE) or None) if event else None
+
+
+def _read(environ: Mapping[str, str]) -> Optional[CiEvent]:
     if environ.get("PERFGATE_FORGE"):
         return _given(environ)
     if environ.get("GITEA_ACTIONS") == "true":
@@ -81,12 +86,6 @@ def read_comment(environ: Mapping[str, str]) -> Optional[CommentEvent]:
         bot=comment.user is None or comment.user.type != "User",
         edited=comment.updated_at != comment.created_at,
     )
-
-
-def summary_path(environ: Mapping[str, str]) -> Optional[Path]:
-    """Return the file whose Markdown GitHub shows on the job's page; None elsewhere."""
-    path = environ.get("GITHUB_STEP_SUMMARY", "")
-    return Path(path) if path else None
 
 
 def log_lines(text: str, environ: Mapping[str, str]) -> str:
@@ -199,7 +198,7 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         built_sha=sha,
         job_url=f"{run_url}/attempts/{attempt}",
-        artifact_url=_artifact_url(environ, server) or f"{run_url}#artifacts",
+        artifact_url=_artifact_url(environ, server, repository) or f"{run_url}#artifacts",
     )
 
 
@@ -239,9 +238,8 @@ def _gitea(environ: Mapping[str, str]) -> CiEvent:
     event = _github({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
     number = environ.get("GITHUB_RUN_NUMBER", "")
     job_url = f"{event.server_url}/{event.repository}/actions/runs/{number}" if number.isdecimal() else None
-    return replace(
-        event, forge="gitea", job_url=job_url, artifact_url=_artifact_url(environ, event.server_url) or job_url
-    )
+    artifact_url = _artifact_url(environ, event.server_url, event.repository) or job_url
+    return replace(event, forge="gitea", job_url=job_url, artifact_url=artifact_url)
 
 
 def _given(environ: Mapping[str, str]) -> CiEvent:
@@ -257,6 +255,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
             f"every {forge} server has its own address; give {GIVEN['PERFGATE_API_URL']} (PERFGATE_API_URL)"
         )
     server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or _origin(api)
+    server = server.rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
     if not _SHA.fullmatch(sha):
         raise UsageError(
@@ -266,7 +265,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     return CiEvent(
         forge=forge,
         api_url=api,
-        server_url=server.rstrip("/"),
+        server_url=server,
         repository=repository,
         project=repository,
         run_id=str(_number(environ, "PERFGATE_RUN_ID")),
@@ -274,7 +273,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
         job_url=job_url,
-        artifact_url=_link(environ, ARTIFACT_URL_VARIABLE) or job_url,
+        artifact_url=_artifact_url(environ, server, repository) or _beside(job_url, environ) or job_url,
     )
 
 
@@ -301,15 +300,27 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
         built_sha=built,
         change_request=_number(environ, "CI_MERGE_REQUEST_IID") if iid else None,
         job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
-        artifact_url=_artifact_url(environ, server),
+        artifact_url=_artifact_url(environ, server, _need(environ, "CI_PROJECT_PATH")),
         ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,
     )
 
 
-def _artifact_url(environ: Mapping[str, str], server: str) -> Optional[str]:
-    """Return the address the job was told its artifact has, if it lies on the forge's own server."""
+def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> Optional[str]:
+    """Return the address the job was told its artifact has, if it lies in the repository: the measuring job names it."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
-    return url if url and url.startswith(server + "/") else None
+    return url if url and _is_below(url, f"{server}/{repository}/") else None
+
+
+def _beside(job_url: Optional[str], environ: Mapping[str, str]) -> Optional[str]:
+    """Return the address of the artifact, if it lies below that of the job on a CI of its own."""
+    url = _link(environ, ARTIFACT_URL_VARIABLE)
+    return url if url and job_url and _is_below(url, job_url.rstrip("/") + "/") else None
+
+
+def _is_below(url: str, place: str) -> bool:
+    """Return whether an address lies below another and stays there: a browser follows two dots, encoded ones too."""
+    rest = url.removeprefix(place)
+    return rest != url and ".." not in rest and "%" not in rest
 
 
 def _link(environ: Mapping[str, str], name: str) -> Optional[str]:

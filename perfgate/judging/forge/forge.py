@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Optional, Protocol
 
@@ -12,6 +13,8 @@ from perfgate.judging.forge import hosts
 from perfgate.judging.forge.limits import Clock, Sleep
 
 StatusState = Literal["success", "failure", "pending", "error"]
+# The login of the token's account, where the forge does not tell it: of an app of one's own on GitHub.
+ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class CiEvent:
     ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
     ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
     CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
-    where the event does not name it.
+    where the event does not name it. ``account`` is whom the token belongs to, where the forge does not say that.
     """
 
     forge: str
@@ -39,6 +42,7 @@ class CiEvent:
     job_url: Optional[str] = None
     artifact_url: Optional[str] = None
     ca_file: Optional[str] = None
+    account: Optional[str] = None
 
     def context(self) -> CiContext:
         """Return what a run document keeps of the event."""
@@ -156,10 +160,17 @@ class Forge(Protocol):
         ...
 
 
-def token_variables(forge: str) -> tuple[str, ...]:
-    """Return the environment variables in which a forge's token is looked for, in order."""
+def token_variables(forge: str, named: Optional[str] = None) -> tuple[str, ...]:
+    """Return the environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
+    if named:
+        return (named,)
     variables: tuple[str, ...] = load_member(hosts, _known(forge)).TOKEN_VARIABLES
     return variables
+
+
+def find_token(forge: str, environ: Mapping[str, str], named: Optional[str] = None) -> Optional[str]:
+    """Return the token for a forge that the environment holds; None where it holds none."""
+    return next((environ[name] for name in token_variables(forge, named) if environ.get(name)), None)
 
 
 def addresses(forge: str) -> tuple[Optional[str], Optional[str]]:

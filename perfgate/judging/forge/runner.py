@@ -1,4 +1,4 @@
-"""What a step tells GitHub's runner: its outputs, and annotations (docs.github.com, "Workflow commands for GitHub Actions").
+"""What a step tells GitHub's runner: summary, outputs, annotations (docs.github.com, "Workflow commands for GitHub Actions").
 
 Other hosts that run such steps (Gitea, Forgejo) read the same files and lines.
 """
@@ -10,16 +10,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Optional
 
+from perfgate.errors import UsageError
+
+SUMMARY_VARIABLE, OUTPUT_VARIABLE = "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"
 # A step's summary is refused whole beyond this size.
 MAX_SUMMARY_BYTES = 1024 * 1024
 # Of each level and step; what is more is dropped without a word.
 MAX_ANNOTATIONS = 10
 
 
+def summary_path(environ: Mapping[str, str]) -> Optional[Path]:
+    """Return the file whose Markdown GitHub shows on the job's page; None elsewhere."""
+    path = environ.get(SUMMARY_VARIABLE, "")
+    return Path(path) if path else None
+
+
 def outputs_path(environ: Mapping[str, str]) -> Optional[Path]:
     """Return the file that takes the step's outputs; None where there is no such host."""
-    path = environ.get("GITHUB_OUTPUT", "")
+    path = environ.get(OUTPUT_VARIABLE, "")
     return Path(path) if path else None
+
+
+def append_to(path: Path, text: str, variable: str) -> None:
+    """Write below what stands in a file of the runner, which it names in ``variable``. Raises UsageError where it cannot."""
+    try:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} ({variable}) cannot be written: {error}") from error
 
 
 def output_lines(values: Mapping[str, str]) -> str:

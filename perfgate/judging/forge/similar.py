@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeError, ForgeSettingError
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact
 from perfgate.judging.forge.http import ForgeSession
 from perfgate.judging.forge.limits import Clock, Sleep
@@ -82,7 +82,7 @@ class SimilarForge:
     def __init__(self, session: ForgeSession, event: CiEvent, manner: Manner) -> None:
         owner, slash, name = event.project.partition("/")
         if not (owner and slash and name) or "/" in name:
-            raise ForgeError(f"a {manner.name} repository reads OWNER/NAME, found {event.project!r}")
+            raise ForgeSettingError(f"a {manner.name} repository reads OWNER/NAME, found {event.project!r}")
         self._session = session
         self._event = event
         self._manner = manner

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
 from perfgate.errors import ForgeError, ForgeSettingError
+from perfgate.loopback import is_loopback_host
 
 
 def api_root(url: str) -> str:
@@ -24,11 +24,7 @@ def api_root(url: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Return whether an address is of this machine."""
-    host = _split(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(_split(url).hostname or "")
 
 
 def check_page_url(url: str, root: str) -> str:

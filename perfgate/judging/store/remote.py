@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -14,7 +12,9 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git import run_git
+from perfgate.git_settings import NO_FILES, alone_in, as_environment, authorization, password_of
 from perfgate.judging.store.store import GitAccess, Place
+from perfgate.loopback import is_loopback_host
 
 PREFIX = "branch://"
 REMOTE_VARIABLE = "PERFGATE_STORE_REMOTE"
@@ -66,18 +66,11 @@ class Link:
 
     def environment(self, scratch: Path) -> dict[str, str]:
         """Return what git's environment needs beside the inherited one; settings stand in no file and no argument."""
-        mine = {**self.environ}
-        count = 0
-        if self.isolated:
-            # Neither a configuration, a credential helper nor a .netrc that somebody left on the machine has a say.
-            mine.update(_NO_SETTINGS, HOME=str(scratch), XDG_CONFIG_HOME=str(scratch), GIT_CONFIG_PARAMETERS="")
-        elif os.environ.get("GIT_CONFIG_COUNT", "").isdecimal():
-            count = int(os.environ["GIT_CONFIG_COUNT"])
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
-        for number, (key, value) in enumerate(settings, start=count):
-            mine[f"GIT_CONFIG_KEY_{number}"], mine[f"GIT_CONFIG_VALUE_{number}"] = key, value
-        mine["GIT_CONFIG_COUNT"] = str(count + len(settings))
-        return mine
+        if self.isolated:
+            return {**self.environ, **alone_in(scratch), **as_environment(settings)}
+        inherited = os.environ.get("GIT_CONFIG_COUNT", "")
+        return {**self.environ, **as_environment(settings, first=int(inherited) if inherited.isdecimal() else 0)}
 
     def scrub(self, text: str) -> str:
         """Return a text of git without a secret."""
@@ -101,7 +94,6 @@ _SETTINGS = (
     ("push.recurseSubmodules", "no"),
     ("fetch.recurseSubmodules", "no"),
 )
-_NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _ENVIRON = {
     "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
     # An empty one is asked for nothing, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
@@ -169,7 +161,7 @@ def _address(location: BranchLocation, place: Place) -> str:
         return _checked(given, Path.cwd(), REMOTE_VARIABLE)
     name = location.remote or "origin"
     # In a job with a token, what the machine's own settings make of an address has no say either.
-    settings = _NO_SETTINGS if place.access is not None and place.access.token else {}
+    settings = NO_FILES if place.access is not None and place.access.token else {}
     try:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
         found = run_git(place.root, ["remote", "get-url", name], settings)
@@ -199,10 +191,10 @@ def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
     parts = _split(access.server)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise StoreError("the token has characters no token has; check the secret the job passes on")
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
         raise StoreError(f"{access.server} is not https; a token is not sent in the clear")
-    packed = base64.b64encode(f"{access.user}:{token}".encode()).decode()
-    return f"Authorization: Basic {packed}", (token, packed)
+    password = password_of(access.user, token)
+    return authorization(password), (token, password)
 
 
 def _is_path(url: str) -> bool:
@@ -231,13 +223,6 @@ def _origin(url: str) -> Optional[tuple[str, Optional[str], Optional[int]]]:
 def _without_user(url: str) -> str:
     parts = _split(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _split(url: str) -> SplitResult:

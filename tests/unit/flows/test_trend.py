@@ -20,7 +20,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, UsageError
-from perfgate.flows.publish import Doors
+from perfgate.flows.doors import Doors
 from perfgate.flows.scratch import ScratchRepository
 from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
 from perfgate.flows.trend_confirm import confirmation_of

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import detect, given, log_lines, read_comment, summary_path
+from perfgate.judging.forge.detect import detect, given, log_lines, read_comment
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.orders import CommentEvent
 from tests.fakes.openapi import SLICES
@@ -153,6 +153,9 @@ def test_detect__run_id_is_no_number__refused(tmp_path: Path) -> None:
     ("url", "taken"),
     [
         ("https://github.com/team/model/actions/runs/1/artifacts/2", True),
+        ("https://github.com/mallory/malware/releases/download/1/x.zip", False),
+        ("https://github.com/team/model/../../mallory/x", False),
+        ("https://github.com/team/model/%2e%2e/%2E%2e/mallory/x", False),
         ("https://github.com.evil.example/x", False),
         ("https://evil.example/x", False),
         ("https://github.com/x) [click](https://evil.example", False),
@@ -214,11 +217,6 @@ def test_log_lines__on_github__commands_are_stopped_by_an_unknown_word() -> None
 
 def test_log_lines__elsewhere__plain() -> None:
     assert log_lines("text", {}) == "text"
-
-
-def test_summary_path__not_set__none() -> None:
-    assert summary_path({}) is None
-    assert summary_path({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
 
 
 RECORDED = {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfgate.judging.forge.runner import annotation_command, output_lines
+from perfgate.errors import UsageError
+from perfgate.judging.forge.runner import annotation_command, append_to, output_lines, summary_path
 
 ANY = st.text(max_size=80)
 
@@ -70,3 +73,19 @@ def test_annotation_command__any_words__one_line_that_says_them(title: str, mess
 def test_annotation_command__hostile_title__cannot_end_itself() -> None:
     line = annotation_command("warning", "a::error file=x,line=1::b", "100%\n::set-output name=x::y")
     assert line == ("::warning title=a%3A%3Aerror file=x%2Cline=1%3A%3Ab::100%25%0A::set-output name=x::y")
+
+
+def test_summary_path__not_set__none() -> None:
+    assert summary_path({}) is None
+    assert summary_path({"GITHUB_STEP_SUMMARY": "/x"}) == Path("/x")
+
+
+def test_append_to__file_that_says_something__stands_below_it(tmp_path: Path) -> None:
+    (tmp_path / "summary").write_text("before\n")
+    append_to(tmp_path / "summary", "after\n", "GITHUB_STEP_SUMMARY")
+    assert (tmp_path / "summary").read_text() == "before\nafter\n"
+
+
+def test_append_to__folder__names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\(GITHUB_STEP_SUMMARY\) cannot be written: .*Is a directory"):
+        append_to(tmp_path, "after\n", "GITHUB_STEP_SUMMARY")

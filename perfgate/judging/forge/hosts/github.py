@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import islice
 from typing import Optional
 from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeSettingError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact
+from perfgate.errors import ForgeError, ForgeSettingError
+from perfgate.judging.forge.forge import (
+    ACCOUNT_VARIABLE,
+    ChangeRequest,
+    CiEvent,
+    Comment,
+    CommitStatus,
+    ForgeArtifact,
+)
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.limits import Clock, Sleep
@@ -19,6 +25,8 @@ from perfgate.judging.forge.orders import OrderedChange
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
+# Who writes with GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
+ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 MAX_DESCRIPTION = 140
 # How many pull requests are looked through for a head that no branch leads to.
@@ -33,7 +41,6 @@ def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub
 
 class _User(msgspec.Struct):
     login: str
-    type: str = "User"
 
 
 class _Comment(msgspec.Struct):
@@ -127,6 +134,12 @@ class _Ignored(msgspec.Struct):
     """An answer of which only the status counts."""
 
 
+class _Written(msgspec.Struct):
+    """What the forge answers to what we wrote: who we are."""
+
+    user: Optional[_User] = None
+
+
 class GitHub:
     """One repository on GitHub."""
 
@@ -137,6 +150,7 @@ class GitHub:
         self._session = session
         self._event = event
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
+        self._account: Optional[str] = None
 
     def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
         """Return the pull request the event names, or else the one whose head is the event's.
@@ -202,7 +216,9 @@ class GitHub:
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment."""
         path = f"{self._path}/issues/{number}/comments"
-        self._session.send("POST", path, {"body": body}, _Ignored, expect=201, repeatable=False)
+        written = self._session.send("POST", path, {"body": body}, _Written, expect=201, repeatable=False)
+        # So what this account wrote before is found by who looks again, as every publisher does.
+        self._account = written.user.login if written.user else self._account
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - GitHub needs no number
         """Replace a comment's text."""
@@ -233,7 +249,13 @@ class GitHub:
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitHub makes a label that is not there yet."""
         sent = {"title": title, "body": body, "labels": [label]}
-        self._session.send("POST", f"{self._path}/issues", sent, _Ignored, expect=201, repeatable=False)
+        written = self._session.send("POST", f"{self._path}/issues", sent, _Written, expect=201, repeatable=False)
+        if not self._is_own(written.user):
+            found = written.user.login if written.user else "nobody"
+            raise ForgeError(
+                f"the issue was written by {found[:80]!r}, and looked for among those of {self._login()!r}: set "
+                f"{ACCOUNT_VARIABLE} to the login of the token's account, so that it is found again"
+            )
 
     def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
         """Replace an issue's text."""
@@ -263,19 +285,22 @@ class GitHub:
         found = self._session.get_unless_refused(path, _Permission, refused=404)
         return found is not None and found.permission in ("admin", "write")
 
-    @cached_property
-    def _login(self) -> Optional[str]:
-        """The account of the token; None for the token of an app, GITHUB_TOKEN among them, which may not ask (403)."""
-        answer = self._session.get_unless_refused("/user", _User, refused=403)
-        return answer.login if answer else None
+    def _login(self) -> str:
+        """Return the account of the token.
+
+        That of an app may not ask (403): it is the one that the job was told, or else GITHUB_TOKEN's. Not any bot's: there
+        are bots that repeat what people say, our marker too.
+        """
+        if self._account is None:
+            answer = self._session.get_unless_refused("/user", _User, refused=403)
+            self._account = answer.login if answer else self._event.account or ACTIONS_ACCOUNT
+        return self._account
 
     def _comment(self, found: _Comment) -> Comment:
         return Comment(id=found.id, body=found.body or "", own=self._is_own(found.user))
 
     def _is_own(self, user: Optional[_User]) -> bool:
-        if user is None:
-            return False
-        return user.login == self._login if self._login else user.type == "Bot"
+        return user is not None and user.login == self._login()
 
 
 def _change_request(pull: _Pull) -> ChangeRequest:

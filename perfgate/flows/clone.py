@@ -1,0 +1,49 @@
+"""What the clone around a folder knows of commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from perfgate.git import run_git
+
+
+def prefix_of(root: Path) -> str:
+    """Return where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
+    return run_git(root, ["rev-parse", "--show-prefix"], {}).output
+
+
+def has_commit(root: Path, commit: str) -> bool:
+    """Return whether the clone around a folder has a commit, without asking any server."""
+    return run_git(root, ["cat-file", "-e", f"{commit}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+
+
+def merge_base(root: Path, one: str, other: str) -> Optional[str]:
+    """Return the common ancestor that the clone around a folder knows; None where it does not know enough."""
+    if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
+        return None
+    commits = [_known_as(root, name) for name in (one, other)]
+    done = run_git(root, ["merge-base", *commits], {"GIT_NO_LAZY_FETCH": "1"}) if all(commits) else None
+    return done.output if done and done.code == 0 else None
+
+
+def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
+    """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
+    if not (has_commit(root, base) and has_commit(root, head)):
+        return None
+    done = run_git(root, ["diff", "--name-only", "-z", "--no-renames", f"{base}...{head}", "--"], {})
+    return [name for name in done.output.split("\0") if name] if done.code == 0 else None
+
+
+def is_behind(root: Path, commit: str) -> bool:
+    """Return whether a commit is that which the clone has checked out, or one before it."""
+    return run_git(root, ["merge-base", "--is-ancestor", commit, "HEAD"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+
+
+def _known_as(root: Path, name: str) -> str:
+    """Return the commit of a name: itself, or the branch as it was fetched; empty where the clone has none."""
+    for revision in (f"refs/remotes/origin/{name}", name):
+        found = run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"], {})
+        if found.code == 0:
+            return found.output
+    return ""

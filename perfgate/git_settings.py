@@ -1,0 +1,39 @@
+"""What git is told through its environment: so it stands in no file, and in no argument that other users could read."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+# No configuration file of the user or the machine is read.
+NO_FILES = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def alone_in(home: Path) -> dict[str, str]:
+    """Return the environment in which no configuration, credential helper or .netrc that somebody left on the machine counts.
+
+    ``home`` is an empty folder of ours.
+    """
+    return {**NO_FILES, "GIT_CONFIG_PARAMETERS": "", "HOME": str(home), "XDG_CONFIG_HOME": str(home)}
+
+
+def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> dict[str, str]:
+    """Return settings as git reads them from its environment, numbered from ``first`` (git-config, GIT_CONFIG_COUNT)."""
+    environ = {}
+    count = first
+    for name, value in settings:
+        environ[f"GIT_CONFIG_KEY_{count}"], environ[f"GIT_CONFIG_VALUE_{count}"] = name, value
+        count += 1
+    return {**environ, "GIT_CONFIG_COUNT": str(count)}
+
+
+def password_of(user: str, token: str) -> str:
+    """Return a token as the password of a user, as HTTP sends it: whoever can read it has the token."""
+    return base64.b64encode(f"{user}:{token}".encode()).decode()
+
+
+def authorization(password: str) -> str:
+    """Return the header that signs a request with what ``password_of`` gives."""
+    return f"Authorization: Basic {password}"
