@@ -14,11 +14,11 @@ from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
 from perfgate.flows.acceptance import keep_acceptance
+from perfgate.flows.main_only import refuse_change_request, refuse_foreign, trusted_event
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
 from perfgate.flows.screen import stored_history
 from perfgate.flows.store import open_project_store, open_store_at
-from perfgate.flows.trunk import refuse_change_request, refuse_foreign, trusted_event
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.gate.screen import screen
 from perfgate.judging.report.escape import clean

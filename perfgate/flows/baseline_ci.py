@@ -14,7 +14,7 @@ from perfgate.document.artifact import read_artifact_run
 from perfgate.errors import DocumentError, InconclusiveError, UsageError
 from perfgate.flows.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.flows.baseline import Recorded, keep, refuse_failed
-from perfgate.flows.trunk import refuse_foreign, refuse_off_trunk, trusted_event
+from perfgate.flows.main_only import refuse_foreign, refuse_off_main, trusted_event
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.limits import Clock, Sleep
 
@@ -43,7 +43,7 @@ def record_artifact(
             "keeps a run document"
         )
     forge = _connect(event, environ, request, sleep=sleep, clock=clock)
-    refuse_off_trunk(config, environ, event, forge)
+    refuse_off_main(config, environ, event, forge)
     try:
         with _artifact(request, event, forge) as path:
             run = read_artifact_run(path)

@@ -133,6 +133,40 @@ def test_links__into_the_repository__lead_somewhere() -> None:
             assert (DOCS / target).exists(), f"{page}: {target}"
 
 
+def test_comments__files_they_name__are_there() -> None:
+    """Of everything that is read by others than Python: a path from the root, or of the folder that the file lies in."""
+    read = [
+        *(ROOT / ".github").rglob("*.yml"),
+        *(ROOT / "templates").glob("*.yml"),
+        *(ROOT / "perfgate" / "starter").glob("*.j2"),
+        *(
+            ROOT / name
+            for name in (".gitlab-ci.yml", ".pre-commit-hooks.yaml", "action.yml", "Makefile", "pyproject.toml")
+        ),
+    ]
+    named = [
+        (file, path)
+        for file in read
+        for comment in re.findall(r"(?:^|\s)#(.*)", file.read_text(encoding="utf-8"))
+        for path in re.findall(r"[\w.-]+(?:/[\w.-]+)*\.(?:md|py|ya?ml|toml)\b", _from_the_root(comment))
+    ]
+    # The user's own are named too.
+    lost = [
+        f"{file.relative_to(ROOT)}: {path}"
+        for file, path in named
+        if path not in ("perfgate.toml", ".pre-commit-config.yaml")
+        and not (ROOT / path).exists()
+        and not (file.parent / path).exists()
+    ]
+    assert lost == []
+    assert len(named) > 15
+
+
+def _from_the_root(comment: str) -> str:
+    """Return a comment with the addresses of our repository as paths."""
+    return re.sub(r"(?:https://github\.com/)?perfgate/perfgate/(?:blob/main/)?", "", comment)
+
+
 def test_permissions__the_tables__say_what_the_workflows_say() -> None:
     """Each job of the two workflows, with its rights, in one row of docs/permissions.md; and no other row."""
     page = (DOCS / "permissions.md").read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def main_branch(config: Config, trigger: Trigger) -> str:
         ) from None
 
 
-def refuse_off_trunk(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Optional[Forge]) -> None:
+def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Optional[Forge]) -> None:
     """Raise UsageError in a job that follows another, where the forge does not say that the commit lies on the main branch.
 
     There a tag looks like a branch of its name; so the forge is asked about commits, which have no second meaning.
@@ -78,10 +78,10 @@ def refuse_off_trunk(config: Config, environ: Mapping[str, str], event: CiEvent,
         )
     tip = trigger.tip if main == trigger.default_branch else f"refs/heads/{main}"
     try:
-        on_trunk = forge.merge_base(tip, event.head_sha) == event.head_sha
+        on_main = forge.merge_base(tip, event.head_sha) == event.head_sha
     except ForgeGoneError:
-        on_trunk = False
-    if not on_trunk:
+        on_main = False
+    if not on_main:
         raise UsageError(f"{event.head_sha[:12]} does not lie on {main}; only runs of the main branch are kept")
 
 
