@@ -56,7 +56,7 @@ def _post(fake: FakeForge, text: str, run: int) -> Post:
 
 def test_sdk__what_it_writes_edits_and_deletes__is_what_we_read(fake: FakeForge) -> None:
     with _sdk(fake) as client:
-        assert client.users.me().login == "perfgate[bot]"
+        assert client.users.me().login == "github-actions[bot]"
         client.pulls.create_comment(number=7, body="first")
         client.pulls.create_comment(number=7, body="second")
         first, second = client.pulls.list_comments(number=7)

@@ -26,10 +26,11 @@ class Account:
     bot: bool
 
 
-BOT = Account(1, "perfgate[bot]", bot=True)
+BOT = Account(1, "github-actions[bot]", bot=True)
 PERSON = Account(7, "mallory", bot=False)
 OTHER_BOT = Account(8, "dependency[bot]", bot=True)
-BOT_TOKEN, PERSON_TOKEN = "bot-token-1f2e3d4c", "person-token-5a6b7c8d"
+APP = Account(9, "our-app[bot]", bot=True)
+BOT_TOKEN, PERSON_TOKEN, APP_TOKEN = "bot-token-1f2e3d4c", "person-token-5a6b7c8d", "app-token-9c0b1a2f"
 
 
 @dataclass
@@ -130,7 +131,7 @@ class FakeForge:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.slice: Optional[Slice] = load_slice(dialect.slice_file) if dialect.slice_file else None
-        self.accounts = {BOT_TOKEN: BOT, PERSON_TOKEN: PERSON}
+        self.accounts = {BOT_TOKEN: BOT, PERSON_TOKEN: PERSON, APP_TOKEN: APP}
         self.comments: dict[int, list[StoredComment]] = {}
         self.statuses: list[StoredStatus] = []
         self.changes: list[StoredChange] = []

@@ -123,7 +123,7 @@ class _Posting:
             if newest is not stays:
                 self._edit(stays, newest.body)
                 return False
-        elif not self._written or self._is_stale(stays):
+        elif not self._written or self._is_stale(stays) or (others and self._is_of_this_run(stays)):
             self._remember(stands)
             if self._edit(stays, compose(self._text, self._now, self._first_line)):
                 self._outcome = "created" if self._outcome == "created" else "updated"
@@ -137,6 +137,11 @@ class _Posting:
         """Return whether the comment that stays has an older text than ours; unreadable, unless we wrote it, is older."""
         state = read_state(stays.body)
         return stays.id != self._edited if state is None else state.is_older_than(self._now)
+
+    def _is_of_this_run(self, stays: Comment) -> bool:
+        """Return whether the comment that stays has another text of our run, which is then an earlier one."""
+        text = compose(self._text, self._now, self._first_line)
+        return stays.id != self._edited and read_state(stays.body) is not None and stays.body.strip() != text.strip()
 
     def _remember(self, before: Optional[CommentState]) -> None:
         """Keep what was decided before us; of what stands when we look again after no word came back, some may be ours."""

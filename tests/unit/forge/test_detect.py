@@ -312,6 +312,23 @@ def test_detect__job_address_that_could_break_out__is_no_link(url: str) -> None:
     assert (event.job_url, event.artifact_url) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://gitcode.com/team/model/actions/runs/1/artifacts/2", True),
+        ("https://ci.example/job/perf/123/artifact/perfgate.zip", True),
+        ("https://gitcode.com/mallory/model/x", False),
+        ("https://evil.example/x", False),
+        ("https://ci.example/job/perf/123/../9/artifact/x", False),
+    ],
+)
+def test_detect__artifact_address_of_a_given_event__only_of_the_repository_or_the_job(url: str, taken: bool) -> None:
+    job = "https://ci.example/job/perf/123/"
+    event = detect({**GIVEN_EVENT, "PERFGATE_JOB_URL": job, "PERFGATE_ARTIFACT_URL": url})
+    assert event is not None
+    assert event.artifact_url == (url if taken else job)
+
+
 def test_given__options_and_variables__an_option_wins() -> None:
     joined = given({"PERFGATE_RUN_ID": 124, "PERFGATE_RUN_ATTEMPT": None}, GIVEN_EVENT)
     event = detect(joined)
