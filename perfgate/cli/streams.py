@@ -69,7 +69,7 @@ class _HarmlessLines(io.TextIOBase):
         self._begun = ""
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute
         return self._stream.encoding
 
     def fileno(self) -> int:

@@ -13,7 +13,7 @@ from perfgate.cli.options import language_option
 @click.command("advise")
 @click.argument("path", type=click.Path(path_type=Path), default="perfgate-out")
 @language_option
-def COMMAND(path: Path, language: Optional[str]) -> None:  # noqa: N802
+def COMMAND(path: Path, language: Optional[str]) -> None:
     """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for."""
     from rich.console import Console
 

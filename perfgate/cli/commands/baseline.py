@@ -25,7 +25,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 
 @click.group("baseline")
-def COMMAND() -> None:  # noqa: N802 - what main looks for
+def COMMAND() -> None:
     """Keep runs of main: they screen what is worth confirming, and draw the trend."""
 
 

@@ -20,9 +20,7 @@ from perfgate.cli.options import language_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(  # noqa: N802 - what main looks for
-    token_env: Optional[str], key: str, language: Optional[str], directory: Path
-) -> None:
+def COMMAND(token_env: Optional[str], key: str, language: Optional[str], directory: Path) -> None:
     """Take the order in the comment that started this job: measure a pull request again, or accept a regression.
 
     Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC

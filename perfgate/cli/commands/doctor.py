@@ -20,7 +20,7 @@ from perfgate.cli.measuring import allow_token_option, seclude
               help="Folder for doctor.json and a folder for each gate.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
 @allow_token_option
-def COMMAND(  # noqa: N802
+def COMMAND(
     fitness_only: bool,
     only: tuple[str, ...],
     list_only: bool,

@@ -21,7 +21,7 @@ from perfgate.errors import UsageError
 @language_option
 @click.option("--config", "config_folder", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
               help="Take the policy from the perfgate.toml in DIR instead of the one recorded with the check.")  # fmt: skip
-def COMMAND(  # noqa: N802
+def COMMAND(
     folder: Optional[Path],
     base: Optional[Path],
     head: Optional[Path],

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(  # noqa: N802
+def COMMAND(
     forge: Optional[Forge],
     device: str,
     labels: Optional[str],

@@ -53,7 +53,7 @@ class _Manner:
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 @click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
-def COMMAND(  # noqa: N802
+def COMMAND(
     base: Optional[str],
     out: Path,
     workloads: tuple[str, ...],

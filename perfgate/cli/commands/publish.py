@@ -28,7 +28,7 @@ from perfgate.cli.options import language_option
 @click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
 @event_options
 @language_option
-def COMMAND(  # noqa: N802 - what main looks for
+def COMMAND(
     artifact: Optional[Path],
     download: bool,
     directory: Path,

@@ -26,7 +26,7 @@ from perfgate.cli.options import language_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder, below which annotated files lie.")  # fmt: skip
-def COMMAND(  # noqa: N802
+def COMMAND(
     folder: Path,
     outputs: bool,
     summary: bool,

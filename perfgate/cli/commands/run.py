@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(  # noqa: N802
+def COMMAND(
     out: Path,
     workloads: tuple[str, ...],
     profile: Optional[Path],

@@ -32,7 +32,7 @@ def _common(command: _Command) -> _Command:
 
 
 @click.group("trace")
-def COMMAND() -> None:  # noqa: N802 - what main looks for
+def COMMAND() -> None:
     """Ask a profiler's recording what takes the time. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
     a Chrome trace, a folder of several, or a run folder of perfgate."""
 

@@ -36,7 +36,7 @@ from perfgate.cli.streams import make_streams_harmless
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(  # noqa: N802 - what main looks for
+def COMMAND(
     metrics: tuple[str, ...],
     workloads: tuple[str, ...],
     out: Optional[Path],

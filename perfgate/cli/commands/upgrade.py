@@ -26,7 +26,7 @@ from perfgate.cli.options import language_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(  # noqa: N802
+def COMMAND(
     new_python: Path,
     base_python: Optional[Path],
     out: Path,

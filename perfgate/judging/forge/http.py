@@ -90,7 +90,7 @@ class ForgeSession:
     def pages(self, path: str, kind: type[T], *, query: Optional[Query] = None) -> Iterator[T]:
         """Yield the elements of a list over all its pages."""
         for answer in self._answers(path, query):
-            elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]
+            elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
 
     def _answers(self, path: str, query: Optional[Query]) -> Iterator[Answer]:
@@ -112,7 +112,7 @@ class ForgeSession:
         """Yield one page after the other of a list whose forge links none; the caller stops where nothing new comes."""
         for number in range(1, MAX_PAGES + 1):
             answer = self._request("GET", path, (200,), query={**query, "page": number})
-            page: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]
+            page: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
             yield page
         raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
 

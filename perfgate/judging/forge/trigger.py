@@ -68,9 +68,8 @@ def _github(environ: Mapping[str, str]) -> Trigger:
     default = payload.repository.default_branch if payload.repository else None
     if (run := payload.workflow_run) is not None:
         # The head repository is null once the fork is deleted.
-        own = bool(payload.repository and run.head_repository) and (
-            run.head_repository.full_name == payload.repository.full_name  # type: ignore[union-attr]
-        )
+        target, source = payload.repository, run.head_repository
+        own = target is not None and source is not None and source.full_name == target.full_name
         # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
         return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
     kind = environ.get("GITHUB_EVENT_NAME", "")
