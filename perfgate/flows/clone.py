@@ -40,6 +40,19 @@ def is_behind(root: Path, commit: str) -> bool:
     return run_git(root, ["merge-base", "--is-ancestor", commit, "HEAD"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
+def fetched_tip(root: Path, branch: str) -> Optional[str]:
+    """Return the newest commit of a branch as the clone has fetched it: a tag of the same name is no branch."""
+    revision = f"refs/remotes/origin/{branch}^{{commit}}"
+    found = run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", revision], {})
+    return found.output if found.code == 0 else None
+
+
+def checked_out(root: Path) -> Optional[str]:
+    """Return the commit that the clone around a folder has checked out; None outside a clone."""
+    found = run_git(root, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {})
+    return found.output if found.code == 0 else None
+
+
 def _known_as(root: Path, name: str) -> str:
     """Return the commit of a name: itself, or the branch as it was fetched; empty where the clone has none."""
     for revision in (f"refs/remotes/origin/{name}", name):

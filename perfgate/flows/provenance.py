@@ -15,7 +15,7 @@ from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
-from perfgate.flows.clone import merge_base
+from perfgate.flows.clone import fetched_tip, merge_base
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -44,11 +44,13 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
     So a change cannot choose a slow commit of long ago, or one of its own, to look good beside. False where neither the
     forge nor the clone can tell. Raises DocumentError for a base that lies elsewhere.
     """
-    commit, target = documents.base.source.commit or "", change.target
+    commit = documents.base.source.commit or ""
     if change.base_sha is not None and commit == change.base_sha:
         return True
-    if target is None:
+    if change.target is None:
         return False
+    # Who may push, but not to this branch, can make a tag of its name.
+    target = fetched_tip(root, change.target) or change.target
     fork = _common(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
         return fork is not None
@@ -57,7 +59,7 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
         return False
     if (lowest, highest) != (fork, commit):
         raise DocumentError(
-            f"{BASE} measured {commit[:12]}, which does not lie on {target!r} after {fork[:12]}, where the "
+            f"{BASE} measured {commit[:12]}, which does not lie on {change.target!r} after {fork[:12]}, where the "
             "change left it"
         )
     return True

@@ -14,7 +14,7 @@ from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
 from perfgate.flows.artifact import DEFAULT_KEY, fetch_artifact
-from perfgate.flows.clone import is_behind
+from perfgate.flows.clone import checked_out, is_behind
 from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.doors import Doors
 from perfgate.flows.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
@@ -138,7 +138,7 @@ def _judge(
     except RepositoryError as error:
         why = str(error).replace(str(request.root), ".")
         return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
-    if grounds.skipped is not None and documents is None:
+    if grounds.skipped is not None and documents is None and _is_still_the_head(case):
         return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
         if documents is None:
@@ -148,6 +148,17 @@ def _judge(
         return _decide(documents, grounds, case.event, doors, because)
     except DocumentError as error:
         return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
+
+
+def _is_still_the_head(case: _Case) -> bool:
+    """Return whether the files that a change request was asked for can have been those of this head."""
+    change = case.forge.find_change_request(prefer=case.change.number) if case.change else None
+    return (
+        change is not None
+        and case.change is not None
+        and change.number == case.change.number
+        and (change.head_sha == case.event.head_sha)
+    )
 
 
 def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
@@ -160,12 +171,15 @@ def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
 def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
     """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
 
-    Where the forge says nothing of its commits, it must lie before what this job has checked out: then it is of main, and
-    how old it may be is not bounded.
+    A head that no change request has any more may be one's again tomorrow, so it is held to what this job has checked out.
+    Where the forge says nothing of its commits, the base must lie before that: then it is of main, and how old it may be is
+    not bounded.
     """
     commit = documents.base.source.commit or ""
-    if case.change is not None and base_is_proven(documents, case.change, case.forge, root):
-        return f"merge base of {case.change.target or 'the target branch'} and head"
+    change = case.change or ChangeRequest(number=0, head_sha=case.event.head_sha, target=checked_out(root))
+    if base_is_proven(documents, change, case.forge, root):
+        target = (case.change.target or "the target branch") if case.change else "what this job has checked out"
+        return f"merge base of {target} and head"
     if is_behind(root, commit):
         return "an ancestor of what this job has checked out"
     raise DocumentError(

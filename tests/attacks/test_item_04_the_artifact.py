@@ -6,17 +6,19 @@ import base64
 import io
 import json
 import os
+import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from perfgate.document.files import canonical_bytes, read_run, write_run
-from tests.end_to_end.publishing import Job
+from tests.end_to_end.publishing import Job, Project
 from tests.fakes.documents import make_run
 
 
@@ -212,6 +214,28 @@ def test_item_4__a_base_of_the_changes_own_choice__refused(job: Job, commit: str
     # The change would look fast beside a slow commit of long ago, and unchanged beside itself.
     job.measure(base=getattr(job.project, commit))
     _refused(job, "not both in the repository" if commit == "unrelated" else "where the change left it")
+
+
+def test_item_4__head_taken_away_while_it_is_judged__a_slow_base_of_long_ago_gives_no_green(job: Job) -> None:
+    # Pushed back afterwards, the head would carry the status.
+    job.fake.changes[0] = replace(job.fake.changes[0], head_sha="d" * 40)
+    job.measure(base=job.project.older)
+    assert job.publish().returncode == 3
+    assert job.statuses() == [(job.project.head, "error" if job.host == "github" else "failed")]
+
+
+def test_item_4__tag_named_like_the_target__says_nothing_of_the_target(
+    job: Job, project: Project, tmp_path: Path
+) -> None:
+    # The forge of this test answers as git does: of a tag and a branch of one name it takes the tag.
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(project.root), str(clone)], check=True)
+    bare = tmp_path / "forge"
+    subprocess.run(["git", "clone", "-q", "--mirror", str(project.root), str(bare)], check=True)
+    subprocess.run(["git", "tag", "main", project.older], cwd=bare, check=True)
+    job.fake.repository = bare
+    job.measure(base=project.older)
+    _refused(job, "where the change left it", root=clone)
 
 
 @pytest.mark.parametrize("commit", ["--upload-pack=touch /tmp/x", "HEAD", "refs/heads/main", "d" * 40])

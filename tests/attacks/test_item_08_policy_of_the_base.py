@@ -14,6 +14,7 @@ from perfgate.document.history import Acceptance
 from perfgate.flows import grounds
 from perfgate.judging.store.store import Place, open_location
 from tests.end_to_end.publishing import CONFIG, Job
+from tests.fakes.forge import Account, Call, FakeForge, Reply
 
 LAX = CONFIG + '[gate]\ntolerance = { "counters.framework_ops" = 9.0, "ops.count:*" = 9.0 }\n'
 OURS = "perfgate's own tolerances"
@@ -149,6 +150,21 @@ def test_item_8__nothing_relevant_changed_and_nothing_measured__skipped_by_the_b
     assert done.returncode == 0, done.stderr
     assert "## perfgate: SKIPPED" in job.comment()
     assert [state for _, state in job.statuses()] == ["success"]
+
+
+def test_item_8__harmless_head_shown_while_the_files_are_asked_for__not_skipped(job: Job) -> None:
+    _change(job, files=("docs/guide.md",))
+    usual = job.fake.dialect.answer
+
+    def answer(forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
+        reply = usual(forge, call, path, account)
+        if path.endswith(("/files", "/diffs")):
+            _change(job, head_sha="d" * 40)
+        return reply
+
+    job.fake.dialect.answer = answer  # type: ignore[method-assign]
+    assert job.publish().returncode == 3
+    assert "success" not in [state for _, state in job.statuses()]
 
 
 def test_item_8__artifact_says_skipped__the_files_decide(job: Job) -> None:
