@@ -99,15 +99,15 @@ class SimilarForge:
             return None
         return _change_request(found[prefer if prefer in found else max(found)])
 
-    def changed_files(self, number: int) -> Optional[list[str]]:  # noqa: ARG002 - of none
+    def changed_files(self, number: int) -> Optional[list[str]]:  # noqa: ARG002 - the same for all
         """Cannot tell: how long a list of files these forges give was not tried."""
         return None
 
-    def merge_base(self, one: str, other: str) -> Optional[str]:  # noqa: ARG002 - of none
+    def merge_base(self, one: str, other: str) -> Optional[str]:  # noqa: ARG002 - the same for all
         """Cannot tell: that part of the API was not tried."""
         return None
 
-    def parents(self, sha: str) -> Optional[list[str]]:  # noqa: ARG002 - of none
+    def parents(self, sha: str) -> Optional[list[str]]:  # noqa: ARG002 - the same for all
         """Cannot tell: that part of the API was not tried."""
         return None
 
