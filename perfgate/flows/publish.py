@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -20,6 +19,7 @@ from perfgate.flows.doors import Doors
 from perfgate.flows.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
 from perfgate.flows.provenance import base_is_proven, refuse_stranger
 from perfgate.flows.store import git_access
+from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
 from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import (
@@ -40,7 +40,6 @@ from perfgate.judging.store.store import GitAccess
 from perfgate.version import __version__
 
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
-_SHA = re.compile(r"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,8 @@ class PublishRequest:
 
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change. ``key``
     tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
-    not one the forge's own. ``event`` is given by who knows it better than the environment does.
+    not one the forge's own. ``event`` is given by who knows it better than the environment does. ``workload`` is the one that
+    somebody asked for alone: what it says must not stand where the whole check's word does.
     """
 
     root: Path
@@ -59,6 +59,12 @@ class PublishRequest:
     token_variable: Optional[str] = None
     language: Language = "en"
     event: Optional[CiEvent] = None
+    workload: Optional[str] = None
+
+    @property
+    def name(self) -> str:
+        """Return what the comment and the status are told apart by."""
+        return f"{self.key}/{self.workload}" if self.workload else self.key
 
 
 class _Case(NamedTuple):
@@ -231,10 +237,10 @@ def _comment(decision: DecisionDocument, request: PublishRequest, event: Optiona
 def _context(request: PublishRequest, event: Optional[CiEvent], decision: DecisionDocument) -> CommentContext:
     base = decision.base.commit or ""
     return CommentContext(
-        marker=marker(request.key),
+        marker=marker(request.name),
         artifact_url=event.artifact_url if event else None,
         job_url=event.job_url if event else None,
-        reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if _SHA.fullmatch(base) else None,
+        reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if COMMIT_ID.fullmatch(base) else None,
         language=request.language,
     )
 
@@ -258,7 +264,7 @@ def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRe
     event, change = case.event, case.change
     if change is not None:
         state, sayings = state_of(event, decision.verdict), _sayings(event, request.language)
-        done = post(case.forge, change.number, text, state, marker(request.key), sleep=doors.sleep, sayings=sayings)
+        done = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, sayings=sayings)
         if done.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return
@@ -278,7 +284,7 @@ def _sayings(event: CiEvent, language: Language) -> Sayings:
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:
     """Set the commit status. A token without that right is no reason to fail: this job's exit code says the same."""
-    name = "perfgate" if request.key == DEFAULT_KEY else f"perfgate/{request.key}"
+    name = "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"
     state = _STATES.get(decision.verdict, "success")
     status = CommitStatus(event.head_sha, state, name, _description(decision), event.job_url)
     try:

@@ -171,6 +171,18 @@ def test_publish__two_keys__two_comments(job: Job) -> None:
     assert sorted(status.name for status in job.fake.statuses) == ["perfgate", "perfgate/training"]
 
 
+def test_publish__one_workload_asked_for__leaves_comment_and_status_of_the_whole_check(job: Job) -> None:
+    job.measure(ops=64)
+    assert job.publish().returncode == 1
+    (whole,) = job.comments()
+    job.measure()
+    assert job.publish(workload="encoder").returncode == 0
+    assert job.comments()[0] == whole
+    assert "## perfgate: PASS" in job.comments()[1]
+    names = {status.name: status.state for status in job.fake.statuses}
+    assert names == {"perfgate": "failure" if job.host == "github" else "failed", "perfgate/default/encoder": "success"}
+
+
 def test_publish__token_refused__exit_4_and_the_token_is_not_shown(job: Job) -> None:
     job.measure()
     done = job.publish(token="stolen-token-424242")

@@ -26,6 +26,11 @@ from perfgate.cli.options import language_option
     "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
 )
 @click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    help="Only this one was asked for: it has a comment and a status of its own, and the whole check's stay.",
+)
 @event_options
 @language_option
 def COMMAND(
@@ -35,6 +40,7 @@ def COMMAND(
     dry_run: bool,
     token_env: Optional[str],
     key: str,
+    workload: Optional[str],
     language: Optional[str],
 ) -> None:
     """Judge a check again; post or update the comment on its change request, and set the commit status.
@@ -60,6 +66,7 @@ def COMMAND(
         root=directory,
         artifact=artifact,
         key=key,
+        workload=workload or None,
         dry_run=dry_run,
         token_variable=token_env,
         language=report_language(language, directory),
