@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,8 @@ from perfgate.errors import RepositoryError
 from perfgate.interrupts import safe_point
 
 TICK_SECONDS = 0.2
+# A whole id of a commit, by SHA-1 or SHA-256: not the name of anything else.
+COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # What ties git to one clone (git rev-parse --local-env-vars). A hook that runs perfgate has them set, and `worktree add`
 # would write the caller's index through GIT_INDEX_FILE.
 _TIES = frozenset({

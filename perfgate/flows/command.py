@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from perfgate.errors import ForgeError, UsageError
 from perfgate.flows.acceptance import UnknownMetricError, keep_acceptance, refuse_unknown_metric
 from perfgate.flows.doors import Doors
 from perfgate.flows.publish import PublishRequest, publish
+from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, log_lines, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
@@ -30,7 +30,6 @@ from perfgate.judging.forge.orders import (
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
 from perfgate.judging.report.order import Answer, render_answer
 
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # A call that could not be understood is answered too, once it is known that its writer may ask.
 _Asked = Union[RunOrder, AcceptOrder, OrderError]
 
@@ -117,7 +116,7 @@ def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Opt
 
 def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> Answer:
     """Tell the workflow what to measure; nothing that the comment says goes there unchecked."""
-    if not (_SHA.fullmatch(change.head_sha) and _SHA.fullmatch(change.base_sha)):
+    if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
         raise ForgeError(f"change request {change.number} has no head or base that is a commit")
     path = outputs_path(environ)
     if path is None:

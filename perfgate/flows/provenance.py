@@ -6,7 +6,6 @@ the measured process can do that; isolation of the measuring job limits it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Optional
@@ -16,9 +15,8 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.flows.clone import fetched_tip, merge_base
+from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
-
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def refuse_stranger(
@@ -121,7 +119,7 @@ def _refuse_other_commit(
     The merge is made anew whenever the target branch moves, so an older one is known by its parents.
     """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
-        if not _SHA.fullmatch(run.source.commit or ""):
+        if not COMMIT_ID.fullmatch(run.source.commit or ""):
             raise DocumentError(f"{name} names {run.source.commit!r} where a commit stands")
     commit = documents.head.source.commit
     known = {event.head_sha, event.built_sha}

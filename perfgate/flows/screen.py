@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Callable, Optional
@@ -14,11 +13,9 @@ from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.flows.store import open_project_store
-from perfgate.git import run_git
+from perfgate.git import COMMIT_ID, run_git
 from perfgate.judging.gate.screen import SCREENED, accepts_a_slower_call, level
 from perfgate.judging.store.store import HistoryValue
-
-_SHA = re.compile(r"[0-9a-f]{40,64}")
 
 
 def stored_history(
@@ -80,7 +77,7 @@ def _came_with(accepted: str, commit: Optional[str], before: Optional[str], root
 
 def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
     """Return whether the clone around the project says so; one that knows too little does not."""
-    if not (_SHA.fullmatch(commit) and _SHA.fullmatch(ancestor)):
+    if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(ancestor)):
         return False
     try:
         done = run_git(root, ["merge-base", "--is-ancestor", ancestor, commit], {"GIT_NO_LAZY_FETCH": "1"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.errors import UsageError
+from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses
 from perfgate.judging.forge.orders import CommentEvent
 
@@ -35,7 +35,6 @@ GIVEN = {
     "PERFGATE_JOB_URL": "--job-url",
 }
 _NEEDED = tuple(GIVEN)[:4]
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -> dict[str, str]:
@@ -123,7 +122,6 @@ class _WorkflowRun(msgspec.Struct):
     run_attempt: int
     head_sha: str
     event: str
-    html_url: str
     head_branch: Optional[str] = None
     head_repository: Optional[_HeadRepository] = None
     pull_requests: list[_PullRequest] = []
@@ -257,7 +255,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or _origin(api)
     server = server.rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
-    if not _SHA.fullmatch(sha):
+    if not COMMIT_ID.fullmatch(sha):
         raise UsageError(
             f"--head-sha (PERFGATE_HEAD_SHA) must be a whole commit id in small letters, found {sha[:70]!r}"
         )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Optional, Protocol, Union, runtime_checkable
 
 from perfgate.errors import ForgeError, UsageError
+from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.forge import Forge
 
 CALL = "/perfgate"
 MAX_LINE = 1_000
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # The names of workloads that perfgate.toml takes, as far as they are ASCII: this one goes on to a shell of CI.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -101,7 +101,7 @@ def read_order(body: str) -> Optional[Order]:
     if len(line) > MAX_LINE or not line.isprintable():
         raise OrderError("the line is too long, or has characters that cannot be seen")
     verb, rest = (words[1], words[2:]) if len(words) > 1 else ("", [])
-    head = rest.pop(0) if rest and _SHA.fullmatch(rest[0]) else None
+    head = rest.pop(0) if rest and COMMIT_ID.fullmatch(rest[0]) else None
     if verb == "run" and len(rest) <= 1:
         return RunOrder(head, _workload(rest[0]) if rest else None)
     if verb == "accept" and len(rest) >= 2:
