@@ -93,7 +93,18 @@ def _gate(case: Case, scratch: Path, options: argparse.Namespace) -> dict[str, o
     repository, out = scratch / "repository", scratch / "out"
     (_plant_demo if case.project == "demo" else _plant_minilm)(case, repository)
     started = time.monotonic()
-    command = [sys.executable, "-m", "perfgate", "check", "--base", "main", "--out", str(out), *options.arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "check",
+        "--base",
+        "main",
+        "--always",
+        "--out",
+        str(out),
+        *options.arguments,
+    ]
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     decision = out / "decision.json"

@@ -195,7 +195,7 @@ def gate(repository: Path, change: Change, out: Path) -> Seen:
 
 
 def _check(repository: Path, out: Path) -> int:
-    command = [_perfgate(), "check", "--base", "main", "--out", str(out)]
+    command = [_perfgate(), "check", "--base", "main", "--always", "--out", str(out)]
     # Its progress comes on stderr; what it prints at the end is the comment once more, drawn for a terminal.
     # What CI keeps of main lies in a branch of perfgate's own repository, which the scratch repository has not.
     environment = {**os.environ, "PERFGATE_STORE": str(out.parent / "store.db")}

@@ -88,7 +88,18 @@ def run_planted(
     _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
     # An earlier doctor may have written there.
     (out / "decision.json").unlink(missing_ok=True)
-    arguments = ["check", "--base", "main", "--workload", change.workload, "--steps", "4", "--out", str(out)]
+    arguments = [
+        "check",
+        "--base",
+        "main",
+        "--workload",
+        change.workload,
+        "--steps",
+        "4",
+        "--always",
+        "--out",
+        str(out),
+    ]
     say(f"$ perfgate {' '.join(arguments)}")
     started = time.monotonic()
     code = subprocess.run(

@@ -206,7 +206,10 @@ def test_memory__cpu_that_keeps_what_is_not_torchs__growth_of_the_process_alone(
     kept = []
 
     def call(model: Any, inputs: Any) -> Any:
-        kept.append(b"x" * 300_000)
+        # Pages of their own: bytes may lie where earlier tests have left room, and then the process does not grow.
+        page = mmap.mmap(-1, 300_000)
+        page.write(b"x" * 300_000)
+        kept.append(page)
         return model(inputs)
 
     outcome = on_cpu(call)
