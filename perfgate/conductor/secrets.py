@@ -80,19 +80,21 @@ def refuse_tokens(found: Secrets) -> None:
 
 
 def refuse_persisted(clone: Path) -> None:
-    """Raise UsageError where a clone's configuration holds the job's token, as actions/checkout leaves it there by default.
+    """Raise UsageError where a clone's configuration holds a token: actions/checkout leaves the job's there by default.
 
-    Worktrees share that file with the clone, and user code runs in them. Outside a clone there is none.
+    So does who clones from an address with a token in it; GitLab's own clone may have CI_JOB_TOKEN there. Worktrees share
+    that file with the clone, and user code runs in them. Outside a clone there is none.
     """
     try:
-        found = run_git(clone, ["config", "--get-regexp", r"^http\..*extraheader$"], {})
+        found = run_git(clone, ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"], {})
     except RepositoryError:  # no git, no clone
         return
-    names = sorted({line.partition(" ")[0] for line in found.output.splitlines() if "authorization:" in line.lower()})
+    names = sorted({line.partition(" ")[0] for line in found.output.splitlines() if _has_token(line)})
     if names:
         raise UsageError(
             f"this job measures other people's code and the clone keeps a token in its configuration: {', '.join(names)}. "
-            "Nothing was run. Give actions/checkout `persist-credentials: false`; --allow-token-in-env measures all the same"
+            "Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
+            "--allow-token-in-env measures all the same"
         )
 
 
@@ -109,6 +111,12 @@ def scrubbed_notes(environ: Mapping[str, str]) -> list[str]:
     if not tokens:
         return []
     return [f"measured with a token in the job's environment ({', '.join(tokens)}), by --allow-token-in-env"]
+
+
+def _has_token(line: str) -> bool:
+    """Return whether a setting of a clone, its name and what it says, holds a token other than the job's on GitLab."""
+    tokens = _VALUE.findall(line.partition(" ")[2])
+    return "authorization:" in line.lower() or any(not token.startswith("glcbt-") for token in tokens)
 
 
 def _is_token(name: str, value: str) -> bool:

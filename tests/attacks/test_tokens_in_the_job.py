@@ -251,6 +251,27 @@ def test_refuse_persisted__token_in_the_clones_configuration__named_and_not_show
     assert VALUE not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("https://x-access-token:ghp_0123456789abcdef0123@github.example/team/model.git", True),
+        ("https://oauth2:glpat-0123456789abcdef0123@gitlab.example/team/model.git", True),
+        ("https://gitlab-ci-token:glcbt-64_0123456789abcdef0123@gitlab.example/team/model.git", False),
+        ("https://github.example/team/model.git", False),
+    ],
+)
+def test_refuse_persisted__token_in_the_address_of_a_remote__named_and_not_shown(
+    clone: Path, address: str, refused: bool
+) -> None:
+    _configure(clone, "remote.origin.url", address)
+    if not refused:
+        refuse_persisted(clone)
+        return
+    with pytest.raises(UsageError, match=r"remote\.origin\.url") as error:
+        refuse_persisted(clone)
+    assert "0123456789" not in str(error.value)
+
+
 def test_refuse_persisted__other_header_or_no_clone__nothing_said(clone: Path) -> None:
     _configure(clone, "http.extraheader", "X-Proxy: yes")
     refuse_persisted(clone)
