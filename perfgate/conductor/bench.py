@@ -194,7 +194,7 @@ class Bench:
 
     def cache_notes(self) -> list[str]:
         """Return what a document says of kernels that may be older than the job."""
-        reused = reused_caches(self._environment())
+        reused = reused_caches(self._allowed())
         return [f"reused kernel caches that an earlier job may have filled: {', '.join(reused)}"] if reused else []
 
     def note_orphans(self, names: list[str]) -> None:
@@ -279,8 +279,13 @@ class Bench:
         return self._homes[root]
 
     def _environment(self) -> dict[str, str]:
+        environment = self._allowed()
+        return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
+
+    def _allowed(self) -> dict[str, str]:
+        """Return what workers get of our environment; asked also when the scratch folder is gone."""
         measure = self.config.measure
-        environment = worker_environment(
+        return worker_environment(
             os.environ,
             device=self.config.device,
             scratch=self._scratch,
@@ -289,7 +294,6 @@ class Bench:
             pass_env=measure.pass_env,
             reuse_caches=measure.reuse_caches,
         )
-        return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
 
     def _preload(self) -> list[str]:
         """Return what the fork server imports: what the project asks for, and what belongs to torch on the device."""

@@ -141,6 +141,7 @@ def test_check__dirty_clone__refused_by_name_unless_allowed(perfgate: Perfgate, 
     assert wanted in done.stderr
 
 
+@pytest.mark.slow
 def test_check__store_named_in_perfgate_toml__found_from_the_clone_and_not_from_a_worktree_that_is_gone(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

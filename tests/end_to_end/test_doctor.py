@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.conftest import SMALL_GATE, Perfgate
 
 
@@ -37,6 +39,7 @@ def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: P
     assert perfgate.processes() == []
 
 
+@pytest.mark.slow
 def test_doctor__gate_that_tolerates_what_is_planted__differs_and_exits_1(perfgate: Perfgate, tmp_path: Path) -> None:
     """The small gate of these tests allows a call to take twice as long, so 5 % more work must pass it."""
     (tmp_path / "perfgate.toml").write_text('workload = "w.py:w"\n' + SMALL_GATE)

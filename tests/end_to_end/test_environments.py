@@ -93,6 +93,7 @@ def check(perfgate: Perfgate, clone: Clone, *flags: str, out: str = "out") -> An
     return perfgate("check", "--base", "main", "--steps", "4", "--out", out, *flags, cwd=clone.root)
 
 
+@pytest.mark.slow
 def test_check__other_version_pinned__each_side_imports_its_own_and_the_slower_one_fails(
     perfgate: Perfgate, pinned: Clone, cache: Path, installed: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_check__other_version_pinned__each_side_imports_its_own_and_the_slower_o
     assert perfgate.scratch_folders == []
 
 
+@pytest.mark.slow
 def test_check__two_jobs_at_once__each_environment_is_made_once(
     perfgate: Perfgate, pinned: Clone, cache: Path, installed: Path, tmp_path: Path
 ) -> None:
@@ -222,6 +224,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
 ) -> None:
     done = check(perfgate, clone, "--head-python", str(stack))
     assert done.returncode == 3, done.stderr
+    assert perfgate.scratch_folders == []
     decision = decision_in(clone.root / "out")
     assert decision["reasons"] == ["testbed: env.TORCH_CPP_LOG_LEVEL"]
     assert decision["pairs"] == 0

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.end_to_end.conftest import Clone, Perfgate
 
 SHAPES = 'shapes={"short": {"length": 8}, "long": {"length": 64}},\n    check=check,'
@@ -48,6 +50,7 @@ def test_check__shape_skipped_and_check_removed__warn_that_names_both(perfgate: 
     assert "- `small`: the head removed `check=`" in comment
 
 
+@pytest.mark.slow
 def test_check__comment_in_the_workload_file__nothing_is_named(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("a comment", perf__workload=("small = Workload(", "# what is measured\nsmall = Workload("))
     _, decision, _ = gate(perfgate, clone)
@@ -84,6 +87,7 @@ def test_check__new_argument_that_the_base_does_not_know__not_comparable_and_no_
     assert (tmp_path / "again" / "decision.json").read_bytes() == (clone.root / "out" / "decision.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_check__workload_removed_and_another_added__warn_that_names_the_one(perfgate: Perfgate, clone: Clone) -> None:
     config = clone.root / "perfgate.toml"
     config.write_text(

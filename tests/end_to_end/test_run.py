@@ -138,7 +138,7 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_run__slow_build_in_a_terminal__a_spinner_says_it(perfgate: Perfgate, failing: Project, no_color: str) -> None:
-    root = failing("build_hangs", settings="[measure]\nload_timeout = 8")
+    root = failing("build_hangs", settings="[measure]\nload_timeout = 5")
     ours, theirs = pty.openpty()
     environment = {"TERM": "xterm-256color", "COLUMNS": "120", **({"NO_COLOR": "1"} if no_color else {})}
     perfgate.environment.update(environment)

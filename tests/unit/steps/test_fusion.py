@@ -135,6 +135,7 @@ def test_fusion__quick__leaves_the_compiler_to_step_9(tmp_path):
     assert "step 9" in speedup.reason
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_fusion__in_full__measured_gain_with_interval_and_only_the_trace_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(s06_fusion, "_COMPARE_SECONDS", 0.3)

@@ -159,6 +159,7 @@ def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
     assert len(counters.values) == 11
 
 
+@pytest.mark.slow
 def test_count_calls__fresh_and_forked_processes__same_counters():
     command = [sys.executable, "-m", "tests.unit.trace.models"]
     root = Path(__file__).parents[3]
