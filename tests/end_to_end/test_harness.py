@@ -58,6 +58,7 @@ def test_check__comment_in_the_workload_file__nothing_is_named(perfgate: Perfgat
     assert decision["verdict"] in ("PASS", "INCONCLUSIVE")
 
 
+@pytest.mark.slow
 def test_check__module_beside_the_workload_file_changed__warn_that_names_it(perfgate: Perfgate, clone: Clone) -> None:
     clone.git("checkout", "-q", "main")
     (clone.root / "perf" / "made.py").write_text("scale = 1\n")
