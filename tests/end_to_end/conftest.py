@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.publishing import github, gitlab, job, project  # noqa: F401 - fixtures
+from tests.end_to_end.publishing import enterprise, github, gitlab, job, project  # noqa: F401 - fixtures
 
 WORKLOADS = Path(__file__).parents[1] / "data" / "workloads"
 

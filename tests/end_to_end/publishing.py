@@ -28,10 +28,10 @@ from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
-from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
+from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
 
 MARKER = marker("default")
-HOSTS = {"github": GitHubDialect, "gitlab": GitLabDialect}
+HOSTS = {"github": GitHubDialect, "gitlab": GitLabDialect, "enterprise": GitHubEnterpriseDialect}
 CONFIG = 'project = "model"\nworkload = "perf/workload.py:encoder"\n'
 START = 1_800_000_000.0
 
@@ -326,7 +326,7 @@ def open_job(host: str, folder: Path, project: Project) -> Iterator[Job]:
         assert fake.violations == []
 
 
-@pytest.fixture(params=sorted(HOSTS))
+@pytest.fixture(params=["github", "gitlab"])
 def job(request: pytest.FixtureRequest, tmp_path: Path, project: Project) -> Iterator[Job]:
     yield from open_job(request.param, tmp_path, project)
 
@@ -341,4 +341,9 @@ def gitlab(tmp_path: Path, project: Project) -> Iterator[Job]:
     yield from open_job("gitlab", tmp_path, project)
 
 
-__all__ = ["Job", "Project", "github", "gitlab", "job", "project"]
+@pytest.fixture
+def enterprise(tmp_path: Path, project: Project) -> Iterator[Job]:
+    yield from open_job("enterprise", tmp_path, project)
+
+
+__all__ = ["Job", "Project", "enterprise", "github", "gitlab", "job", "project"]

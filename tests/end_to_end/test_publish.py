@@ -20,6 +20,16 @@ from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Reply, StoredChange
 STRANGER = "d" * 40
 
 
+def test_publish__github_enterprise_server__all_of_it_below_the_servers_own_address(enterprise: Job) -> None:
+    enterprise.measure(ops=64)
+    enterprise.fake.upload(50, "perfgate-default-1", enterprise.zipped())
+    done = enterprise.download()
+    assert done.returncode == 1, done.stderr
+    assert enterprise.comment().startswith(MARKER)
+    assert enterprise.statuses() == [(enterprise.project.head, "failure")]
+    assert {call.path[:8] for call in enterprise.fake.calls} == {"/api/v3/"}
+
+
 def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
     job.measure(ops=64)
     done = job.publish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Optional, Protocol
@@ -105,13 +105,14 @@ class Call:
 
 
 class Dialect(Protocol):
-    """``slice_file`` is None where there is no API description to judge by.
+    """``slice_file`` is None where there is no API description to judge by; ``undescribed`` is what of the root it lacks.
 
     ``scheme`` stands before the token; ``page_size`` is the query's word for it (None: lists come whole); ``links`` tells
     whether a page names the next one.
     """
 
     root: str
+    undescribed: str
     slice_file: Optional[str]
     default_page: int
     scheme: str
@@ -256,6 +257,7 @@ class FakeForge:
         if self.slice is None:
             return
         what = f"{call.method} {call.path}: "
+        call = replace(call, path=call.path[len(self.dialect.undescribed) :])
         wrong = self.slice.request_errors(call.method, call.path, call.query, call.body) if reply.status < 400 else []
         body = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
         if reply.status == 404:

@@ -22,6 +22,7 @@ class GitHubDialect:
 
     name, repository, project = "github", "team/model", "team/model"
     root, slice_file, default_page = "", "github/openapi.github-rest.slice.json", 30
+    undescribed = ""
     scheme, page_size, links = "Bearer", "per_page", True
     longest_comment = 65_536
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
@@ -167,11 +168,18 @@ class GitHubDialect:
         return forge.slice.complete(schema, value) if forge.slice else value
 
 
+class GitHubEnterpriseDialect(GitHubDialect):
+    """The same on a server of one's own: its API lies below a path (docs.github.com, REST API of GitHub Enterprise Server)."""
+
+    root = undescribed = "/api/v3"
+
+
 class GitLabDialect:
     """Project 5, team/model."""
 
     name, repository, project = "gitlab", "team/model", "5"
     root, slice_file, default_page = "/api/v4", "gitlab/openapi.gitlab-rest.slice.json", 20
+    undescribed = ""
     scheme, page_size, links = "Bearer", "per_page", True
     longest_comment = 1_000_000
     states = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}  # noqa: RUF012

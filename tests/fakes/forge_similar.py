@@ -18,6 +18,7 @@ class SimilarDialect:
     name = ""
     repository = project = "team/model"
     root, slice_file, default_page = "/api/v5", None, 20
+    undescribed = ""
     scheme, links, talk = "Bearer", False, "pulls"
     page_size: Optional[str] = "per_page"
     states: dict[str, str] = {}  # noqa: RUF012 - none: there are no commit statuses
