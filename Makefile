@@ -13,8 +13,15 @@ demo: $(VENV)/.installed
 doctor: $(VENV)/.installed
 	$(BIN)/perfgate doctor
 
+# What times nothing may share the CPUs; everything else runs by itself, first.
+TOGETHER := \
+  $(addprefix tests/unit/,advice benchmarks catalogue cli devices document fakes flows forge gate report stats store trace trend) \
+  $(addprefix tests/contract/test_,forge_contract.py issue_contract.py reader_contract.py store_contract.py) \
+  $(addprefix tests/end_to_end/test_,command.py publish.py publish_given.py publish_gitlab.py publish_network.py) \
+  $(wildcard tests/attacks/test_item_*.py) tests/fuzz tests/golden
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TOGETHER:%=--ignore=%); alone=$$?; \
+	$(BIN)/python -m pytest -n auto $(TOGETHER) && exit $$alone
 
 # Formatting, lint, types and import contracts on top of the tests.
 check: $(VENV)/.installed
@@ -22,7 +29,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(MAKE) test
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .
