@@ -93,7 +93,7 @@ def test_with_operators__two_workers__both_say_what_each_operator_takes(bench: B
         assert after.operators.keys() == {"default"}
         times = after.operators["default"]
         assert {"aten::linear", "aten::addmm", "aten::relu", "aten::clamp_min"} <= times.keys()
-        assert 0 < times["aten::addmm"] < 0.1
+        assert 0 < times["aten::addmm"] < 5
 
 
 def test_with_operators__workload_that_fails_under_the_profiler__pair_without_operators_and_a_word(

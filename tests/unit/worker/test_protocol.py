@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -64,10 +63,8 @@ def test_receive__sender_goes_away__connection_closed(ends: Ends, sent: bytes) -
 def test_inbox__half_a_message__none_in_time_and_whole_later(ends: Ends) -> None:
     inbox = Inbox(ends[1])
     ends[0].sendall(b'\x15\x00\x00\x00{"type":')
-    started = time.monotonic()
+    assert inbox.poll(0.05) is None  # returns, although the rest does not come
     assert inbox.poll(0.05) is None
-    assert inbox.poll(0.05) is None
-    assert time.monotonic() - started < 1
     ends[0].sendall(b'"block_done"}')
     assert inbox.poll(0.05) == b'{"type":"block_done"}'
 

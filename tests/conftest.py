@@ -1,0 +1,25 @@
+"""What every test starts from, whoever starts them: a developer's shell, a git hook, a job of a CI host, `nohup`."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.
+_PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "RUNNER_")
+_NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
+# A machine's one lock is that of all who measure on it; the others are switches of the tests themselves.
+_KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
+
+
+def pytest_configure() -> None:
+    """Forget settings that the tests do not make themselves, before any module reads them."""
+    for name in list(os.environ):
+        if (name.startswith(_PREFIXES) or name in _NAMES) and name not in _KEPT:
+            del os.environ[name]
+    # A shell ignores Ctrl-C for what it starts in the background, and all processes that tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
