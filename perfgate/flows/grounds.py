@@ -20,12 +20,11 @@ from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
 from perfgate.judging.store.store import GitAccess
 
-# Where the CI of the forges is told what to run. GitHub lists 3,000 files at most.
+# Where the CI of the forges is told what to run.
 CI_FILES = (
     ".github/workflows/*", ".github/actions/*", ".gitlab-ci.yml", "*.gitlab-ci.yml", ".gitlab/*", ".gitea/workflows/*",
     ".forgejo/workflows/*", ".workflow/*", ".gitcode/workflows/*", "Jenkinsfile",
 )  # fmt: skip
-MOST_FILES = 3000
 _NAMED = 5
 
 
@@ -60,7 +59,7 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, 
     elif found.config is None:
         notes.append("the base has no perfgate.toml, so perfgate's own tolerances judge")
     changed = _changed_files(root, change, base, forge)
-    if changed is None or len(changed) >= MOST_FILES:
+    if changed is None:
         return Grounds(found.config, (*notes, "which files this change edits is not known, what judges it among them"))
     prefix = prefix_of(root)
     always = always_relevant(found.config, prefix.rstrip("/")) if found.config else {prefix + CONFIG_NAME}

@@ -11,7 +11,7 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
-from perfgate.flows import grounds
+from perfgate.judging.forge.hosts import github as hosts_github
 from perfgate.judging.store.store import Place, open_location
 from tests.end_to_end.publishing import CONFIG, Job
 from tests.fakes.forge import Account, Call, FakeForge, Reply
@@ -73,12 +73,31 @@ def test_item_8__hostile_name_of_a_changed_file__commands_nothing(github: Job) -
     assert not any(line.lstrip().startswith("/approve") for line in github.comment().splitlines())
 
 
-def test_item_8__more_files_than_the_forge_lists__is_said(github: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grounds, "MOST_FILES", 150)
-    _change(github, files=tuple(f"f{number}" for number in range(150)))
-    github.measure()
-    assert github.publish().returncode == 0
-    assert "which files this change edits is not known" in github.comment()
+def _bury(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the list of the change's files end before the one that counts."""
+    monkeypatch.setattr(hosts_github, "MOST_FILES", 150)
+    _change(job, files=(*(f"docs/{number:03}.md" for number in range(150)), "model.py"), listed=150)
+
+
+def test_item_8__list_of_files_that_the_forge_cuts__does_not_hide_the_one_that_counts(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing was measured, and every file that is listed is one that nothing depends on.
+    _bury(job, monkeypatch)
+    outside = job.folder / "outside"
+    outside.mkdir()
+    assert job.publish(root=outside).returncode == 3
+    assert "success" not in [state for _, state in job.statuses()]
+    assert "which files this change edits is not known" in job.comment()
+
+
+def test_item_8__list_of_files_that_the_forge_cuts__the_clone_knows_them_all(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _bury(job, monkeypatch)
+    job.measure()
+    assert job.publish().returncode == 0
+    assert "which files this change edits" not in job.comment()
 
 
 def test_item_8__the_base_allows_it__passes(github: Job) -> None:

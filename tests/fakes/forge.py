@@ -63,6 +63,8 @@ class StoredChange:
     target: str = "main"
     open: bool = True
     files: tuple[str, ...] = ("model.py",)
+    # How many of the files the forge lists, where its limits cut the list.
+    listed: Optional[int] = None
     # The owner of the branch, unless it is somebody else.
     author: Optional[str] = None
 

@@ -88,7 +88,8 @@ class GitHubDialect:
         found = [change for change in forge.changes if change.number == number]
         if not found:
             return _refuse(404)
-        files = [{"filename": name, "status": "modified", "sha": "0" * 40} for name in found[0].files]
+        listed = found[0].files[: found[0].listed]
+        files = [{"filename": name, "status": "modified", "sha": "0" * 40} for name in listed]
         return Reply(200, items=[self._complete(forge, "diff-entry", file) for file in files])
 
     def _compare(self, forge: FakeForge, base: str, head: str) -> Reply:
@@ -202,7 +203,7 @@ class GitLabDialect:
             return Reply(200, _merge_request(found[0])) if found else _refuse(404)
         if diffs := re.fullmatch(r"/merge_requests/(\d+)/diffs", match[2]):
             found = [change for change in forge.changes if change.number == int(diffs[1])]
-            return Reply(200, items=[_diff(name) for name in found[0].files]) if found else _refuse(404)
+            return Reply(200, items=[_diff(name) for name in found[0].files[: found[0].listed]]) if found else _refuse(404)
         if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
             return self._status(forge, call.json(), sha[1])
         return self._kept(forge, call, match[2])
@@ -310,5 +311,6 @@ def _merge_request(change: StoredChange) -> dict[str, Any]:
         "state": "opened" if change.open else "merged",
         "sha": change.head_sha,
         "diff_refs": {"base_sha": change.base_sha, "head_sha": change.head_sha, "start_sha": change.base_sha},
+        "changes_count": str(len(change.files)) if change.listed is None else f"{change.listed}+",
         **branches,
     }

@@ -29,6 +29,8 @@ TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 MAX_DESCRIPTION = 140
+# "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull requests files").
+MOST_FILES = 3000
 # How many pull requests are looked through for a head that no branch leads to.
 RECENT_PULLS = 300
 
@@ -179,8 +181,10 @@ class GitHub:
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
     def changed_files(self, number: int) -> Optional[list[str]]:
-        """Return the paths a pull request touches; GitHub lists 3,000 at most."""
-        files = self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100})
+        """Return the paths a pull request touches; None where there may be more files than GitHub lists."""
+        files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
+        if len(files) >= MOST_FILES:
+            return None
         return [name for file in files for name in (file.filename, file.previous_filename) if name]
 
     def merge_base(self, one: str, other: str) -> Optional[str]:

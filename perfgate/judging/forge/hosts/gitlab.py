@@ -59,6 +59,7 @@ class _MergeRequest(msgspec.Struct):
     target_branch: str
     sha: Optional[str] = None
     diff_refs: Optional[_DiffRefs] = None
+    changes_count: Optional[str] = None
 
 
 class _Diff(msgspec.Struct):
@@ -98,7 +99,7 @@ class GitLab:
         number = self._event.change_request
         if number is None:
             return None
-        found = self._session.get(f"{self._path}/merge_requests/{number}", _MergeRequest)
+        found = self._merge_request(number)
         base = found.diff_refs.base_sha if found.diff_refs else None
         return ChangeRequest(
             number=found.iid,
@@ -109,9 +110,15 @@ class GitLab:
         )
 
     def changed_files(self, number: int) -> Optional[list[str]]:
-        """Return the paths a merge request touches."""
+        """Return the paths a merge request touches; None where its diff is too large for GitLab to list them all.
+
+        Beyond the limits of an instance, of lines too, the list is cut without a word, and the count of the merge request reads
+        "1000+" (docs.gitlab.com, Merge requests API, "List merge request diffs" and "Retrieve a merge request").
+        """
         path = f"{self._path}/merge_requests/{number}/diffs"
-        diffs = self._session.pages(path, _Diff, query={"per_page": 100})
+        diffs = list(self._session.pages(path, _Diff, query={"per_page": 100}))
+        if self._merge_request(number).changes_count != str(len(diffs)):
+            return None
         return sorted({name for diff in diffs for name in (diff.old_path, diff.new_path)})
 
     def merge_base(self, one: str, other: str) -> Optional[str]:
@@ -209,6 +216,9 @@ class GitLab:
     def _user_id(self) -> int:
         """The account of the token; a project access token has a bot user of its own."""
         return self._session.get("/user", _User).id
+
+    def _merge_request(self, number: int) -> _MergeRequest:
+        return self._session.get(f"{self._path}/merge_requests/{number}", _MergeRequest)
 
     def _notes(self, number: int) -> str:
         return f"{self._path}/merge_requests/{number}/notes"
