@@ -113,7 +113,7 @@ class Forge(Protocol):
         ...
 
     def changed_files(self, number: int) -> Optional[list[str]]:
-        """Return the paths that a change request adds, edits, renames or removes; None where the forge cannot tell, or not all."""
+        """Return the paths that a change request adds, edits, renames or removes; None where the forge cannot tell all."""
         ...
 
     def merge_base(self, one: str, other: str) -> Optional[str]:
