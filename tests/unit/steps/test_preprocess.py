@@ -12,10 +12,11 @@ import torch
 
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps._loading import preparing_share
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.measuring.timing.pipeline import measure_exposed
+from perfgate.measuring.timing.pipeline import _exposed, measure_exposed
 from perfgate.measuring.trace.events import EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import ProfilerStep, Timeline
@@ -63,7 +64,22 @@ def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:
     assert [samples.labels["stage"] for samples in outcome.samples] == ["decode", "resize"]
 
 
-# On the real CPU, where a thread really works beside the model. Sleeping is work that takes no core.
+def test_exposed__rounds_of_known_times__share_that_the_model_waits() -> None:
+    found = _exposed([(0.012, 0.006)] * 6)
+    assert (found.share, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert (found.pipeline, found.model, found.rounds) == (0.012, 0.006, 6)
+    faster = _exposed([(0.006, 0.012)] * 6)  # but by noise no pipeline is
+    assert (faster.share, faster.low, faster.high) == (0.0, 0.0, 0.0)
+
+
+# On the real CPU, where a thread really works beside the model. Sleeping is work that takes no core; what is long and what is
+# short lie so far apart that a busy machine, on which every sleep is longer, shows the same.
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few calls as the step may make: of such differences more tell no more."""
+    monkeypatch.setattr(s11_preprocess, "_QUICK", s11_preprocess._Effort(*[0.1] * 4))
 
 
 class Sleeps(torch.nn.Module):
@@ -77,7 +93,7 @@ class Sleeps(torch.nn.Module):
 
 
 def _slow_decode(raw: Any) -> Any:
-    time.sleep(0.012)
+    time.sleep(0.04)
     return raw.float()
 
 
@@ -94,53 +110,57 @@ def _context(model: Union[float, torch.nn.Module], preprocess: Any, **fields: An
     return context_on(CpuDevice(), workload, root=HERE)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("brief")
 def test_preprocess__slower_than_the_model__exposed_share_is_what_the_model_waits_and_the_stage_has_its_line() -> None:
-    outcome = STEP.measure(_context(0.006, {"decode": _slow_decode, "scale": _scale}))
+    outcome = STEP.measure(_context(0.001, {"decode": _slow_decode, "scale": _scale}))
     exposed = _value(outcome, "preprocess.exposed_share")
-    assert exposed.value == pytest.approx(0.5, abs=0.1)  # batches of 12 ms for a model of 6
+    assert exposed.value is not None
+    assert 0.5 < exposed.value < 1
     assert exposed.interval is not None
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity) == ("preprocess.exposed_share", "severe")
     assert finding.evidence["stage"] == "decode"
     assert str(finding.evidence["line"]).startswith("test_preprocess.py:")
     assert finding.message == "the model waits for preprocessing; decode takes most of it"
-    assert _value(outcome, "preprocess.share").value == pytest.approx(0.67, abs=0.07)
+    assert (_value(outcome, "preprocess.share").value or 0) > 0.5
     assert outcome.status == "attention"
 
 
+@pytest.mark.usefixtures("brief")
 def test_preprocess__faster_than_the_model__hidden_behind_it() -> None:
-    outcome = STEP.measure(_context(0.02, {"decode": lambda raw: (time.sleep(0.005), raw.float())[1]}))
-    exposed = _value(outcome, "preprocess.exposed_share").value
-    assert exposed is not None
-    assert exposed < 0.05
+    outcome = STEP.measure(_context(0.05, {"decode": lambda raw: raw.float()}))
+    share = _value(outcome, "preprocess.share").value
+    assert share is not None
+    assert 0 < share < 0.05
     assert outcome.status == "ok"
-    assert _value(outcome, "preprocess.share").value == pytest.approx(0.2, abs=0.05)
 
 
+@pytest.mark.usefixtures("brief")
 def test_preprocess__short_but_in_the_way_of_the_model__contention_and_no_wait() -> None:
     ran_beside = threading.Event()
 
     class Disturbed(torch.nn.Module):
-        """Takes twice as long where a thread ran beside it, as one whose own threads want the same cores."""
+        """Takes far longer where a thread ran beside it, as one whose own threads want the same cores."""
 
         def forward(self, x: Any) -> Any:
             disturbed = ran_beside.is_set()
             ran_beside.clear()
-            time.sleep(0.012 if disturbed else 0.006)
+            time.sleep(0.04 if disturbed else 0.008)
             return x
 
-    def brief(raw: Any) -> Any:
+    def passing(raw: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             ran_beside.set()
         return raw
 
-    outcome = STEP.measure(_context(Disturbed(), brief))
+    outcome = STEP.measure(_context(Disturbed(), passing))
     assert _rules(outcome) == [("preprocess.contention", "info")]
     assert outcome.status == "ok"
 
 
+@pytest.mark.usefixtures("brief")
 def test_preprocess__device_does_the_same_sooner__measured_gain() -> None:
-    context = _context(0.001, _slow_decode, preprocess_on_device=lambda raw: raw.float())
+    context = _context(0.0, _slow_decode, preprocess_on_device=lambda raw: raw.float())
     outcome = STEP.measure(context)
     speedup = _value(outcome, "preprocess.device_speedup")
     assert speedup.value is not None
@@ -150,6 +170,7 @@ def test_preprocess__device_does_the_same_sooner__measured_gain() -> None:
     assert ("preprocess.on_device", "info") in _rules(outcome)
 
 
+@pytest.mark.usefixtures("brief")
 def test_preprocess__device_does_less__another_output_and_no_gain() -> None:
     outcome = STEP.measure(_context(0.001, _slow_decode, preprocess_on_device=lambda raw: raw.float() * 0.9))
     assert ("preprocess.device_differs", "warning") in _rules(outcome)
