@@ -50,8 +50,8 @@ def _fetched(commit: str, access: GitAccess) -> Iterator[tuple[Path, Mapping[str
     with tempfile.TemporaryDirectory(prefix="perfgate-base-") as folder:
         scratch = Path(folder)
         environ = {**_settings(access), **alone_in(scratch)}
-        _git(scratch, ["init", "--quiet", "--bare", "."], {})
-        _git(scratch, ["remote", "add", "origin", access.repository], {})
+        _git(scratch, ["init", "--quiet", "--bare", "--template=", "."], environ)
+        _git(scratch, ["remote", "add", "origin", access.repository], environ)
         fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "origin", commit]
         try:
             _git(scratch, fetch, environ)

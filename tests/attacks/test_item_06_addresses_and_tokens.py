@@ -139,10 +139,15 @@ def test_item_6__netrc_and_proxy_of_the_runner__change_nothing(github: Job) -> N
     home.mkdir()
     (home / ".netrc").write_text("default login mallory password other\n")
     (home / ".netrc").chmod(0o600)
+    # What a new repository begins with may be configured too.
+    template = home / "template"
+    template.mkdir()
     (home / ".gitconfig").write_text(
         '[url "http://127.0.0.1:9/"]\n\tinsteadOf = http://\n[credential]\n\thelper = store\n'
+        f"[init]\n\ttemplateDir = {template}\n"
     )
     with canary() as bird:
+        (template / "config").write_text(f'[url "{bird.url}/"]\n\tinsteadOf = {github.fake.url}/\n')
         proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), bird.url)
         # Without a clone the base comes from the forge, by git.
         outside = github.folder / "outside"
