@@ -152,7 +152,9 @@ class Repository:
 
     def files_between(self, base: str, head: str) -> list[str]:
         """Return every file that two commits do not share, relative to the repository; a renamed one under both names."""
-        found = self._run("diff", "--name-only", "-z", "--no-renames", base, head, "--")
+        # A .gitmodules can ask that changes of a submodule are shown nowhere.
+        options = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")
+        found = self._run("diff", *options, base, head, "--")
         return [name for name in found.split("\0") if name]
 
     def show(self, commit: str, path: str) -> Optional[str]:

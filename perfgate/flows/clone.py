@@ -31,7 +31,9 @@ def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
     """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
     if not (has_commit(root, base) and has_commit(root, head)):
         return None
-    done = run_git(root, ["diff", "--name-only", "-z", "--no-renames", f"{base}...{head}", "--"], {})
+    # A .gitmodules can ask that changes of a submodule are shown nowhere.
+    options = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")
+    done = run_git(root, ["diff", *options, f"{base}...{head}", "--"], {})
     return [name for name in done.output.split("\0") if name] if done.code == 0 else None
 
 
