@@ -390,8 +390,8 @@ def test_add_comment__always_limited__gives_up(stage: Stage) -> None:
     stage.fake.script("POST", *[Reply(429, {"message": "slow down"})] * 9)
     with pytest.raises(ForgeError, match="slow down"):
         stage.post("text")
-    # One minute, doubled each time, until fifteen minutes would be exceeded.
-    assert stage.time.slept == [60.0, 120.0, 240.0, 480.0]
+    # One minute, doubled each time, until ten minutes would be exceeded.
+    assert stage.time.slept == [60.0, 120.0, 240.0]
 
 
 def test_add_comment__server_error__is_not_sent_twice(stage: Stage) -> None:

@@ -115,6 +115,20 @@ def test_publish__never_gets_through__exit_4_within_bounds(job: Job, reply: Opti
     assert sum(done.slept) < 900
 
 
+def test_publish__told_to_wait_at_every_step__says_so_before_the_job_is_ended(job: Job) -> None:
+    job.measure()
+    wait = Reply(429, {"message": "slow down"}, {"Retry-After": "250"})
+    job.fake.faults += [
+        Fault("GET", _change(job), wait),
+        Fault("GET", _comments(job), wait),
+        Fault("POST", _comments(job), wait),
+    ]
+    done = job.publish()
+    assert done.returncode == 4
+    assert "slow down" in done.stderr
+    assert sum(done.slept) == 500
+
+
 def test_publish__status_not_answered__the_comment_and_the_verdict_stand(job: Job) -> None:
     job.measure(ops=64)
     job.fake.faults += [Fault("POST", "/statuses/", BUSY)] * 9

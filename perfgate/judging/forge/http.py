@@ -27,7 +27,8 @@ MAX_ANSWER_BYTES = 20 * 1024 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024
 MAX_PAGES = 500
 TRIES = 5
-MAX_WAIT = 900.0
+# Of all requests together: a job of ours is ended after 15 minutes, and would not come to say why.
+MAX_WAIT = 600.0
 TRANSIENT = (500, 502, 503, 504)
 REDIRECTS = (302, 303, 307)
 DOWNLOADS = 3
@@ -67,6 +68,7 @@ class ForgeSession:
         self._auth = BearerAuth(token, scheme)
         self._sleep = sleep
         self._clock = clock
+        self._waited = 0.0
         # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
         self._verify: Union[bool, str] = ca_file or True
         self._session = requests.Session()
@@ -187,15 +189,14 @@ class ForgeSession:
     ) -> Answer:
         url = path if path.startswith(self._root) else self._root + path
         where = f"{method} {urlsplit(url).path}"
-        waited = 0.0
         for attempt in range(TRIES):
             refusal = self._try(method, url, where, expected, query, data, repeatable)
             if isinstance(refusal, Answer):
                 return refusal
             wait = wait_after(refusal, attempt, self._clock())
-            if attempt == TRIES - 1 or waited + wait > MAX_WAIT:
+            if attempt == TRIES - 1 or self._waited + wait > MAX_WAIT:
                 raise ForgeError(f"{where}: {refusal.reason}, after {attempt + 1} tries; run the job again later")
-            waited += wait
+            self._waited += wait
             self._sleep(wait)
             if not again:
                 raise ForgeUnansweredError(f"{where}: {refusal.reason}; it may or may not be done")
