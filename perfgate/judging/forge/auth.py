@@ -1,4 +1,4 @@
-"""The token, kept where it cannot leak or be replaced."""
+"""What signs a request: the token, kept where it cannot leak or be replaced, or nothing at all."""
 
 from __future__ import annotations
 
@@ -37,3 +37,11 @@ class BearerAuth(AuthBase):
     def scrub(self, text: str) -> str:
         """Return a text without the token."""
         return text.replace(self._token, "***")
+
+
+class NoAuth(AuthBase):
+    """Nobody. Without an auth object requests would send what ~/.netrc holds for the host."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Leave a request as it is."""
+        return request

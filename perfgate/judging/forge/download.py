@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Optional, Union
 
 import requests
-from requests.auth import AuthBase
 
 from perfgate.errors import ForgeError, ForgeTooLargeError
+from perfgate.judging.forge.auth import NoAuth
 from perfgate.judging.forge.limits import Clock
 from perfgate.judging.forge.url import download_address, is_loopback
 from perfgate.version import __version__
@@ -18,14 +18,6 @@ _CHUNK = 65536
 
 class NothingArrivedError(ForgeError):
     """The storage did not answer, not with the file, or not with all of it; asking the forge again may help."""
-
-
-class _NoAuth(AuthBase):
-    """Nobody. Without an auth object requests would send what ~/.netrc holds for the host."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Leave a request as it is."""
-        return request
 
 
 def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ca_file: Optional[str]) -> bytes:
@@ -39,7 +31,7 @@ def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ca_
     try:
         with requests.Session() as session:
             session.trust_env = not is_loopback(url)
-            session.auth = _NoAuth()
+            session.auth = NoAuth()
             session.headers.update({"User-Agent": f"perfgate/{__version__}", "Accept-Encoding": "identity"})
             with session.get(
                 url, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT), allow_redirects=False, verify=verify, stream=True

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import msgspec
 import pytest
+import requests
+from requests.auth import AuthBase
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge import http
-from perfgate.judging.forge.auth import BearerAuth
+from perfgate.judging.forge.auth import BearerAuth, NoAuth
 from perfgate.judging.forge.http import ForgeSession
 from perfgate.judging.forge.limits import Refusal, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
@@ -113,13 +115,21 @@ def test_pages__never_ending__stops(fake: FakeForge, monkeypatch: pytest.MonkeyP
         list(_session(fake).pages(PATH, Body))
 
 
-def test_send__netrc_for_the_host__token_stays(
-    fake: FakeForge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("auth", "sent"),
+    [(None, "Basic bWU6b3RoZXI="), (BearerAuth(BOT_TOKEN), f"Bearer {BOT_TOKEN}"), (NoAuth(), None)],
+    ids=["nobody's", "the forge's", "the storage's"],
+)
+def test_auth__netrc_for_the_host__does_not_replace_ours(
+    auth: Optional[AuthBase], sent: Optional[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of a server on this machine no .netrc is read at all, so this is asked of requests itself.
     (tmp_path / "netrc").write_text("default login me password other\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    list(_session(fake).pages(PATH, Body))
-    assert fake.calls[0].headers["authorization"] == f"Bearer {BOT_TOKEN}"
+    session = requests.Session()
+    session.auth = auth
+    prepared = session.prepare_request(requests.Request("GET", "https://api.example.com/x"))
+    assert prepared.headers.get("Authorization") == sent
 
 
 def test_send__proxy_in_the_environment__loopback_goes_direct(fake: FakeForge, monkeypatch: pytest.MonkeyPatch) -> None:
