@@ -15,7 +15,7 @@ from perfgate.conductor.device_probe import explain_closed, probe_device
 from perfgate.conductor.environment import device_kind, fresh_caches, reused_caches, worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
-from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove_folder
+from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove, remove_folder
 from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
@@ -344,7 +344,7 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Option
     logs.mkdir(parents=True, exist_ok=True)
     # Logs are appended to by many workers; those of an earlier run in the same folder are not ours.
     for old in logs.glob("*.log"):
-        old.unlink()
+        remove(old)
     measure = config.measure
     if fresh := fresh_caches(os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env):
         say(f"kernel caches start empty: {', '.join(fresh)} not passed on; [measure] reuse_caches = true would")

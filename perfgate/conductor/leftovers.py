@@ -52,13 +52,13 @@ def left_processes(workers: Iterable[Sequence[str]]) -> list[str]:
 
 
 def stowaways(out: Path) -> list[Path]:
-    """Return what in a folder would carry other files along when it is uploaded: links that lead out of it, and any .git."""
+    """Return what in a folder must not be uploaded with it: links that lead out of it, any .git, pipes and the like."""
     root = out.resolve()
     found = []
     for parent, folders, files in os.walk(root):
         for name in sorted([*folders, *files]):
             path = Path(parent, name)
-            if name == ".git" or (path.is_symlink() and root not in path.resolve().parents):
+            if name == ".git" or _leads_out(path, root):
                 found.append(path)
         folders[:] = [name for name in folders if name != ".git"]
     return found
@@ -68,8 +68,13 @@ def sweep_out(out: Path) -> list[str]:
     """Remove the stowaways of a folder that had none before user code ran, and return their names in it."""
     found = stowaways(out)
     for path in found:
-        remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        remove(path)
     return [str(path.relative_to(out.resolve())) for path in found]
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder and everything in it."""
+    remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def remove_folder(folder: Path) -> None:
@@ -79,6 +84,14 @@ def remove_folder(folder: Path) -> None:
         for parent, _, _ in os.walk(folder):
             Path(parent).chmod(stat.S_IRWXU)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leads_out(path: Path, root: Path) -> bool:
+    """Tell whether whoever reads a path reads what does not lie below ``root``: a link elsewhere, or no file at all."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return root not in path.resolve().parents
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _processes_at_home(scratch: Path) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Callable, Optional, Protocol, TypeVar
 
 import msgspec
 
-from perfgate.conductor.logs import bound_log, log_tail, one_line
+from perfgate.conductor.logs import bound_log, log_tail, one_line, read_log
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
 from perfgate.interrupts import safe_point
@@ -188,12 +188,9 @@ class Worker:
             time.sleep(0.05)
 
     def _python_stack(self) -> Optional[str]:
-        try:
-            stack = self._stack.read_text(errors="replace")
-            # faulthandler ends with a long list of every extension module that is loaded.
-            return stack.partition("\nExtension modules:")[0][:MAX_STACK].strip() or None
-        except OSError:
-            return None
+        stack = read_log(self._stack).decode(errors="replace")
+        # faulthandler ends with a long list of every extension module that is loaded.
+        return stack.partition("\nExtension modules:")[0][:MAX_STACK].strip() or None
 
     def _kill(self) -> None:
         if not self.pid:  # to killpg, 0 is our own group

@@ -12,7 +12,7 @@ from typing import Optional
 
 from perfgate.conductor.checklist import Findings
 from perfgate.conductor.leftovers import stowaways, sweep_out
-from perfgate.conductor.logs import one_line
+from perfgate.conductor.logs import bound_log, one_line, read_log
 from perfgate.conductor.secrets import in_ci, scrubbed_notes
 from perfgate.config import Config
 from perfgate.document.run import (
@@ -59,10 +59,15 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
         raise UsageError(
             f"the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out"
         )
+    if in_the_way := [path for path in (out / name for name in _FOLDERS) if path.exists() and not path.is_dir()]:
+        raise UsageError(
+            f"{in_the_way[0]} is no folder, and results are written in it; remove it, or choose another with --out"
+        )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
     if in_ci(environ) and (found := stowaways(out)):
         raise UsageError(
-            f"the output folder must not hold links that lead out of it, nor a .git: {found[0]}; choose another with --out"
+            "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
+            f"{found[0]}; choose another with --out"
         )
     try:
         is_new = not out.exists()
@@ -83,14 +88,23 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
 def forget_results(out: Path, names: Iterable[str]) -> None:
     """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
     for name in names:
-        (out / name).unlink(missing_ok=True)
+        _forget(out / name)
 
 
 def forget_traces(folder: Path, workloads: Iterable[str]) -> None:
     """Remove the traces and the flame graph of an earlier run: a step takes a trace that lies there for one of its own run."""
     traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
     for file in (*traces, folder / FLAME_PAGE):
+        _forget(file)
+
+
+def _forget(file: Path) -> None:
+    try:
         file.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{file} is in the way of the results ({error.strerror}); remove it, or choose another folder with --out"
+        ) from error
 
 
 def put_together(
@@ -137,11 +151,15 @@ def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
 def kept_logs(folder: Path) -> list[Artifact]:
     """Return the logs of a run folder that say something, as artifacts."""
     logs = sorted((folder / "logs").glob("*.log"))
-    return [_log(log, folder) for log in logs if log.stat().st_size]
+    return [_log(log, data, folder) for log in logs if (data := _bounded(log))]
 
 
-def _log(log: Path, folder: Path) -> Artifact:
-    data = log.read_bytes()  # the conductor bounds them
+def _bounded(log: Path) -> bytes:
+    bound_log(log)
+    return read_log(log)
+
+
+def _log(log: Path, data: bytes, folder: Path) -> Artifact:
     return Artifact(
         name=log.name,
         kind="log",

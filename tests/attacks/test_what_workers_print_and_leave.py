@@ -17,7 +17,7 @@ from perfgate.conductor.leftovers import left_processes, sweep_out
 from perfgate.config import load_config
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
-from perfgate.flows.session import forget_results, job_notes, prepare_out
+from perfgate.flows.session import forget_results, job_notes, kept_logs, prepare_out
 from tests.attacks.measuring import project_for_all, run_job
 
 SHOUTS = r"""
@@ -78,6 +78,25 @@ def build(device):
     return torch.nn.Linear(4, 4)
 
 plants = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+"""
+
+# What the conductor reads of a worker that died, its log and its stack, is now what the conductor alone may read, or a pipe
+# that nobody writes to.
+DEPUTES = r"""
+import os
+from pathlib import Path
+import torch
+from perfgate import Workload
+
+def build(device):
+    home = Path.home()
+    out = Path(__file__).parents[1] / "out" / "logs"
+    for file in (*home.parent.glob("server-*/*"), *out.glob("*.log")):
+        file.unlink()
+        os.mkfifo(file) if PIPE else file.symlink_to("/proc/self/environ")
+    os._exit(3)
+
+deputes = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
 """
 
 LIVES = r"""
@@ -142,6 +161,16 @@ def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_w
     assert _running("sleep 4321.5") == []
 
 
+@pytest.mark.parametrize("pipe", [False, True])
+def test_run__worker_puts_another_file_in_the_place_of_its_stack_and_log__not_read(pipe: bool) -> None:
+    with project_for_all("deputes", DEPUTES.replace("PIPE", str(pipe))) as project:
+        done = run_job(project, NOBODYS_BUSINESS="hush-4711", CI="true")
+        document = (project / "out" / "run.json").read_text()
+    assert done.returncode == 4, done.stderr
+    assert "the worker exited with code 3 without an answer" in document
+    assert "hush-4711" not in document + done.stdout + done.stderr
+
+
 def _running(command: str) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -192,6 +221,41 @@ def test_sweep_out__nothing_wrong__nothing_touched(tmp_path: Path) -> None:
     (tmp_path / "head" / "run.json").write_text("{}")
     assert sweep_out(tmp_path) == []
     assert (tmp_path / "head" / "run.json").read_text() == "{}"
+
+
+def test_sweep_out__pipe__gone_for_an_upload_would_wait_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace-w-short.json.gz")
+    assert sweep_out(tmp_path) == ["trace-w-short.json.gz"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("planted", ["base", "head/logs"])
+def test_prepare_out__file_where_a_folder_must_be__refused_by_name(tmp_path: Path, planted: str) -> None:
+    path = tmp_path / "out" / planted
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(UsageError, match=f"out/{planted} is no folder, and results are written in it; remove it, or"):
+        prepare_out(tmp_path / "out", {})
+
+
+def test_forget_results__folder_where_a_file_must_be__refused_by_name_and_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "decision.json").mkdir()
+    with pytest.raises(
+        UsageError, match=r"decision\.json is in the way of the results \(Is a directory\); remove it, or"
+    ):
+        forget_results(tmp_path, ["comment.md", "decision.json"])
+    assert (tmp_path / "decision.json").is_dir()
+
+
+def test_kept_logs__link_pipe_folder_and_a_log_too_large__only_files_and_bounded(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "folder.log").mkdir()
+    (logs / "link.log").symlink_to("/etc/passwd")
+    os.mkfifo(logs / "pipe.log")
+    with (logs / "sparse.log").open("wb") as log:
+        log.truncate(1024**4)
+    assert [(artifact.name, artifact.bytes < 3 * 1024**2) for artifact in kept_logs(tmp_path)] == [("sparse.log", True)]
 
 
 @pytest.mark.parametrize("planted", ["out", "out/logs", "out/head", "out/.git", ".git"])
