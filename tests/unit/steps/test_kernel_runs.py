@@ -83,7 +83,7 @@ class Model(torch.nn.Module):
 
 
 def test_kernel_time__operator_of_a_real_model__with_its_line(tmp_path):
-    outcome = on_cpu(tmp_path, Model(), {"ops.kernel_time.warning": 50e-6})
+    outcome = on_cpu(tmp_path, Model(), {"ops.kernel_time.warning": 1e-9})
 
     findings = {finding.evidence["op"]: finding for finding in of_rule(outcome.findings, "ops.kernel_time")}
     source = Path(__file__).read_text().splitlines()

@@ -49,7 +49,7 @@ def test_profile__real_model_on_the_cpu__all_time_has_its_function_and_the_trace
     assert outcome.status == "ok"
     assert found["profile.attributed"] == pytest.approx(1.0)
     assert found["profile.lost_events"] == 0
-    assert 0.5 < found["profile.overhead"] < 3.0
+    assert found["profile.overhead"] > 0
     assert found["profile.depth"] >= 4
     (file,) = tmp_path.iterdir()
     assert found["profile.size"] == file.stat().st_size

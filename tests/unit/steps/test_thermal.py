@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps._soak import Derating, Effort, Slice, Soak, derating, soak
 from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_speed, judge_throttling, sensor_values
+from perfgate.measuring.devices import sampler
 from perfgate.measuring.devices.contention import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.devices.sampler import Reading, sampling
+from perfgate.measuring.devices.sampler import Reading
 from perfgate.measuring.devices.telemetry import Telemetry
 from perfgate.measuring.trace.events import EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
@@ -121,9 +123,16 @@ def test_derating__of_a_canary_that_did_not_run__none() -> None:
     assert derating(SOAKED, EFFORT, canary=True) is None
 
 
-def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
-    threads = torch.get_num_threads()
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
     device, ones, begun = open_device("cpu"), torch.ones(200, 200), time.monotonic()
 
     def call() -> None:
@@ -132,7 +141,6 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
 
     effort = Effort(seconds=1.5, slice_seconds=0.1, first_seconds=0.5, last_seconds=0.5)
     soaked = soak(call, device, items=1, effort=effort)
-    torch.set_num_threads(threads)
 
     of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
     assert of_calls is not None
@@ -185,15 +193,18 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     assert {value.reason for value in values} == {"the sensor answered 1 times in 6 s of calls, 2 are needed"}
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, seconds: float, **switches: str) -> list[Reading]:
-    """Return what the sampler's process reads of the software npu-smi in so many seconds."""
+def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:
+    """Return the first two readings that the sampler's process takes of the software npu-smi."""
+    monkeypatch.setattr(sampler, "_FIRST_SECONDS", 60.0)
     monkeypatch.setenv("PATH", f"{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
     for name, value in switches.items():
         monkeypatch.setenv(name, value)
-    with sampling("npu", 0, folder=folder) as sampler:
-        time.sleep(seconds)
-        return sampler.readings()
+    with sampler.sampling("npu", 0, folder=folder) as found:
+        while len(readings := found.readings()) < 2:
+            assert found.failure() is None
+            time.sleep(0.05)
+        return readings
 
 
 def judged(readings: list[Reading]) -> tuple[dict[str, float | None], list[Finding]]:
@@ -206,7 +217,7 @@ def test_sampling__npu_below_its_clock_while_it_works__throttled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     switches = {"SOFTNPU_SMI_FREQUENCY": "1200", "SOFTNPU_SMI_UTILIZATION": "95", "SOFTNPU_SMI_TEMPERATURE": "97"}
-    numbers, findings = judged(sampled(monkeypatch, tmp_path, 1.3, **switches))
+    numbers, findings = judged(sampled(monkeypatch, tmp_path, **switches))
 
     assert numbers["thermal.throttled"] == 1.0
     assert numbers["thermal.clock"] == pytest.approx(1200 / 1800)
@@ -216,7 +227,7 @@ def test_sampling__npu_below_its_clock_while_it_works__throttled(
 
 
 def test_sampling__npu_at_its_clock__green(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    numbers, findings = judged(sampled(monkeypatch, tmp_path, 1.3, SOFTNPU_SMI_UTILIZATION="95"))
+    numbers, findings = judged(sampled(monkeypatch, tmp_path, SOFTNPU_SMI_UTILIZATION="95"))
 
     assert numbers["thermal.throttled"] == 0.0
     assert findings == []
@@ -224,7 +235,7 @@ def test_sampling__npu_at_its_clock__green(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_sampling__driver_does_not_answer__says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="npu-smi"):
-        sampled(monkeypatch, tmp_path, 0.1, SOFTNPU_SMI_FAIL="driver")
+        sampled(monkeypatch, tmp_path, SOFTNPU_SMI_FAIL="driver")
 
 
 def test_sampler__its_starter_is_gone__ends_by_itself() -> None:
@@ -240,7 +251,7 @@ def test_sampler__its_starter_is_gone__ends_by_itself() -> None:
     process.stdout.readline()
     process.stdin.close()
     try:
-        assert process.wait(timeout=3) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.stdout.close()
