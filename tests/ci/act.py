@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from ruamel.yaml import YAML
 
@@ -52,17 +52,22 @@ class Packages:
 
 
 class ArtifactFolder(list[StoredArtifact]):
-    """What tests/ci/actions/upload-artifact kept, as the fake forge lists it: each look finds what is there by then."""
+    """What tests/ci/actions/upload-artifact kept, as the fake forge lists it: each look finds what is there by then.
+
+    What the run ``unlisted`` has uploaded is there and not listed yet.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         folder.mkdir()
         self.folder = folder
+        self.unlisted: Optional[int] = None
 
     def __iter__(self) -> Iterator[StoredArtifact]:
         for number, path in enumerate(sorted(self.folder.glob("*.zip"), key=lambda path: path.stat().st_mtime_ns), 1):
             run, _, name = path.stem.partition(".")
-            yield StoredArtifact(number, int(run), name, path.read_bytes())
+            if int(run) != self.unlisted:
+                yield StoredArtifact(number, int(run), name, path.read_bytes())
 
 
 class Run:
@@ -82,11 +87,15 @@ class Run:
 class Hub:
     """A repository on the fake GitHub: the small model on main, and our workflows, called as our own files call them.
 
-    ``url`` is where its clients find the API; ``packages`` is what its jobs install from.
+    ``url`` is where its clients find the API; ``packages`` is what its jobs install from. ``enterprise`` makes it one on a
+    GitHub Enterprise Server, with the artifacts of version 3: the workflows are copies that name it, as docs/permissions.md
+    says, and the API knows an artifact only when its run has ended (actions/upload-artifact, README, "v4 - What's new").
     """
 
-    def __init__(self, folder: Path, forge: FakeForge, url: str, packages: Packages) -> None:
-        self.folder, self.forge, self.url, self.packages = folder, forge, url, packages
+    def __init__(
+        self, folder: Path, forge: FakeForge, url: str, packages: Packages, *, enterprise: bool = False
+    ) -> None:
+        self.folder, self.forge, self.url, self.packages, self.enterprise = folder, forge, url, packages, enterprise
         self.clone = Clone(folder / "clone")
         self.server = folder / "server.git"
         self.artifacts = ArtifactFolder(folder / "artifacts")
@@ -100,7 +109,8 @@ class Hub:
         if own:
             (target / "own.yml").write_text(own)
         for name in ("gate.yml", "trusted.yml"):
-            shutil.copy(WORKFLOWS / name, target)
+            text = (WORKFLOWS / name).read_text()
+            (target / name).write_text(_with_artifacts_of_version_3(text) if self.enterprise else text)
         for name in (GATE, TRUSTED):
             workflow = YAML(typ="safe").load(WORKFLOWS / name)
             (job,) = workflow["jobs"].values()
@@ -208,7 +218,8 @@ class Hub:
         command += ["--no-skip-checkout", "--no-cache-server", "--concurrent-jobs", "1"]
         command += [part for label in LABELS for part in ("-P", f"{label}=-self-hosted")]
         command += [part for name, value in known.items() for part in ("--env", f"{name}={value}")]
-        command += [part for used in _used() for part in ("--local-repository", f"{used}={ACTIONS / _name(used)}")]
+        command += [part for used in self._used() for part in ("--local-repository", f"{used}={ACTIONS / _name(used)}")]
+        self.artifacts.unlisted = self._runs if self.enterprise else None
         done = subprocess.run(
             [str(part) for part in command],
             cwd=self.clone.root,
@@ -218,8 +229,14 @@ class Hub:
             timeout=RUN_SECONDS,
             check=False,
         )
+        self.artifacts.unlisted = None
         (self.folder / f"run-{self._runs}.log").write_text(done.stdout + done.stderr)
         return Run(done)
+
+    def _used(self) -> set[str]:
+        """Return the actions of others that the workflows use, each with its version."""
+        text = "".join(path.read_text() for path in (self.clone.root / ".github" / "workflows").glob("*.yml"))
+        return set(re.findall(r"^ +(?:- )?uses: (actions/\S+)", text, flags=re.MULTILINE))
 
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
@@ -231,6 +248,7 @@ class Hub:
             "ACT_ORIGIN": str(self.server),
             "ACT_PYTHON": sys.executable,
             "ACT_ARTIFACTS": str(self.artifacts.folder),
+            "ACT_ENTERPRISE": "true" if self.enterprise else "",
             # The trusted jobs install the package of this checkout, and find what it needs installed.
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(self.packages.wheels),
@@ -261,10 +279,8 @@ def recorded(name: str) -> Any:
     return json.loads(text)
 
 
-def _used() -> set[str]:
-    """Return the actions of others that our workflows use, each with its version."""
-    text = "".join(path.read_text() for path in WORKFLOWS.glob("*.yml"))
-    return set(re.findall(r"^ +(?:- )?uses: (actions/\S+)", text, flags=re.MULTILINE))
+def _with_artifacts_of_version_3(text: str) -> str:
+    return re.sub(r"(actions/(?:up|down)load-artifact)@\S+ # v\S+", r"\1@v3", text)
 
 
 def _name(used: str) -> str:

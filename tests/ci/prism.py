@@ -60,13 +60,15 @@ def prism_proxy(forge: FakeForge, folder: Path) -> Iterator[Prism]:
         pytest.skip(f"no {forge.dialect.slice_file} beside the checkout")
     folder.mkdir(parents=True, exist_ok=True)
     spec_file, log, port = folder / "openapi.json", folder / "prism.log", free_port()
-    spec_file.write_text(json.dumps(_legible(spec)), encoding="utf-8")
-    command = [program, "proxy", "--host", "127.0.0.1", "--port", str(port), "--errors", str(spec_file), forge.api_url]
+    below = forge.dialect.undescribed
+    spec_file.write_text(json.dumps(_legible(spec, below)), encoding="utf-8")
+    forge_url = forge.api_url.removesuffix(below)
+    command = [program, "proxy", "--host", "127.0.0.1", "--port", str(port), "--errors", str(spec_file), forge_url]
     modules = Path(program).resolve().parents[2]
     environ = {**os.environ, "NODE_OPTIONS": f"--require {REDIRECTS}", "PRISM_MODULES": str(modules)}
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=environ, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    prism = Prism(f"http://127.0.0.1:{port}", log)
+    prism = Prism(f"http://127.0.0.1:{port}{below}", log)
     before = forge.public_api_url
     try:
         _wait_for(LISTENING, log, process)
@@ -79,16 +81,18 @@ def prism_proxy(forge: FakeForge, folder: Path) -> Iterator[Prism]:
         process.wait(timeout=20)
 
 
-def _legible(spec: dict[str, Any]) -> dict[str, Any]:
+def _legible(spec: dict[str, Any], below: str) -> dict[str, Any]:
     """Return a description that prism can follow: it looks for ``refs[]`` under the name ``refs%5b%5d`` and never finds it.
 
-    So such a parameter is not asked for here; the fake's own judge does.
+    So such a parameter is not asked for here; the fake's own judge does. Nor does prism know of servers whose API lies
+    ``below`` a path.
     """
     for path in spec["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", []):
                 if "[" in parameter.get("name", ""):
                     parameter["required"] = False
+    spec["paths"] = {below + path: operations for path, operations in spec["paths"].items()}
     return spec
 
 

@@ -6,16 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perfgate.judging.forge.comment import marker, read_state
-from tests.ci.act import ROOT, WORKFLOWS, Hub, Packages, recorded
-from tests.ci.prism import prism_proxy
-from tests.fakes.forge import BOT_TOKEN, FakeForge
-from tests.fakes.forge_dialects import GitHubDialect
+from tests.ci.act import ROOT, WORKFLOWS, Hub, recorded
+from tests.fakes.forge import BOT_TOKEN
 
 pytestmark = [
     pytest.mark.ci,
@@ -47,18 +44,6 @@ jobs:
           COMMENT: ${{ steps.gate.outputs.comment }}
           URL: ${{ steps.gate.outputs.artifact-url }}
 """
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    return Packages.build(tmp_path_factory.mktemp("packages"))
-
-
-@pytest.fixture
-def hub(tmp_path: Path, packages: Packages) -> Iterator[Hub]:
-    with FakeForge(GitHubDialect()) as forge, prism_proxy(forge, tmp_path / "prism") as prism:
-        yield Hub(tmp_path, forge, prism.api_url, packages)
-        assert (forge.violations, prism.violations()) == ([], [])
 
 
 def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_reply(hub: Hub) -> None:
@@ -111,23 +96,6 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     assert "## perfgate: PASS" in comment
     assert "evil.example" not in "".join(hub.comments())
     assert list(hub.folder.rglob("pwn")) == []
-
-
-def test_push_to_main__its_run_is_kept_in_the_data_branch_and_reported_weekly(hub: Hub) -> None:
-    hub.start()
-    done = hub.push()
-    assert done.jobs == {"measure": "succeeded"}, done.log
-    assert hub.server_git("branch", "--list", "perfgate-data") == ""
-    done = hub.workflow_run("completed.no-pr", of=hub.last, event="push", conclusion="success")
-    assert done.jobs == {"baseline": "succeeded"}, done.log
-    assert "kept run" in done.of("baseline")
-    assert hub.server_git("rev-list", "--count", "perfgate-data") == "1"
-
-    done = hub.schedule()
-    assert done.jobs == {"measure": "succeeded", "weekly": "succeeded"}, done.log
-    (issue,) = hub.forge.issues
-    assert "perfgate" in issue.title
-    assert [one.name for one in hub.artifacts][-1] == "perfgate-default-1-trend"
 
 
 def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> None:

@@ -5,6 +5,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+version_3 = os.environ["VERSION"] == "v3"
+if os.environ.get("ACT_ENTERPRISE") and not version_3:
+    sys.exit("error: upload-artifact@v4+ is not supported on GHES")
 patterns = [line for line in os.environ["PATTERNS"].splitlines() if line]
 found = sorted({path.resolve() for one in patterns for path in Path().glob(one)})
 files = [path for path in found if path.is_file()]
@@ -22,5 +25,8 @@ with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED) as archive:
     for path in files:
         archive.write(path, path.relative_to(root))
 print(f"{name}: {len(files)} files")
-with Path(os.environ["GITHUB_OUTPUT"]).open("a") as outputs:
-    outputs.write(f"artifact-url={os.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/{run}/artifacts/{name}\n")
+if not version_3:
+    with Path(os.environ["GITHUB_OUTPUT"]).open("a") as outputs:
+        outputs.write(
+            f"artifact-url={os.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/{run}/artifacts/{name}\n"
+        )
