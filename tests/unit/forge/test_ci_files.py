@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ CI_FILES = [ACTION, *WORKFLOWS.values()]
 
 
 def _run(*command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, check=False)
 
 
 def _load(path: Path) -> Any:
@@ -165,6 +167,53 @@ def test_workflows__inputs__are_the_same_and_install_this_version() -> None:
     assert all(one["description"] for one in _inputs("gate").values())
 
 
+def _installs() -> list[dict[str, Any]]:
+    jobs = [job for name in ("gate", "trusted") for job in _jobs(name).values()]
+    return [step for job in jobs for step in job["steps"] if step["name"] == "Install perfgate"]
+
+
+def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_that_of_the_measuring() -> None:
+    first, *others = _installs()
+    assert len(others) == 4
+    assert all(step == first for step in others)
+    assert first["env"] == {"PERFGATE_PACKAGE": "${{ inputs.publish-package || inputs.package }}"}
+
+
+def test_jobs_with_a_token__requirements_with_hashes__take_these_very_files_and_nothing_of_the_checkout(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit('the checkout was run')\n")
+    wheel = tmp_path / "probe-1.0-py3-none-any.whl"
+    _write_wheel(wheel, "PROBE = 1\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "perfgate.lock").write_text(f"{wheel} --hash=sha256:{digest}\n")
+    done = _install(tmp_path)
+    assert done.returncode == 0, done.stderr
+    _write_wheel(wheel, "PROBE = 2\n")
+    done = _install(tmp_path)
+    assert done.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def _install(checkout: Path) -> subprocess.CompletedProcess[str]:
+    """Run the step that installs perfgate as the runner does, without any index."""
+    environ = {
+        "PATH": os.environ["PATH"], "HOME": str(checkout), "RUNNER_TEMP": str(checkout / "temp"), "PIP_NO_INDEX": "1",
+        "PERFGATE_PACKAGE": "-rperfgate.lock",
+    }  # fmt: skip
+    script = ["bash", "-e", "-c", _installs()[0]["run"]]
+    return subprocess.run(script, cwd=checkout, env=environ, capture_output=True, text=True, timeout=600, check=False)
+
+
+def _write_wheel(path: Path, code: str) -> None:
+    about = "probe-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("probe.py", code)
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: probe\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", f"probe.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
+
+
 def test_own_workflows__inputs__are_the_same() -> None:
     assert _jobs("perfgate")["gate"]["with"] == _jobs("perfgate-trusted")["trusted"]["with"]
 
@@ -215,7 +264,7 @@ class Measuring:
         }
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.steps[step]["run"]]
         return subprocess.run(
-            command, cwd=self.folder, env={**plain, **environ}, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.folder, env={**plain, **environ}, capture_output=True, text=True, timeout=600, check=False
         )
 
     def outputs(self) -> dict[str, str]:
