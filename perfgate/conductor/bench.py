@@ -42,7 +42,6 @@ MEMORY_SHARE = 0.9
 PRELOAD_SECONDS = 120.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
-TIME_SPENT = "not measured: the time budget was spent before"
 # What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
 

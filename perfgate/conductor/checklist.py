@@ -13,10 +13,11 @@ from typing import Optional
 import msgspec
 
 from perfgate.catalogue.lookup import card
-from perfgate.conductor.bench import TIME_SPENT, Bench, Checkout
+from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import (
+    TIME_SPENT,
     Artifact,
     CallAccount,
     CorrectnessResult,

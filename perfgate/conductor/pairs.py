@@ -16,14 +16,14 @@ from typing import Callable, NamedTuple, Optional
 
 import msgspec
 
-from perfgate.conductor.bench import TIME_SPENT, Bench, Checkout
+from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
 from perfgate.conductor.operators import LateOperators, with_operators
 from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.run import Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
+from perfgate.document.run import TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
 from perfgate.interrupts import safe_point
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, Lane, WarmedUp, WarmUpRequest
 

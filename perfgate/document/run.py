@@ -65,6 +65,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Evidence] = {}
 
 
+# What a check with --time-budget says of what it did not begin.
+TIME_SPENT = "not measured: the time budget was spent before"
+
+
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker or its workload failed.
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from perfgate.conductor.bench import TIME_SPENT
 from perfgate.conductor.repository import Repository
 from perfgate.document.decision import DecisionDocument
+from perfgate.document.run import TIME_SPENT
 from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.decide import exit_code
 

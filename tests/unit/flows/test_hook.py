@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.bench import TIME_SPENT
 from perfgate.conductor.repository import Repository
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
-from perfgate.document.run import ErrorDetail
+from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.flows.hook import Push, hook_code, pushed
 from perfgate.flows.scratch import ScratchRepository
 from tests.fakes.documents import make_decision

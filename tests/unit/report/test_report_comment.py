@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Invalid, Link, OperatorChange, Part, Procedure
+from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, Part, Procedure
+from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
@@ -199,6 +200,15 @@ def test_inconclusive__times_prove_nothing__says_why_and_what_to_do(kind: str, m
     assert "the times of `encoder/long` prove nothing" in title(text)
     assert message in title(text).replace("`", "")
     assert remedy in text
+
+
+def test_inconclusive__time_budget_spent_before_a_pair__asks_for_more_of_it() -> None:
+    spent = Failure(
+        side="pair", workload="encoder", what="pair 0", error=ErrorDetail(kind="timeout", message=TIME_SPENT)
+    )
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[], failures=[spent]), CONTEXT)
+    assert "**To do:** the time budget was spent before base and head were compared. Give `--time-budget` more" in text
+    assert "neither counters nor pairs" not in text
 
 
 def test_error__head_does_not_load__traceback_in_a_fence() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import further_reasons
 from perfgate.judging.report.section import KEEP
@@ -45,6 +46,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method != "check" for comparison in summary.inconclusive),
+        "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
         "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.

@@ -52,6 +52,10 @@ WORDS = {
     "something else was at work on this machine. Run {perfgate check --append} when it is idle: its pairs add to these.": (
         "这台机器上有其他负载。请在空闲时运行 {perfgate check --append}：新测的对会加入现有结果。"
     ),
+    "the time budget was spent before base and head were compared. Give {--time-budget} more seconds, or measure fewer "
+    "workloads ({--workload}).": (
+        "在比较 base 与 head 之前时间预算已用完。请增大 {--time-budget} 的秒数，或减少测量的 workload（{--workload}）。"
+    ),
     "neither counters nor pairs of base and head gave numbers. The checklist and the run folder's log say what was missing; "
     "correct that and run the job again.": (
         "base 与 head 的计数和成对测量都没有给出数值。检查清单和运行目录的日志说明缺少什么；请修正后重新运行。"
