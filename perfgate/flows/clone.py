@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from perfgate.git import run_git
+from perfgate.git import COMMIT_ID, run_git
 
 
 def prefix_of(root: Path) -> str:
@@ -22,8 +22,9 @@ def merge_base(root: Path, one: str, other: str) -> Optional[str]:
     """Return the common ancestor that the clone around a folder knows; None where it does not know enough."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
         return None
-    commits = [_known_as(root, name) for name in (one, other)]
-    done = run_git(root, ["merge-base", *commits], {"GIT_NO_LAZY_FETCH": "1"}) if all(commits) else None
+    commits = [fetched_tip(root, name) or _commit(root, name) for name in (one, other)]
+    known = [commit for commit in commits if commit is not None]
+    done = run_git(root, ["merge-base", *known], {"GIT_NO_LAZY_FETCH": "1"}) if len(known) == 2 else None
     return done.output if done and done.code == 0 else None
 
 
@@ -43,22 +44,20 @@ def is_behind(root: Path, commit: str) -> bool:
 
 
 def fetched_tip(root: Path, branch: str) -> Optional[str]:
-    """Return the newest commit of a branch as the clone has fetched it: a tag of the same name is no branch."""
-    revision = f"refs/remotes/origin/{branch}^{{commit}}"
-    found = run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", revision], {})
-    return found.output if found.code == 0 else None
+    """Return the newest commit of a branch as the clone has fetched it.
+
+    A tag of the same name is no branch, and an id names a commit, whatever a branch is called.
+    """
+    return None if COMMIT_ID.fullmatch(branch) else _commit(root, f"refs/remotes/origin/{branch}")
 
 
 def checked_out(root: Path) -> Optional[str]:
     """Return the commit that the clone around a folder has checked out; None outside a clone."""
-    found = run_git(root, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {})
+    return _commit(root, "HEAD")
+
+
+def _commit(root: Path, revision: str) -> Optional[str]:
+    """Return the commit that a revision names; None where the clone has none."""
+    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
+    found = run_git(root, asked, {})
     return found.output if found.code == 0 else None
-
-
-def _known_as(root: Path, name: str) -> str:
-    """Return the commit of a name: itself, or the branch as it was fetched; empty where the clone has none."""
-    for revision in (f"refs/remotes/origin/{name}", name):
-        found = run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"], {})
-        if found.code == 0:
-            return found.output
-    return ""

@@ -144,7 +144,7 @@ def _judge(
     except RepositoryError as error:
         why = str(error).replace(str(request.root), ".")
         return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
-    if grounds.skipped is not None and documents is None and _is_still_the_head(case):
+    if grounds.skipped is not None and documents is None and _is_the_same_change(case):
         return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
         if documents is None:
@@ -156,15 +156,13 @@ def _judge(
         return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
 
 
-def _is_still_the_head(case: _Case) -> bool:
-    """Return whether the files that a change request was asked for can have been those of this head."""
-    change = case.forge.find_change_request(prefer=case.change.number) if case.change else None
-    return (
-        change is not None
-        and case.change is not None
-        and change.number == case.change.number
-        and (change.head_sha == case.event.head_sha)
-    )
+def _is_the_same_change(case: _Case) -> bool:
+    """Return whether the files that a change request was asked for can have been those of this head beside this target."""
+    before = case.change
+    if before is None:
+        return False
+    now = case.forge.find_change_request(prefer=before.number)
+    return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
 
 
 def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:

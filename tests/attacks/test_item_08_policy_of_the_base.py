@@ -171,14 +171,17 @@ def test_item_8__nothing_relevant_changed_and_nothing_measured__skipped_by_the_b
     assert [state for _, state in job.statuses()] == ["success"]
 
 
-def test_item_8__harmless_head_shown_while_the_files_are_asked_for__not_skipped(job: Job) -> None:
+@pytest.mark.parametrize("shown", [{"head_sha": "d" * 40}, {"target": "moved"}], ids=["head", "target"])
+def test_item_8__harmless_change_shown_while_the_files_are_asked_for__not_skipped(
+    job: Job, shown: dict[str, str]
+) -> None:
     _change(job, files=("docs/guide.md",))
     usual = job.fake.dialect.answer
 
     def answer(forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
         reply = usual(forge, call, path, account)
         if path.endswith(("/files", "/diffs")):
-            _change(job, head_sha="d" * 40)
+            _change(job, **shown)
         return reply
 
     job.fake.dialect.answer = answer  # type: ignore[method-assign]

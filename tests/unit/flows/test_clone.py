@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.conductor.repository import Repository
-from perfgate.flows.clone import files_between
+from perfgate.flows.clone import fetched_tip, files_between, merge_base
 from tests.fakes.remote import git
 
 QUIET = '[submodule "kernels"]\n\tpath = kernels\n\turl = ../kernels\n\tignore = all\n'
@@ -23,3 +23,17 @@ def test_files_between__submodule_that_diffs_are_told_to_ignore__is_a_change(tmp
     base, head = commits
     assert files_between(tmp_path, base, head) == ["kernels"]
     assert Repository(tmp_path).files_between(base, head) == ["kernels"]
+
+
+def test_merge_base__branch_named_like_a_commit__the_commit_counts(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    one, two = (_commit(tmp_path, message) for message in ("one", "two"))
+    # Git forbids no such name; the large forges do.
+    git(tmp_path, "update-ref", f"refs/remotes/origin/{one}", two)
+    assert fetched_tip(tmp_path, one) is None
+    assert merge_base(tmp_path, one, two) == one
+
+
+def _commit(clone: Path, message: str) -> str:
+    git(clone, "commit", "-q", "--allow-empty", "-m", message)
+    return git(clone, "rev-parse", "HEAD")
