@@ -5,50 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from ruamel.yaml import YAML
 
+from tests.ci.packages import ROOT, Packages
 from tests.end_to_end.conftest import Clone
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_files import StoredArtifact
 from tests.fakes.openapi import SLICES
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = ROOT / ".github" / "workflows"
 ACTIONS = Path(__file__).parent / "actions"
 GATE, TRUSTED = "perfgate.yml", "perfgate-trusted.yml"
 RUN_SECONDS = 900
 LABELS = ("ubuntu-latest", "self-hosted", "npu")
 IGNORED = "__pycache__/\nperfgate-out/\n"
-
-
-@dataclass(frozen=True)
-class Packages:
-    """What stands for the package index: the wheel of this checkout, and what it needs, as this interpreter has it."""
-
-    wheels: Path
-    installed: Path
-
-    @classmethod
-    def build(cls, folder: Path) -> Packages:
-        """Build the wheel of this checkout."""
-        made = cls(folder / "wheels", folder / "installed")
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made.wheels, ROOT]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        made.installed.mkdir()
-        for package in Path(sysconfig.get_path("purelib")).iterdir():
-            if not package.name.startswith(("perfgate", "_editable", "pip", "setuptools")):
-                (made.installed / package.name).symlink_to(package)
-        return made
 
 
 class ArtifactFolder(list[StoredArtifact]):
@@ -239,9 +215,10 @@ class Hub:
         return set(re.findall(r"^ +(?:- )?uses: (actions/\S+)", text, flags=re.MULTILINE))
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("LANG", "LD_LIBRARY_PATH") if name in os.environ}
         return {
             **kept,
+            **self.packages.environ(os.environ["PATH"]),
             # act keeps its work trees below it too.
             "HOME": str(self.folder),
             "PERFGATE_LOCK": str(self.folder / "lock"),
@@ -249,12 +226,6 @@ class Hub:
             "ACT_PYTHON": sys.executable,
             "ACT_ARTIFACTS": str(self.artifacts.folder),
             "ACT_ENTERPRISE": "true" if self.enterprise else "",
-            # The trusted jobs install the package of this checkout, and find what it needs installed.
-            "PIP_NO_INDEX": "1",
-            "PIP_FIND_LINKS": str(self.packages.wheels),
-            "PYTHONPATH": str(self.packages.installed),
-            "PIP_NO_COMPILE": "1",
-            "PIP_ROOT_USER_ACTION": "ignore",
         }
 
     def comments(self) -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci.act import Hub, Packages
+from tests.ci.act import Hub
+from tests.ci.packages import Packages
 from tests.ci.prism import prism_proxy
 from tests.fakes.forge import FakeForge
 from tests.fakes.forge_dialects import GitHubDialect

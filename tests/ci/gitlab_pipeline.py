@@ -8,13 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Optional
 
+from ruamel.yaml import YAML
+
+from tests.ci.packages import ROOT, Packages
 from tests.end_to_end.conftest import Clone
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
+from tests.fakes.forge_files import StoredArtifact
 
-ROOT = Path(__file__).resolve().parents[2]
 PIPELINE_SECONDS = 600
 # GitLab gives one to every job.
 JOB_TOKEN = "glcbt-64_0123456789abcdef"
@@ -40,27 +46,59 @@ class Pipeline:
         return "\n".join(line for line in self.log.splitlines() if line.startswith(job + " "))
 
 
+class JobArtifacts(list[StoredArtifact]):
+    """What the jobs of the newest pipeline left, as the fake GitLab serves it: each look finds what is there by then.
+
+    gitlab-ci-local keeps their files unpacked; GitLab zips them, with their paths, under the name that the job gives.
+    """
+
+    def __init__(self, project: Project) -> None:
+        super().__init__()
+        self._project = project
+        jobs = YAML(typ="safe").load(project.preview())
+        named = {name: job for name, job in jobs.items() if isinstance(job, dict) and not name.startswith(".")}
+        self._names = {
+            name: job["artifacts"].get("name", "artifacts") for name, job in named.items() if "artifacts" in job
+        }
+
+    def __iter__(self) -> Iterator[StoredArtifact]:
+        for number, (job, name) in enumerate(self._names.items(), 1):
+            folder = self._project.root / ".gitlab-ci-local" / "artifacts" / job
+            if folder.is_dir():
+                yield StoredArtifact(number, self._project.last, name, _zipped(folder))
+
+
+def _zipped(folder: Path) -> bytes:
+    data = BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return data.getvalue()
+
+
 class Project:
     """A project on the fake GitLab: the small model on main, and the template included with its inputs.
 
-    ``url`` is where its clients find the API; ``wheels`` is what the trusted jobs install from.
+    ``url`` is where its clients find the API; ``packages`` is what its jobs install from.
     """
 
-    def __init__(self, folder: Path, forge: FakeForge, url: str, wheels: Path) -> None:
-        self.folder, self.forge, self.url, self.wheels = folder, forge, url, wheels
+    def __init__(self, folder: Path, forge: FakeForge, url: str, packages: Packages) -> None:
+        self.folder, self.forge, self.url, self.packages = folder, forge, url, packages
         self.clone = Clone(folder / "clone")
         self.root = self.clone.root
+        # As the template asks for it: one variable, and an environment scope for each of its values.
+        self.tokens = {"perfgate-publish": BOT_TOKEN, "perfgate-main": BOT_TOKEN}
         self._pipelines = 800
 
-    def start(self, *, settings: str = "", default: Optional[dict[str, object]] = None, **inputs: object) -> None:
+    def start(self, *, settings: str = "", own: Optional[dict[str, object]] = None, **inputs: object) -> None:
         """Commit main with the template, and push it to the forge's repository.
 
-        ``settings`` are further ones of perfgate.toml, ``default`` is the project's own part of .gitlab-ci.yml.
+        ``settings`` are further ones of perfgate.toml, ``own`` is the project's own part of .gitlab-ci.yml.
         """
         self.clone.git("checkout", "-q", "main")
         shutil.copytree(ROOT / "templates", self.root / "templates")
         (self.root / ".gitignore").write_text(IGNORED)
-        self.configure(default=default, **inputs)
+        self.configure(own or {}, **inputs)
         config = self.root / "perfgate.toml"
         config.write_text(config.read_text() + '[store]\npath = "branch://perfgate-data"\n' + settings)
         self.clone.commit("perfgate in the pipeline")
@@ -75,12 +113,25 @@ class Project:
         # It clones; what it may not do is this fake's matter in the dialects, where nothing is written with it.
         self.forge.accounts[JOB_TOKEN] = PERSON
 
-    def configure(self, *, default: Optional[dict[str, object]] = None, **inputs: object) -> None:
+    def configure(self, own: dict[str, object], **inputs: object) -> None:
         """Write .gitlab-ci.yml."""
         given = {"tags": ["npu"], "publish-tags": ["docker"], "python": sys.executable, **inputs}
         include = {"local": "templates/perfgate.yml", "inputs": given}
-        whole = {"include": [include], **({"default": default} if default else {})}
-        (self.root / ".gitlab-ci.yml").write_text(json.dumps(whole))
+        (self.root / ".gitlab-ci.yml").write_text(json.dumps({"include": [include], **own}))
+
+    def preview(self) -> str:
+        """Return .gitlab-ci.yml with everything it includes."""
+        command = ["gitlab-ci-local", "--preview"]
+        done = subprocess.run(
+            command, cwd=self.root, env=self._environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @property
+    def last(self) -> int:
+        """Return the number of the last pipeline."""
+        return self._pipelines
 
     @property
     def base(self) -> str:
@@ -132,9 +183,8 @@ class Project:
             "CI_PIPELINE_URL": f"{server}/team/model/-/pipelines/{number}",
             **variables,
         }
-        # As the template asks for it: one variable, and an environment scope for each of its values.
-        scopes = {"perfgate-publish": BOT_TOKEN, "perfgate-main": BOT_TOKEN}
-        (self.root / ".gitlab-ci-local-variables.yml").write_text(json.dumps({"PERFGATE_TOKEN": {"values": scopes}}))
+        secrets = {"PERFGATE_TOKEN": {"values": self.tokens}} if self.tokens else {}
+        (self.root / ".gitlab-ci-local-variables.yml").write_text(json.dumps(secrets))
         given = [part for name, value in known.items() for part in ("--variable", f"{name}={value}")]
         command = ["gitlab-ci-local", "--force-shell-executor", "--shell-isolation", "--no-color"]
         command += ["--ignore-predefined-vars", ",".join(PREDEFINED), *given]
@@ -151,16 +201,12 @@ class Project:
         return Pipeline(done)
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("LANG", "LD_LIBRARY_PATH") if name in os.environ}
         return {
             **kept,
+            **self.packages.environ(os.environ["PATH"]),
             "HOME": str(self.folder),
             "PERFGATE_LOCK": str(self.folder / "lock"),
-            # The trusted jobs install the package of this checkout, without any index.
-            "PIP_NO_INDEX": "1",
-            "PIP_FIND_LINKS": str(self.wheels),
-            "PIP_NO_COMPILE": "1",
-            "PIP_ROOT_USER_ACTION": "ignore",
         }
 
     def notes(self) -> list[str]:
@@ -170,11 +216,3 @@ class Project:
     def statuses(self) -> list[tuple[str, str]]:
         """Return the commits that were marked, and as what."""
         return [(status.sha, status.state) for status in self.forge.statuses]
-
-
-def build_wheels(folder: Path) -> Path:
-    """Build the package of this checkout, with all that it needs, into a folder."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.judging.forge.comment import marker, read_state
-from tests.ci.act import ROOT, WORKFLOWS, Hub, recorded
+from tests.ci.act import WORKFLOWS, Hub, recorded
+from tests.ci.packages import ROOT
 from tests.fakes.forge import BOT_TOKEN
 
 pytestmark = [

@@ -1,4 +1,4 @@
-"""Our workflows on a GitHub Enterprise Server, as far as act goes: another host, an API below a path, artifacts of version 3."""
+"""Our workflows on a GitHub Enterprise Server, as far as act goes: another host, an API below a path, its older artifacts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.judging.forge.comment import read_state
-from tests.ci.act import Hub, Packages
+from tests.ci.act import Hub
+from tests.ci.packages import Packages
 from tests.ci.prism import prism_proxy
 from tests.fakes.forge import FakeForge
 from tests.fakes.forge_dialects import GitHubEnterpriseDialect

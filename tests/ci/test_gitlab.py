@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.judging.forge.comment import marker, read_state
-from tests.ci.gitlab_pipeline import ROOT, Project, build_wheels
+from tests.ci.gitlab_pipeline import JobArtifacts, Project
+from tests.ci.packages import ROOT, Packages
 from tests.ci.prism import prism_proxy
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitLabDialect
@@ -28,22 +29,29 @@ MARKER = marker("default")
 # What the author of a change chooses.
 HOSTILE = ("MERGE_REQUEST_TITLE", "MERGE_REQUEST_SOURCE_BRANCH_NAME", "COMMIT_REF_NAME", "COMMIT_MESSAGE")
 
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
+# A pipeline of somebody's own: the runner hands publish nothing.
+DOWNLOADING: dict[str, object] = {
+    "perfgate-publish": {
+        "needs": [{"job": "perfgate-measure", "artifacts": False}],
+        "script": [
+            'git -C "$project" checkout --quiet "$CI_MERGE_REQUEST_DIFF_BASE_SHA" -- perfgate.toml',
+            'test ! -e "$here/perfgate-out"',
+            'gate publish --download --key "$GATE_KEY"',
+        ],
+    }
+}
 
 
 @pytest.fixture
-def project(tmp_path: Path, wheels: Path) -> Iterator[Project]:
+def project(tmp_path: Path, packages: Packages) -> Iterator[Project]:
     with FakeForge(GitLabDialect()) as forge, prism_proxy(forge, tmp_path / "prism") as prism:
-        yield Project(tmp_path, forge, prism.api_url, wheels)
+        yield Project(tmp_path, forge, prism.api_url, packages)
         assert (forge.violations, prism.violations()) == ([], [])
 
 
 def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_reply(project: Project) -> None:
     # The project's own defaults belong to its jobs: of ours, only to those without a token.
-    project.start(default={"before_script": ["echo of-the-project"]}, setup=['test -z "$PERFGATE_TOKEN"'])
+    project.start(own={"default": {"before_script": ["echo of-the-project"]}}, setup=['test -z "$PERFGATE_TOKEN"'])
     slower = project.change("slower", model=SLOWER)
     done = project.merge_request(slower)
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
@@ -87,17 +95,32 @@ def test_merge_request__set_up_fails__the_note_says_that_nothing_was_measured(pr
     assert project.statuses() == [(head, "failed")]
 
 
-def test_merge_request_of_a_fork__note_in_the_parent_project_in_the_language_of_the_base(project: Project) -> None:
-    project.start(settings='[report]\nlanguage = "zh"\n')
+def test_merge_request_of_a_fork__its_own_pipeline_posts_nothing_and_a_members_downloads_and_does(
+    project: Project,
+) -> None:
+    project.start(settings='[report]\nlanguage = "zh"\n', own=DOWNLOADING)
     head = project.change("slower", model=SLOWER)
-    # The fork has project number 99; the merge request lives in project 5, the only one the fake knows.
+    project.forge.artifacts = JobArtifacts(project)
     hostile = {f"CI_{name}": 'x`touch pwn`$(touch${IFS}pwn)"; touch pwn #' for name in HOSTILE}
-    done = project.merge_request(head, CI_PROJECT_ID="99", CI_PROJECT_PATH="mallory/model", **hostile)
+    source = {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "99", "CI_MERGE_REQUEST_SOURCE_PROJECT_PATH": "mallory/model"}
+
+    # In the fork, which has number 99 and no variables of ours.
+    tokens, project.tokens = project.tokens, {}
+    fork = {"CI_PROJECT_ID": "99", "CI_PROJECT_PATH": "mallory/model"}
+    done = project.merge_request(head, **fork, **source, **hostile)
+    assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 2}, done.log
+    assert [call.path for call in project.forge.calls if "/api/" in call.path] == []
+
+    # In the project itself, started by a member.
+    project.tokens = tokens
+    done = project.merge_request(head, **source, **hostile)
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    assert [call.path[-len("/artifacts") :] for call in project.forge.calls].count("/artifacts") == 1
     (note,) = project.notes()
     assert "## perfgate: FAIL" in note
     assert "`model.py:14`" in note
     assert "原因" in note
+    assert project.statuses() == [(head, "failed")]
     assert list(project.folder.rglob("pwn")) == []
     assert "pwn" not in note
 
@@ -179,9 +202,11 @@ def test_own_pipeline__expanded_by_gitlab_ci_local__measures_and_publishes_minil
         ({"tags": "npu"}, "tags"),
     ],
 )
-def test_template__input_it_does_not_know__is_refused(tmp_path: Path, inputs: dict[str, object], words: str) -> None:
+def test_template__input_it_does_not_know__is_refused(
+    tmp_path: Path, packages: Packages, inputs: dict[str, object], words: str
+) -> None:
     with FakeForge(GitLabDialect()) as forge:
-        project = Project(tmp_path, forge, forge.api_url, tmp_path)
+        project = Project(tmp_path, forge, forge.api_url, packages)
         project.start(**inputs)
         done = project.default_branch("push")
     assert done.jobs == {}

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from perfgate.document.files import read_run
-from perfgate.document.run import RunDocument
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.fakes.history import on_another_day
 
 SLOW_AT = 10
 COMMITS = 13
 SLOWDOWN = 4.0
-TIMES = ("latency.low", "latency.p50", "latency.p90", "latency.p99")
 
 
 def commit_history(clone: Clone) -> list[str]:
@@ -35,27 +32,6 @@ def commit_history(clone: Clone) -> list[str]:
     return measured
 
 
-def as_measured(run: RunDocument, number: int, commit: str, random: np.random.Generator) -> RunDocument:
-    """Return the one real run as that of another day and commit, its times with some noise."""
-    factor = float(np.exp(random.normal(0, 0.01))) * (SLOWDOWN if number >= SLOW_AT else 1.0)
-    steps = [
-        msgspec.structs.replace(
-            step,
-            values=[
-                msgspec.structs.replace(value, value=value.value * factor, interval=None)
-                if value.metric in TIMES and value.value is not None
-                else value
-                for value in step.values
-            ],
-        )
-        for step in run.steps
-    ]
-    began = datetime.fromisoformat(run.session.started_at.replace("Z", "+00:00")) - timedelta(days=COMMITS - number)
-    session = msgspec.structs.replace(run.session, id=f"day-{number}", started_at=began.isoformat())
-    source = msgspec.structs.replace(run.source, commit=commit, branch="main", dirty=False)
-    return msgspec.structs.replace(run, session=session, source=source, steps=steps)
-
-
 @pytest.mark.slow
 def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirmed_by_measuring(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
@@ -66,7 +42,8 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     store = SqlStore(Path(perfgate.environment["PERFGATE_STORE"]))
     commits = commit_history(clone)
     for number, commit in enumerate(commits):
-        store.record(as_measured(run, number, commit, random))
+        factor = float(np.exp(random.normal(0, 0.01))) * (SLOWDOWN if number >= SLOW_AT else 1.0)
+        store.record(on_another_day(run, commit, days=number - COMMITS, factor=factor))
 
     looked = perfgate("trend", "--metric", "latency.p50", "--fail-on-regression", cwd=clone.root, COLUMNS="140")
     assert looked.returncode == 1, looked.stdout + looked.stderr

@@ -24,6 +24,7 @@ from tests.fakes.documents import TESTBED, make_run, run_steps
 
 START = datetime(2026, 5, 4, 2, 30, tzinfo=timezone.utc)
 NOISE = 0.012
+TIMES = ("latency.low", "latency.p50", "latency.p90", "latency.p99")
 Level = Callable[[int], float]
 
 
@@ -94,6 +95,24 @@ def main_runs(
             )
         )
     return made
+
+
+def on_another_day(run: RunDocument, commit: str, *, days: float, factor: float) -> RunDocument:
+    """Return a run that was really measured as that of another day and commit, its times multiplied."""
+    began = datetime.fromisoformat(run.session.started_at.replace("Z", "+00:00")) + timedelta(days=days)
+    session = msgspec.structs.replace(run.session, id=f"{commit[:12]}-{days}", started_at=began.isoformat())
+    source = msgspec.structs.replace(run.source, commit=commit, branch="main", dirty=False)
+    steps = [
+        msgspec.structs.replace(step, values=[_multiplied(value, factor) for value in step.values])
+        for step in run.steps
+    ]
+    return msgspec.structs.replace(run, session=session, source=source, steps=steps)
+
+
+def _multiplied(value: Value, factor: float) -> Value:
+    if value.metric not in TIMES or value.value is None:
+        return value
+    return msgspec.structs.replace(value, value=value.value * factor, interval=None)
 
 
 def _latency(random: np.random.Generator, shape: str, factor: float) -> StepResult:
