@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
+from hypothesis import settings
+
+# The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
+settings.register_profile("perfgate", derandomize=True, deadline=None)
+settings.load_profile("perfgate")
+
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.
 _PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "RUNNER_")
 _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")

@@ -79,6 +79,6 @@ def run_job(
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )

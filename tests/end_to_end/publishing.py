@@ -255,7 +255,7 @@ class Job:
     ) -> subprocess.CompletedProcess[str]:
         """Publish with the real command, in a process of its own."""
         with self.start(*options, token=token, **environ) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=600)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start(self, *options: str, token: Optional[str] = BOT_TOKEN, **environ: str) -> subprocess.Popen[str]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.end_to_end.conftest import Clone, Perfgate
+from tests.end_to_end.conftest import SECONDS, Clone, Perfgate
 
 PREPARED = ("return torch.relu(y)", "return torch.relu(y.t().contiguous().t().contiguous())")
 REWORDED = ("    def forward", "    # the forward\n    def forward")
@@ -36,7 +36,7 @@ class Pushing:
             env=self._perfgate.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=SECONDS,
             check=False,
         )
 

@@ -250,7 +250,7 @@ def test_command__as_a_process__ends_with_0_and_quotes_the_stranger(own: Job) ->
         env={**plain, **order.environ, "GITHUB_TOKEN": BOT_TOKEN},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import SMALL_GATE, Perfgate
+from tests.waiting import left_in_the_end
 
 
 def _doctor(perfgate: Perfgate, folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Whole gates: on a machine with other jobs they may take longer than the other commands are given."""
     process = perfgate.start("doctor", *arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    stdout, stderr = process.communicate(timeout=600)
+    stdout, stderr = process.communicate(timeout=1200)
     return process.returncode, stdout, stderr
 
 
@@ -24,19 +25,21 @@ def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: P
     rows = ("--only", "no-change", "--only", "extra-copy")
     code, stdout, stderr = _doctor(perfgate, tmp_path, *rows, "--config", ".", "--out", str(out))
 
-    assert code == 0, stdout + stderr
     assert "2 gates, about" in stderr
     found = json.loads((out / "doctor.json").read_text())
     unchanged, copied = found["planted"]
-    assert (unchanged["verdict"], unchanged["fired"], unchanged["agrees"]) == ("PASS", [], True)
-    assert (copied["verdict"], copied["agrees"]) == ("FAIL", True)
+    # A busy machine may leave times undecided, and then says so.
+    assert (unchanged["verdict"], unchanged["agrees"]) in (("PASS", True), ("INCONCLUSIVE", False)), unchanged
+    assert unchanged["fired"] == []
+    assert (copied["verdict"], copied["agrees"]) == ("FAIL", True), copied
+    assert code == (0 if unchanged["agrees"] else 1), stdout + stderr
     assert "counters.copies" in copied["fired"]
     assert copied["line"].startswith("scorer.py:")
     assert "latency.low" in {entry["metric"] for entry in found["resolutions"]}
     assert "this machine can see" in " ".join(stdout.split())
     assert (out / "extra-copy" / "report.html").exists()
     assert perfgate.scratch_folders == []
-    assert perfgate.processes() == []
+    assert left_in_the_end(perfgate.processes) == []
 
 
 @pytest.mark.slow

@@ -246,7 +246,7 @@ for path, clones in (("base.json", 0), ("same.json", 0), ("head.json", 2)):
 
 
 def test_gate__recordings_of_torch_profiler__what_the_change_added_is_named(perfgate: Perfgate, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", RECORDER], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", RECORDER], cwd=tmp_path, check=True, capture_output=True, timeout=600)
     for name in ("base", "same", "head"):
         done = perfgate("run", "--from-profile", f"{name}.json", "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,16 @@ def pushing(clone: Clone, perfgate: Perfgate, tmp_path: Path) -> Pushing:
     return Pushing(clone, perfgate, tmp_path / "remote.git")
 
 
-def test_hook__only_prose_changed__skipped_with_the_rule_on_one_line_and_pushed(pushing: Pushing) -> None:
+def test_hook__only_prose_changed__skipped_with_the_rule_on_one_line_and_pushed(
+    pushing: Pushing, tmp_path: Path
+) -> None:
     pushing.hook()
     (pushing.clone.root / "docs").mkdir()
     (pushing.clone.root / "docs" / "guide.txt").write_text("words")
     (pushing.clone.root / "README.md").write_text("more words")
     pushing.clone.commit("words")
-    started = time.monotonic()
     done = pushing.push()
-    assert time.monotonic() - started < 20
+    assert not (tmp_path / "lock").exists()  # the machine was not even asked for
     assert done.returncode == 0, done.stderr
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "perfgate" in line]
     assert lines == ["perfgate: SKIPPED – nothing relevant changed: 2 files, by the rule *.md, /docs/**"]

@@ -51,7 +51,7 @@ def recorded(folder: Path, name: str) -> RunDocument:
 
 def compare(base: Path, head: Path, out: Path) -> Compared:
     command = [str(TOOL), "compare", "-d", str(head), "-bp", str(base), "-o", str(out), "--force"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     (path,) = out.glob("performance_comparison_result_*.xlsx")
     book = openpyxl.load_workbook(path)
     rows = {sheet.title: list(sheet.iter_rows(values_only=True))[3:] for sheet in book.worksheets}

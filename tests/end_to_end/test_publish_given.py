@@ -59,7 +59,7 @@ class Given:
 
     def publish(self, folder: Path, run: int, *options: str) -> subprocess.CompletedProcess[str]:
         process = self.start(folder, run, *options)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def comments(self) -> list[str]:
@@ -101,7 +101,7 @@ def test_publish__options_in_part__wrong_use(job: Given) -> None:
     folder = job.measure(123)
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     command = [sys.executable, "-m", "perfgate", "publish", str(folder), "--forge", job.host, "--run", "123"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 2
     assert "missing: --repository (PERFGATE_REPOSITORY), --head-sha (PERFGATE_HEAD_SHA)" in done.stderr
 
@@ -109,7 +109,7 @@ def test_publish__options_in_part__wrong_use(job: Given) -> None:
 def test_publish__three_processes_at_once__one_comment_of_the_newest(job: Given) -> None:
     folders = {run: job.measure(run, ops=64 if run == 10 else 40) for run in (8, 9, 10)}
     started = [job.start(folders[run], run) for run in (10, 8, 9)]
-    ended = [process.communicate(timeout=120) for process in started]
+    ended = [process.communicate(timeout=600) for process in started]
     assert [process.returncode for process in started] == [1, 0, 0], ended
     states = [read_state(body) for body in job.comments()]
     assert [(state.run, state.verdict) for state in states if state is not None] == [(10, "FAIL")]

@@ -174,7 +174,7 @@ def test_publish__two_real_commands_at_once__one_comment_of_the_newer_run(github
         github.measure(ops=ops, ci=msgspec.structs.replace(github.ci, run_id=run))
         github.fake.upload(int(run), "perfgate-default-1", github.zipped())
         started.append(github.start("--download", GITHUB_RUN_ID=run))
-    ended = [process.communicate(timeout=120) for process in started]
+    ended = [process.communicate(timeout=600) for process in started]
     assert [process.returncode for process in started] == [1, 0], ended
     states = [state for body in github.comments() if (state := read_state(body))]
     assert [(state.run, state.verdict) for state in states] == [(51, "FAIL")]

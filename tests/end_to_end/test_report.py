@@ -76,7 +76,7 @@ class Step:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
 

@@ -10,9 +10,9 @@ from tests.end_to_end.conftest import Clone, Perfgate
 
 # Nothing is ever "unchanged" within a thousandth of a percent, so every job ends undecided and the next one adds to it.
 UNDECIDABLE = """
+[gate]
 ok_margin = 0.00001
 alpha_ok = 0.0001
-tolerance = { "latency.low" = 0.0, "throughput.gap" = 0.0, "latency.p50" = 1.0, "latency.p99" = 1.0 }
 alpha = 0.000001
 """
 
@@ -23,8 +23,10 @@ def _documents(out: Path) -> list[dict[str, Any]]:
 
 def _undecidable(clone: Clone) -> None:
     settings = clone.root / "perfgate.toml"
-    lines = [line for line in settings.read_text().splitlines() if not line.startswith("tolerance")]
-    settings.write_text("\n".join(lines) + UNDECIDABLE)
+    text = settings.read_text().replace("\n[gate]\n", UNDECIDABLE)
+    for metric in ("latency.low", "throughput.gap"):
+        text = text.replace(f'"{metric}" = 1.0', f'"{metric}" = 0.0')
+    settings.write_text(text)
     clone.commit("undecidable")
     clone.git("branch", "-f", "main")
     clone.commit("only words")

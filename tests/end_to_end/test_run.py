@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import Perfgate
+from tests.end_to_end.conftest import SECONDS, Perfgate
+from tests.waiting import left_in_the_end
 
 Project = Callable[..., Path]
 
@@ -73,7 +75,7 @@ def test_run__one_workload_crashes_one_prints_one_is_well__exit_4_and_everything
     assert "::error::forged by the workload" in (root / "perfgate-out" / "logs" / "prints_much.log").read_text()
     assert "forged" not in done.stdout + done.stderr
     assert perfgate.scratch_folders == []
-    assert perfgate.processes() == []
+    assert left_in_the_end(perfgate.processes) == []
 
 
 def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate: Perfgate, failing: Project) -> None:
@@ -122,30 +124,36 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
     assert first.stderr is not None
     while "building build_hangs" not in (line := first.stderr.readline()):
         assert line
-    second = perfgate("run", "--workload", "well", "--steps", "3", "--out", "two", cwd=root)
-    _, said = first.communicate(timeout=30)
-    assert first.returncode == 4
-    assert second.returncode == 0
+    first.send_signal(signal.SIGSTOP)  # it has the machine for as long as the second takes to ask for it
+    second = perfgate.start(
+        "run", "--workload", "well", "--steps", "3", "--out", "two", cwd=root, stderr=subprocess.PIPE
+    )
+    assert second.stderr is not None
+    waits = second.stderr.readline()
+    first.send_signal(signal.SIGCONT)
+    _, said = first.communicate(timeout=SECONDS)
+    second.communicate(timeout=SECONDS)
+    assert (first.returncode, second.returncode) == (4, 0)
     # Nobody watches: plain lines, and not one for every second.
     assert "\x1b" not in said
     assert said.count("building build_hangs") <= 1
     assert re.search(
         rf"waiting for the machine: next in line, process {first.pid} on \S+: perfgate run in {root}, since .* is measuring",
-        second.stderr,
+        waits,
     )
     assert _run(root / "two")["steps"][0]["status"] == "not_applicable"
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_run__slow_build_in_a_terminal__a_spinner_says_it(perfgate: Perfgate, failing: Project, no_color: str) -> None:
-    root = failing("build_hangs", settings="[measure]\nload_timeout = 5")
+    root = failing("build_hangs", settings="[measure]\nload_timeout = 3")
     ours, theirs = pty.openpty()
     environment = {"TERM": "xterm-256color", "COLUMNS": "120", **({"NO_COLOR": "1"} if no_color else {})}
     perfgate.environment.update(environment)
     process = perfgate.start("run", "--steps", "3", cwd=root, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = _read_all(ours)
-    assert process.wait(30) == 4
+    assert process.wait(SECONDS) == 4
     assert re.search(r"building build_hangs \(\d s\)", shown)
     assert any(frame in shown for frame in "⠋⠙⠹⠸⠼⠴")
     assert "\x1b[?25h" in shown  # the cursor is back
@@ -154,7 +162,7 @@ def test_run__slow_build_in_a_terminal__a_spinner_says_it(perfgate: Perfgate, fa
 
 
 def _read_all(descriptor: int) -> str:
-    data, deadline = b"", time.monotonic() + 60
+    data, deadline = b"", time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         if not select.select([descriptor], [], [], 1)[0]:
             continue

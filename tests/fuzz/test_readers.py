@@ -23,9 +23,9 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 def feed(target: Target, data: bytes) -> bool:
     """Return whether it answered; fails for what takes too long."""
     with scratch() as folder:
-        began = time.monotonic()
+        began = time.process_time()  # its own: what others take from a busy machine is not the reader's
         answered = target.survives(data, Path(folder))
-        assert time.monotonic() - began < SECONDS
+        assert time.process_time() - began < SECONDS
     return answered
 
 

@@ -21,6 +21,7 @@ from tests.fakes.documents import make_run
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import error_names, names
 from tests.traps.virtual import judged
+from tests.waiting import left_in_the_end
 
 WORKLOAD = """
 import torch
@@ -63,7 +64,8 @@ quads = 3
 block_seconds = 0.01
 """
 # What a planted process does; its command line is how the test finds what is left of it.
-SPIN = "while True: pass  # perfgate-trap"
+TRAP = f"perfgate-trap-{os.getpid()}"
+SPIN = f"while True: pass  # {TRAP}"
 
 
 @dataclass
@@ -197,7 +199,7 @@ def test_frozen_garbage(measure: Measure) -> set[str]:
 def test_planted_neighbour(measure: Measure) -> set[str]:
     start = "import subprocess; self.process = subprocess.Popen([sys.executable, '-c', " + repr(SPIN) + "])"
     found = measure(build=start).names
-    assert _processes_with(b"perfgate-trap") == []
+    assert left_in_the_end(lambda: _processes_with(TRAP.encode())) == []
     return found
 
 

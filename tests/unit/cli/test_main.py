@@ -20,7 +20,7 @@ def _perfgate(*arguments: str, **environment: str) -> subprocess.CompletedProces
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 

@@ -25,7 +25,7 @@ def trace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         env={**os.environ, "COLUMNS": "120", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,15 @@ from perfgate.conductor.checklist import Findings, run_checklist
 from perfgate.config import Config, WorkloadReference, load_config
 
 WORKLOADS = Path(__file__).parents[2] / "data" / "workloads"
+# What planted processes sleep: so many seconds as nobody else's on this machine.
+ASLEEP = f"1234.5{os.getpid()}"
 
 TOML = """
 project = "failing"
 workload = "perf/failing.py:well"
 [measure]
-load_timeout = 8
-step_timeout = 8
+load_timeout = 120
+step_timeout = 120
 memory_limit = 3221225472
 """
 
@@ -31,7 +33,9 @@ Measure = Callable[..., Findings]
 def failing_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("failing")
     (root / "perf").mkdir()
-    shutil.copy(WORKLOADS / "failing.py", root / "perf")
+    workloads = (WORKLOADS / "failing.py").read_text()
+    assert "sleep 1234.5" in workloads
+    (root / "perf" / "failing.py").write_text(workloads.replace("1234.5", ASLEEP))
     (root / "perfgate.toml").write_text(TOML)
     return root
 

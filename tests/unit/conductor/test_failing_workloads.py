@@ -15,6 +15,8 @@ import pytest
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.checklist import Findings
 from perfgate.document.run import ErrorDetail, StepResult
+from tests.unit.conductor.conftest import ASLEEP
+from tests.waiting import left_in_the_end
 
 Measure = Callable[..., Findings]
 
@@ -84,14 +86,14 @@ def test_run_checklist__call_hangs__stopped_at_the_time_limit_with_its_python_st
     measure: Measure, said: list[str]
 ) -> None:
     said.clear()
-    findings = measure("call_hangs", steps=(2, 3), step_timeout=1.5)
+    findings = measure("call_hangs", steps=(2, 3), step_timeout=3)
     error = _error(findings.steps[0])
     assert error.kind == "timeout"
-    assert "took longer than 1.5 s and was killed" in error.message
+    assert "took longer than 3 s and was killed" in error.message
     assert error.traceback is not None
     assert "in _sleep" in error.traceback
     assert findings.steps[1].status == "not_applicable"
-    assert any(line.startswith("call_hangs: step 2 utilization") and line.endswith("(1 s)") for line in said)
+    assert any(re.fullmatch(r"call_hangs: step 2 utilization.* \([123] s\)", line) for line in said)
 
 
 def test_run_checklist__half_a_message__the_conductor_does_not_wait_for_the_rest(measure: Measure) -> None:
@@ -101,16 +103,16 @@ def test_run_checklist__half_a_message__the_conductor_does_not_wait_for_the_rest
 
 def test_run_checklist__build_hangs__stopped_at_the_load_limit(measure: Measure, said: list[str]) -> None:
     said.clear()
-    findings = measure("build_hangs", load_timeout=1.5)
+    findings = measure("build_hangs", load_timeout=3)
     assert findings.workload.error is not None
     assert findings.workload.error.kind == "timeout"
-    assert "building build_hangs took longer than 1.5 s" in findings.workload.error.message
-    assert any("loading workload build_hangs: building build_hangs (1 s)" in line for line in said)
+    assert "building build_hangs took longer than 3 s" in findings.workload.error.message
+    assert any(re.search(r"loading workload build_hangs: building build_hangs \([123] s\)", line) for line in said)
 
 
 def test_run_checklist__worker_killed_from_outside__signal_in_the_document(measure: Measure, bench: Bench) -> None:
     def kill_the_worker() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             workers = [worker for server in bench._servers.values() for worker in server._workers.values()]
             if workers and workers[0].pid:
@@ -167,7 +169,7 @@ def test_run_checklist__workload_leaves_processes__killed_and_named_for_its_side
     (note,) = bench.left_notes(checkout.root)
     assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", note)
     assert bench.left_notes(Path("/the/other/side")) == []
-    assert _processes_with(b"1234.5") == []
+    assert left_in_the_end(lambda: _processes_with(ASLEEP.encode())) == []
 
 
 def _processes_with(word: bytes) -> list[str]:

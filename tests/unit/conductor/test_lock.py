@@ -89,7 +89,7 @@ class _Waiter:
         return self.process.stdout.readline().rstrip("\n")
 
     def leave(self) -> None:
-        self.process.communicate("\n", timeout=20)
+        self.process.communicate("\n", timeout=600)
 
     def kill(self) -> None:
         self.process.kill()

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
+from perfgate.conductor.outside import _family, cpu_ns, run_delay_ns, thread_settings
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
 PARENT = """
@@ -34,10 +35,17 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_cpu_ns__process_and_its_child__both_and_nothing_while_they_wait(family: subprocess.Popen[bytes]) -> None:
+    while not all(map(_sleeps, _family(family.pid))):
+        time.sleep(0.01)
     used = cpu_ns(family.pid)
     assert used >= 400_000_000
     time.sleep(0.05)
-    assert cpu_ns(family.pid) - used < 5_000_000
+    assert cpu_ns(family.pid) == used
+
+
+def _sleeps(pid: int) -> bool:
+    """Return whether a process waits for something (proc(5), /proc/pid/stat, the third field)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_outside__process_that_is_gone__no_error() -> None:

@@ -19,7 +19,7 @@ sys.stdout.write(repr(read))
 def run(tmp_path, *arguments, stderr):
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
-        check=True, cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=60,
+        check=True, cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=600,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     ).stdout  # fmt: skip
 

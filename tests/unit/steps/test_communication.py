@@ -29,6 +29,7 @@ from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
+from tests.waiting import left_in_the_end
 
 MS = 1_000_000
 
@@ -212,7 +213,7 @@ def test_run_job__takes_too_long__ended_with_all_its_ranks(endless: Plan, tmp_pa
     with pytest.raises(MeasuringError, match="did not end in time"):
         run_job(endless, ranks=2, folder=tmp_path, limit_seconds=4.0)
 
-    assert processes_of(tmp_path) == []
+    assert left_in_the_end(lambda: processes_of(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
 
 

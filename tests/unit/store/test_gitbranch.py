@@ -131,7 +131,7 @@ def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Pat
         writer.stdin.write("\n")
         writer.stdin.flush()
     for writer in writers:
-        writer.communicate(timeout=120)
+        writer.communicate(timeout=600)
     assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
     assert sessions(clone) == {f"{name}-{number}" for name in "abcd" for number in range(5)}
     assert commits(remote) == 20

@@ -41,7 +41,7 @@ def release(*processes: "subprocess.Popen[str]") -> None:
 
 
 def finish(process: "subprocess.Popen[str]") -> int:
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     return process.returncode
 
 

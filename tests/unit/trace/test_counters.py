@@ -164,7 +164,7 @@ def test_count_calls__fresh_and_forked_processes__same_counters():
     command = [sys.executable, "-m", "tests.unit.trace.models"]
     root = Path(__file__).parents[3]
     first, second = (
-        subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=300).stdout
+        subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=600).stdout
         for _ in range(2)
     )
 
