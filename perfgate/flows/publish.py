@@ -127,7 +127,7 @@ def _judge_at_hand(request: PublishRequest, artifact: Path, doors: Doors, event:
         documents = read_check(artifact)
         if event is not None:
             refuse_stranger(documents, event, None, None)
-        return _decide(documents, grounds, event, doors, None)
+        return _decide(request, documents, grounds, event, doors, None)
     except DocumentError as error:
         return _nothing_to_judge(f"artifact: {error}", grounds, event)
 
@@ -151,7 +151,7 @@ def _judge(
             raise refusal or DocumentError("there is none")
         refuse_stranger(documents, case.event, case.change, case.forge)
         because = _why_this_base(documents, case, request.root)
-        return _decide(documents, grounds, case.event, doors, because)
+        return _decide(request, documents, grounds, case.event, doors, because)
     except DocumentError as error:
         return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
 
@@ -193,7 +193,12 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
 
 
 def _decide(
-    documents: CheckDocuments, grounds: Grounds, event: Optional[CiEvent], doors: Doors, because: Optional[str]
+    request: PublishRequest,
+    documents: CheckDocuments,
+    grounds: Grounds,
+    event: Optional[CiEvent],
+    doors: Doors,
+    because: Optional[str],
 ) -> DecisionDocument:
     missing: list[str] = []
     base, head = documents
@@ -202,6 +207,8 @@ def _decide(
     for words in missing:
         doors.say(words)  # with the place of the store, which is nobody's business but the log's
     notes = list(grounds.notes)
+    if request.workload is None and (left_out := grounds.left_out(head)):
+        notes.append(f"the base's perfgate.toml names more than was measured here: {', '.join(left_out)}")
     if missing:
         notes.append("the store could not be read: nothing is compared with main's history, and no acceptance is known")
     decision = decide_with_advice(base, head, policy=grounds.policy, history=history, chosen_because=because)

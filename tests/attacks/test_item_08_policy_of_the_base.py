@@ -118,6 +118,19 @@ def test_item_8__the_base_has_none_that_can_be_read__perfgates_own_tolerances(
     assert words in github.comment()
 
 
+TWO = 'project = "model"\n[workloads]\nencoder = "perf/workload.py:encoder"\ndecoder = "perf/workload.py:decoder"\n'
+
+
+def test_item_8__change_stops_measuring_what_the_base_names__is_said(github: Job) -> None:
+    _base(github, perfgate__toml=TWO)
+    left_out = "the base's `perfgate.toml` names more than was measured here: decoder"
+    assert github.publish().returncode == 1
+    assert left_out in github.comment()
+    # Who asks for one workload knows.
+    github.publish(workload="encoder")
+    assert left_out not in github.comments()[1]
+
+
 def test_item_8__outside_a_clone__the_base_is_fetched(job: Job) -> None:
     job.measure(ops=64)
     outside = job.folder / "outside"
