@@ -52,8 +52,8 @@ class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
 class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
 
-    ``delta`` is after/before - 1, None where before is 0; ``interval`` bounds it, from a side by side measurement where there
-    is one, and is None for exact counters. ``commits`` are those that may have done it, newest first, of ``commit_count``;
+    ``delta`` is after/before - 1, None where before is 0; ``interval`` bounds it and is None for exact counters; what a side
+    by side measurement gave is in ``confirmation``. ``commits`` are those that may have done it, newest first, of ``commit_count``;
     0 where no clone could tell. ``accepted`` is who accepted it and why, ``resolved_by`` the first commit at which the
     level was back. ``news`` is what the report before did not say: the change itself, or that it stands otherwise now.
     """

@@ -113,7 +113,7 @@ def _rows(report: str, heading: str) -> dict[str, tuple[str, str]]:
     """Return what a table of the report says of each metric: since which commit, and how sure that is."""
     section = report.partition(f"### {heading}\n")[2].partition("\n#")[0]
     rows = [[cell.strip() for cell in line.split(" | ")] for line in section.splitlines() if line.startswith("| `")]
-    return {row[0].strip("| `"): (row[3].split("`")[1], row[4].strip("*")) for row in rows}
+    return {row[0].strip("| `"): (row[3].split("`")[1], row[4].split("**")[1]) for row in rows}
 
 
 def _screened(hub: Hub) -> dict[str, str]:

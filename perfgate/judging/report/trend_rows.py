@@ -77,7 +77,7 @@ def change_row(moved: Moved) -> dict[str, object]:
         "evidence": say(_EVIDENCE[change.evidence]),
         "evidence_key": Words(change.evidence),
         "doubted": change.evidence == "suspected" and change.confirmation is not None,
-        "refuted_by": _measured(moved),
+        "measured": _measured(moved),
         "standing": Words(change.standing),
         "accepted": change.accepted or "",
         "resolved_by": short(change.resolved_by),
@@ -163,7 +163,7 @@ def _size(change: TrendChange) -> float:
 
 
 def _measured(moved: Moved) -> Words:
-    """Return what a side by side measurement gave instead, or nothing."""
+    """Return what a side by side measurement gave, or nothing."""
     confirmation = moved.change.confirmation
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return Words("")

@@ -104,12 +104,7 @@ def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequ
     if not fitting:
         return change
     newest = max(fitting, key=lambda one: one.confirmed_at)
-    evidence = _evidence(newest, change)
-    bounds = (newest.low, newest.high)
-    interval = change.interval
-    if evidence == "confirmed" and bounds[0] is not None and bounds[1] is not None:
-        interval = (bounds[0], bounds[1])
-    return msgspec.structs.replace(change, evidence=evidence, confirmation=newest, interval=interval)
+    return msgspec.structs.replace(change, evidence=_evidence(newest, change), confirmation=newest)
 
 
 def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSeries) -> bool:

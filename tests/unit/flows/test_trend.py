@@ -229,7 +229,8 @@ def test_trend__confirmation_in_the_store__confirmed(project: Project, slower_st
     project.take(slower_store)
     project.store.confirm("demo", answer(project.trend()))
     (change,) = found_in(project.trend()).changes
-    assert (change.evidence, change.interval) == ("confirmed", (0.06, 0.1))
+    assert change.confirmation is not None
+    assert (change.evidence, change.confirmation.low, change.confirmation.high) == ("confirmed", 0.06, 0.1)
 
 
 def test_trend__confirmations_of_another_job__kept_where_they_answer_a_suspicion(

@@ -59,7 +59,11 @@ def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fo
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"evidence": "confirmed", "confirmation": make_confirmation()}, "| **confirmed** |"),
+        (
+            {"evidence": "confirmed", "confirmation": make_confirmation()},
+            "| **confirmed**; side by side: 5.0 to 9.0 % |",
+        ),
+        ({"evidence": "confirmed", "confirmation": make_confirmation(low=None, high=None)}, "| **confirmed** |"),
         ({"evidence": "exact", "interval": None}, "| exact count |"),
         ({"confirmation": make_confirmation("inconclusive")}, "| suspected; side by side it was not decided |"),
     ],

@@ -57,8 +57,12 @@ def test_judged__measured_side_by_side__confirmed_refuted_or_suspected_still(giv
     assert (change.standing == "refuted") is (evidence == "refuted")
 
 
-def test_judged__confirmed__the_interval_of_the_side_by_side_measurement() -> None:
-    assert stood(slower(), confirmations=[confirmation("regressed", 0.05, 0.09)]).interval == (0.05, 0.09)
+def test_judged__confirmed_as_larger_than_suspected__each_number_keeps_its_own_interval() -> None:
+    found = slower()
+    change = stood(found, confirmations=[confirmation("regressed", 0.15, 0.19)])
+    assert change.interval == found.changes[0].interval
+    assert change.confirmation is not None
+    assert (change.confirmation.low, change.confirmation.high) == (0.15, 0.19)
 
 
 @pytest.mark.parametrize(
