@@ -132,9 +132,8 @@ def test_operator_profile__real_model__self_time_of_its_operators_and_no_span_of
     # Views are kept, as in the operator table: their self time is what the framework itself costs.
     assert {"aten::linear", "aten::t", "aten::addmm"} <= times.keys()
     assert all(name.startswith("aten::") for name in times.keys() - {OUTSIDE_OPERATORS})
-    # 134 million multiplications, and nearly all of the call; linear only calls addmm.
-    assert times["aten::addmm"] > 10 * times["aten::linear"] > 0
-    assert times["aten::addmm"] > 100e-6
+    # 67 million multiplications; linear only calls addmm, and its self time is what that takes.
+    assert times["aten::addmm"] > times["aten::linear"] > 0
 
 
 def test_operator_profile__training__operators_of_the_backward_thread_too() -> None:
