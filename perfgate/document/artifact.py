@@ -36,6 +36,8 @@ HARMLESS_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 512
 # Samples are packed again inside the document, where 1 MB may announce a gigabyte. That shape has 0.9 million.
 MAX_SAMPLES = 20_000_000
+# The history of each is looked up, in a database that takes its milliseconds.
+MAX_SHAPES = 1_000
 
 BASE, HEAD = "base/run.json", "head/run.json"
 RUN = "run.json"
@@ -78,6 +80,9 @@ def _document(data: bytes, name: str) -> RunDocument:
     announced = sum(packed.count for packed in _samples(run))
     if announced > MAX_SAMPLES:
         raise DocumentError(f"{name} announces {announced} samples; at most {MAX_SAMPLES} are read of an artifact")
+    shapes = sum(len(workload.shapes) for workload in run.workloads)
+    if shapes > MAX_SHAPES:
+        raise DocumentError(f"{name} lists {shapes} shapes; at most {MAX_SHAPES} are read of an artifact")
     return run
 
 

@@ -291,6 +291,13 @@ def test_read_check__samples_announce_gigabytes__refused_without_unpacking() -> 
         read_check(_zip({**DOCUMENTS, HEAD: json.dumps(run).encode()}))
 
 
+def test_read_check__more_shapes_than_can_be_looked_up__refused() -> None:
+    run = json.loads(DOCUMENTS[HEAD])
+    run["workloads"][0]["shapes"] = [f"s{number}" for number in range(1_001)]
+    with pytest.raises(DocumentError, match=r"head/run\.json lists 1001 shapes; at most 1000 are read"):
+        read_check(_zip({**DOCUMENTS, HEAD: json.dumps(run).encode()}))
+
+
 def test_read_check__any_damage_to_a_zip__is_a_document_error_or_no_harm() -> None:
     whole, rng = _zip(DOCUMENTS), random.Random(20201120)
     for _ in range(400):
