@@ -10,3 +10,8 @@ from __future__ import annotations
 def rounded(value: float) -> float:
     """Return the value with nine significant digits."""
     return float(f"{value:.9g}")
+
+
+def percent(share: float) -> str:
+    """Return a share of one in percent with two significant digits, as people write it: 2.5, 23, 120."""
+    return f"{float(f'{100 * share:.2g}'):g}"

@@ -11,7 +11,7 @@ from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Po
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.pairs import PREPROCESS, Effects, paired_effects, stage_times
 from perfgate.judging.gate.policy import FAMILIES, Family, margin_for_unchanged, tolerance
-from perfgate.judging.gate.rounding import rounded
+from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Errors,
@@ -186,12 +186,12 @@ def _undecided(cell: _Cell, limits: Limits, errors: Errors) -> _Answer:
     differences = cell.effects.differences
     bounds = interval(differences, errors)
     seen = (
-        f"at most {100 * math.expm1(bounds.high):.2g} % with {100 * (1 + bounds.confidence) / 2:.1f} % confidence"
+        f"at most {percent(math.expm1(bounds.high))} % with {100 * (1 + bounds.confidence) / 2:.1f} % confidence"
         if bounds
         else f"{cell.effects.pairs} pairs are too few for a bound"
     )
     return _Answer(
         "inconclusive",
-        f"a slowdown of {100 * math.expm1(limits.excluded):.2g} % is not excluded ({seen})",
+        f"a slowdown of {percent(math.expm1(limits.excluded))} % is not excluded ({seen})",
         math.ceil(pairs_to_decide(differences, excluded=limits.excluded) * cell.effects.pairs / differences.size),
     )
