@@ -76,7 +76,7 @@ def kill_group(pid: int) -> None:
 
 
 def kill_children(*, spare: Collection[int]) -> list[str]:
-    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return their names.
+    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return the names of those that ran.
 
     Bounded: a process that hangs in the kernel cannot be waited for.
     """
@@ -86,7 +86,8 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
         if not found:
             break
         for pid in found:
-            killed.setdefault(pid, name_of(pid))
+            if _runs(pid):
+                killed.setdefault(pid, name_of(pid))
             _end(pid)
         time.sleep(_ROUND_SECONDS)
     return sorted(killed.values())
@@ -98,12 +99,22 @@ def _end(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
+def _runs(pid: int) -> bool:
+    """Tell whether a process has not ended; one that has waits for its parent to ask how."""
+    return _stat(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"])
+
+
 def _parent(process: Path) -> int:
+    return int((_stat(process)[1:2] or ["0"])[0])
+
+
+def _stat(process: Path) -> list[str]:
+    """Return what proc(5) lists of a process from its third field on: state, parent, …; nothing of one that is gone."""
     try:
-        # proc(5): the name in parentheses may hold anything, the fields after the last one are state, ppid …
-        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+        # The name in parentheses before may hold anything.
+        return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _prctl(option: int, value: int) -> None:

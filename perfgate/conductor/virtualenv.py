@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import signal
 import site
 import subprocess
 import sys
@@ -16,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from perfgate.conductor.environment import ALLOWED, ALLOWED_PREFIXES
-from perfgate.conductor.leftovers import remove_folder
+from perfgate.conductor.leftovers import left_processes, remove_folder
 from perfgate.conductor.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers import Say
 from perfgate.errors import ConfigError, MeasuringError
 from perfgate.interrupts import held_back, safe_point
+from perfgate.processes import adopt_orphans, children, kill_children, kill_group
 
 TICK_SECONDS = 0.2
 UNUSED_SECONDS = 30 * 24 * 3600.0
@@ -63,6 +64,14 @@ class SetupPlan:
         return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
 
 
+class Provided(NamedTuple):
+    """The interpreter of an environment, whether it is kept from an earlier job, and what a document says of its making."""
+
+    python: Path
+    kept: bool
+    notes: tuple[str, ...] = ()
+
+
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return where environments are kept: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
     if own := environ.get("PERFGATE_CACHE"):
@@ -73,8 +82,8 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return folder / "perfgate" / "environments"
 
 
-def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Path:
-    """Return the interpreter of the environment, made now unless it is kept from an earlier job.
+def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Provided:
+    """Return the environment, made now unless it is kept from an earlier job.
 
     Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
     it complete. Two jobs that need the same one wait for each other. Raises MeasuringError with the end of the log when
@@ -85,18 +94,21 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
         _forget_unused(cache)
         folder = cache / plan.key
         with _locked(cache / f"{plan.key}.lock", say):
-            if not (folder / _COMPLETE).exists():
-                _make(folder, plan, environ, log, say)
+            kept = (folder / _COMPLETE).exists()
+            left = [] if kept else _make(folder, plan, environ, log, say)
             (folder / _COMPLETE).touch()
     except OSError as error:
         raise ConfigError(
             f"no environment can be kept in {cache} ({error.strerror or error}); set PERFGATE_CACHE to a folder you can write"
         ) from error
-    return folder / "bin" / "python"
+    return Provided(folder / "bin" / "python", kept, tuple(left_processes([left])))
 
 
-def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say) -> None:
-    """Make the environment; what is left of one that could not be finished goes first, and goes again if it fails."""
+def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say) -> list[str]:
+    """Make the environment and return the names of the processes that its making left running.
+
+    What is left of one that could not be finished goes first, and goes again if it fails.
+    """
     remove_folder(folder)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")
@@ -106,7 +118,7 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
             _inherit(folder)
         inside = {"PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(folder)}
         environment = {**_setup_environment(environ, plan), **inside}
-        _run(plan, ["/bin/sh", "-c", plan.command], "setting up", environment, log, say)
+        return _run(plan, ["/bin/sh", "-c", plan.command], "setting up", environment, log, say)
     except BaseException:
         remove_folder(folder)
         raise
@@ -139,9 +151,14 @@ def _setup_environment(environ: Mapping[str, str], plan: SetupPlan) -> dict[str,
 
 def _run(
     plan: SetupPlan, command: Sequence[str], verb: str, environment: Mapping[str, str], log: Path, say: Say
-) -> None:
-    """Run one command of the set-up. Raises MeasuringError with the end of its log when it fails."""
+) -> list[str]:
+    """Run one command of the set-up and return the names of the processes that it left running, now killed.
+
+    They would run beside every measurement. Raises MeasuringError with the end of its log when it fails.
+    """
     doing = f"{verb} the environment of the {plan.side}"
+    adopt_orphans()
+    ours = children()
     with log.open("ab") as output:
         output.write(f"$ {command[-1] if command[0] == '/bin/sh' else ' '.join(command)}\n".encode())
         output.flush()
@@ -157,16 +174,15 @@ def _run(
     try:
         took_too_long = not _ends(process, plan.timeout, doing, log, say)
     finally:
-        # What it left running would run beside every measurement.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid)
         process.wait()
+        left = kill_children(spare=ours)
     if took_too_long:
         why = f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
     elif process.returncode:
         why = f"failed with exit code {process.returncode}"
     else:
-        return
+        return left
     raise MeasuringError(
         f"{doing} {why}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
         f"{plan.side}; its whole log is {log}"

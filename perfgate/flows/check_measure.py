@@ -111,8 +111,10 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             _confirm_bounds(bench, reference, (base, head), job, found)
             found.pairs.append(PairedMeasurement())
             _measure_pairs(bench, reference, base, head, job, found)
-    of_head = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.left_notes(head.root), *bench.left_notes()]
-    return found._replace(notes=(bench.left_notes(base.root), of_head))
+    of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
+    of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
+    of_job = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.left_notes()]
+    return found._replace(notes=(of_base, [*of_job, *of_head]))
 
 
 def _confirm_bounds(

@@ -11,11 +11,13 @@ from typing import Literal, NamedTuple, Optional
 from perfgate.conductor.environment import worker_environment
 from perfgate.conductor.interpreters import RUNNING, ask_about, check_given, is_running, share_code, with_code
 from perfgate.conductor.requirements import differing_files, read_requirements
+from perfgate.conductor.secrets import in_ci
 from perfgate.conductor.virtualenv import SetupPlan, cache_folder, provide_virtualenv
 from perfgate.conductor.workers import Say
 from perfgate.config import MeasureSettings
 from perfgate.document.run import Environment
 
+REUSED = "measured in an environment that an earlier job made, and could have put anything into"
 _NAMED_FILES = 3
 
 
@@ -37,14 +39,15 @@ class SideCode(NamedTuple):
 
 
 class SideEnvironment(NamedTuple):
-    """The interpreter of one side, None for the one that runs perfgate, and what the run document says of it."""
+    """The interpreter of one side, None for the one that runs perfgate, and what the run document says of it and its making."""
 
     python: Optional[Path] = None
     record: Optional[Environment] = None
+    notes: tuple[str, ...] = ()
 
 
 class Environments(NamedTuple):
-    """Both sides' environments, and what people must know about them."""
+    """Both sides' environments, and what people must know about the two of them."""
 
     base: SideEnvironment = SideEnvironment()
     head: SideEnvironment = SideEnvironment()
@@ -55,6 +58,7 @@ class _Choice(NamedTuple):
     kind: Literal["running", "built", "given"]
     python: Optional[Path]
     remedy: str
+    notes: tuple[str, ...] = ()
 
 
 def choose_environments(
@@ -88,7 +92,7 @@ def choose_environments(
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say("looking at the packages of base and head")
     sides = [
-        SideEnvironment(choice.python, _describe(choice, need, settings, environ))
+        SideEnvironment(choice.python, _describe(choice, need, settings, environ), choice.notes)
         for choice, need in zip(choices, needs)
     ]
     return Environments(base=sides[0], head=sides[1])
@@ -121,9 +125,12 @@ def _built(
         pass_env=settings.pass_env,
     )
     log = out / side / "setup.log"
-    python = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
+    provided = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
     own = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
-    return _Choice("built", python, "check what [measure] setup installs" if settings.inherit_packages else own)
+    remedy = "check what [measure] setup installs" if settings.inherit_packages else own
+    # On a developer's machine that is the developer's own job.
+    notes = (REUSED, *provided.notes) if provided.kept and in_ci(environ) else provided.notes
+    return _Choice("built", provided.python, remedy, notes)
 
 
 def _describe(

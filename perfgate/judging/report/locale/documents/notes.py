@@ -33,6 +33,10 @@ MESSAGES: tuple[Text, ...] = (
         "复用了可能由更早作业写入的 kernel 缓存：{names}",
     ),
     Text(
+        "measured in an environment that an earlier job made, and could have put anything into",
+        "在更早作业创建的环境中测量，该作业可能在其中放入任何内容",
+    ),
+    Text(
         "{names} differs between base and head, and both sides ran with what is installed; set [measure] setup to give "
         "each its own environment",
         "base 与 head 的 {names} 不同，而两侧都用已安装的环境运行；请设置 [measure] setup，让两侧各用自己的环境",
