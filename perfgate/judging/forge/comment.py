@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Literal, Optional
 
@@ -10,13 +9,14 @@ import msgspec
 
 from perfgate.document.decision import Verdict
 from perfgate.judging.forge.forge import CiEvent, Comment
+from perfgate.judging.forge.hidden import begins_with, marker_line, read_state_line, state_line
 
 # GitHub takes 65,536 characters (error "Body is too long"), GitLab 1,000,000.
 MAX_CHARACTERS = 60_000
 # What a renderer may use of it: the hidden lines are added here.
 TEXT_BUDGET = MAX_CHARACTERS - 1_000
 
-_STATE_START, _STATE_END = "<!-- perfgate:state ", " -->"
+_MARKER, _STATE = "sticky", "state"
 
 # A verdict that says something about the code.
 Decided = Literal["PASS", "FAIL"]
@@ -42,8 +42,7 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
 
 def marker(key: str) -> str:
     """Return the first line of our comment. ``key`` tells several gates on one repository apart."""
-    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-    return f"<!-- perfgate:sticky v1 key={digest} -->"
+    return marker_line(_MARKER, key)
 
 
 def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
@@ -59,19 +58,13 @@ def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
 
 def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
     """Return our comments that begin with a line, the oldest first. Anyone can write the marker, so the author counts."""
-    ours = [c for c in comments if c.own and c.body.partition("\n")[0].rstrip("\r") == first_line]
+    ours = [comment for comment in comments if comment.own and begins_with(comment.body, first_line)]
     return sorted(ours, key=lambda comment: comment.id)
 
 
 def read_state(body: str) -> Optional[CommentState]:
     """Return the state a comment carries; None for one without a state that can be read."""
-    lines = body.splitlines()
-    if len(lines) < 2 or not (lines[1].startswith(_STATE_START) and lines[1].endswith(_STATE_END)):
-        return None
-    try:
-        return msgspec.json.decode(lines[1][len(_STATE_START) : -len(_STATE_END)], type=CommentState)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return read_state_line(body, _STATE, CommentState)
 
 
 def compose(text: str, state: CommentState, first_line: str) -> str:
@@ -79,7 +72,7 @@ def compose(text: str, state: CommentState, first_line: str) -> str:
     lines = without_commands(text.splitlines())
     if lines and lines[0] == first_line:
         lines = lines[1:]
-    hidden = [first_line, _STATE_START + msgspec.json.encode(state).decode() + _STATE_END]
+    hidden = [first_line, state_line(_STATE, state)]
     body = "\n".join([*hidden, *lines]) + "\n"
     return (
         body if len(body) <= MAX_CHARACTERS else "\n".join([*hidden, *_title(lines), "", _too_long(len(body))]) + "\n"

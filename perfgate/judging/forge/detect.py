@@ -73,7 +73,7 @@ def read_comment(environ: Mapping[str, str]) -> Optional[CommentEvent]:
     """Return the new comment on a change request that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
-    payload = _payload(environ, _CommentPayload)
+    payload = read_payload(environ, _CommentPayload)
     comment = payload.comment
     if payload.action != "created" or payload.issue.pull_request is None:
         return None
@@ -87,11 +87,23 @@ def read_comment(environ: Mapping[str, str]) -> Optional[CommentEvent]:
     )
 
 
+def read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
+    """Return what the event of GitHub Actions says of what ``kind`` asks. Raises UsageError where it is none."""
+    path = Path(_need(environ, "GITHUB_EVENT_PATH"))
+    try:
+        if path.stat().st_size > MAX_PAYLOAD_BYTES:
+            raise UsageError(f"{path} (GITHUB_EVENT_PATH) is larger than {MAX_PAYLOAD_BYTES} bytes; that is no event")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
+
+
 def log_lines(text: str, environ: Mapping[str, str]) -> str:
     """Return a text that may hold outside words, so that printing it commands nothing.
 
-    GitHub's runner executes lines that begin with ``::``, until it is told to stop (docs.github.com, "Workflow commands
-    for GitHub Actions", stop-commands); the word that starts it again must not be known to who wrote the text.
+    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until it is
+    told to stop (docs.github.com, "Workflow commands for GitHub Actions", stop-commands); the word that starts it again must
+    not be known to who wrote the text.
     """
     if environ.get("GITHUB_ACTIONS") != "true":
         return text
@@ -165,7 +177,7 @@ class _Payload(msgspec.Struct):
 
 
 def _github(environ: Mapping[str, str]) -> CiEvent:
-    payload = _payload(environ, _Payload)
+    payload = read_payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
         return _after_workflow(event, payload.workflow_run)
@@ -219,16 +231,6 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun) -> CiEvent:
         job_url=f"{event.server_url}/{event.repository}/actions/runs/{run.id}/attempts/{run.run_attempt}",
         artifact_url=f"{event.server_url}/{event.repository}/actions/runs/{run.id}#artifacts",
     )
-
-
-def _payload(environ: Mapping[str, str], kind: type[P]) -> P:
-    path = Path(_need(environ, "GITHUB_EVENT_PATH"))
-    try:
-        if path.stat().st_size > MAX_PAYLOAD_BYTES:
-            raise UsageError(f"{path} (GITHUB_EVENT_PATH) is larger than {MAX_PAYLOAD_BYTES} bytes; that is no event")
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
 
 
 def _gitea(environ: Mapping[str, str]) -> CiEvent:

@@ -173,7 +173,7 @@ class ForgeSession:
 
     def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> Optional[str]:
         """Write something that may be refused with one known status: return the forge's words then, else None."""
-        answer = self._request(method, path, (expect, refused), data=json.dumps(body).encode(), repeatable=True)
+        answer = self._request(method, path, (expect, refused), data=_bounded(body, path), repeatable=True)
         return answer.body.decode(errors="replace") if answer.status == refused else None
 
     def _request(

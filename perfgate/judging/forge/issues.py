@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Literal, Optional, Protocol, runtime_checkable
 
@@ -12,9 +11,10 @@ from perfgate.document.trend import TrendState
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.comment import MAX_CHARACTERS, without_commands
 from perfgate.judging.forge.forge import Forge
+from perfgate.judging.forge.hidden import begins_with, marker_line, read_state_line, state_line
 
 LABEL = "perfgate"
-_STATE_START, _STATE_END = "<!-- perfgate:trend-state ", " -->"
+_MARKER, _STATE = "trend", "trend-state"
 
 IssuePosted = Literal["created", "updated", "kept"]
 
@@ -68,7 +68,7 @@ class FoundIssue:
 
 def issue_marker(key: str) -> str:
     """Return the first line of our issue. ``key`` tells several projects of one repository apart."""
-    return f"<!-- perfgate:trend v1 key={hashlib.sha256(key.encode()).hexdigest()[:16]} -->"
+    return marker_line(_MARKER, key)
 
 
 def keeps_issues(forge: Forge) -> IssueForge:
@@ -80,7 +80,7 @@ def keeps_issues(forge: Forge) -> IssueForge:
 
 def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
     """Return our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
-    ours = [one for one in forge.issues(LABEL) if one.own and one.body.partition("\n")[0].rstrip("\r") == first_line]
+    ours = [issue for issue in forge.issues(LABEL) if issue.own and begins_with(issue.body, first_line)]
     if not ours:
         return FoundIssue()
     found = min(ours, key=lambda issue: issue.number)
@@ -89,19 +89,12 @@ def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
 
 def read_state(body: str) -> Optional[IssueState]:
     """Return the state an issue carries; None for one without a state that can be read."""
-    lines = body.splitlines()
-    if len(lines) < 2 or not (lines[1].startswith(_STATE_START) and lines[1].endswith(_STATE_END)):
-        return None
-    try:
-        return msgspec.json.decode(lines[1][len(_STATE_START) : -len(_STATE_END)], type=IssueState)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return read_state_line(body, _STATE, IssueState)
 
 
 def hidden_lines(state: IssueState, first_line: str) -> list[str]:
-    """Return the lines that nobody sees: marker and state, in which no name can end the HTML comment."""
-    written = msgspec.json.encode(state).decode().replace("<", "\\u003c").replace(">", "\\u003e")
-    return [first_line, f"{_STATE_START}{written}{_STATE_END}"]
+    """Return the lines that nobody sees: marker and state."""
+    return [first_line, state_line(_STATE, state)]
 
 
 def text_budget(state: IssueState, first_line: str) -> int:

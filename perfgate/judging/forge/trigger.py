@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Optional
 
 import msgspec
 
-from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import MAX_PAYLOAD_BYTES
+from perfgate.judging.forge.detect import read_payload
 
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
 
@@ -64,7 +62,7 @@ class _Payload(msgspec.Struct):
 
 def _github(environ: Mapping[str, str]) -> Trigger:
     """Read GitHub's payload and variables (docs.github.com, "Webhook events and payloads", "Variables reference")."""
-    payload = _payload(environ.get("GITHUB_EVENT_PATH", ""))
+    payload = read_payload(environ, _Payload)
     default = payload.repository.default_branch if payload.repository else None
     if (run := payload.workflow_run) is not None:
         # The head repository is null once the fork is deleted.
@@ -87,11 +85,3 @@ def _gitlab(environ: Mapping[str, str]) -> Trigger:
         environ.get("CI_DEFAULT_BRANCH") or None,
         own=not environ.get("CI_MERGE_REQUEST_IID"),
     )
-
-
-def _payload(path: str) -> _Payload:
-    try:
-        with Path(path).open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_PAYLOAD_BYTES), type=_Payload)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
