@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -190,7 +191,7 @@ class Worker:
     def _python_stack(self) -> Optional[str]:
         stack = read_log(self._stack).decode(errors="replace")
         # faulthandler ends with a long list of every extension module that is loaded.
-        return stack.partition("\nExtension modules:")[0][:MAX_STACK].strip() or None
+        return innermost_last(stack.partition("\nExtension modules:")[0][:MAX_STACK]) or None
 
     def _kill(self) -> None:
         if not self.pid:  # to killpg, 0 is our own group
@@ -200,6 +201,21 @@ class Worker:
                 kill(self.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 continue
+
+
+def innermost_last(stack: str) -> str:
+    """Return what faulthandler wrote in the order of a traceback, so that who shows its end shows where the code was.
+
+    faulthandler writes the innermost call first, and the current thread last or in the middle (docs.python.org, faulthandler).
+    """
+    reason, *threads = re.split(r"^(?=(?:Current thread|Thread) 0x)", stack, flags=re.MULTILINE)
+    threads.sort(key=lambda thread: thread.startswith("Current"))
+    return "\n\n".join(text for text in (reason.strip(), *map(_turned, threads)) if text)
+
+
+def _turned(thread: str) -> str:
+    title, *calls = thread.strip().splitlines()
+    return "\n".join([title.replace("most recent call first", "most recent call last"), *reversed(calls)])
 
 
 def signal_name(number: int) -> str:
