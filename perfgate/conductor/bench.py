@@ -15,7 +15,8 @@ from perfgate.conductor.device_probe import explain_closed, probe_device
 from perfgate.conductor.environment import device_kind, fresh_caches, reused_caches, worker_environment
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
-from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove, remove_folder
+from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove
+from perfgate.conductor.scratch import scratch_folder
 from perfgate.conductor.server import ForkServer
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
@@ -348,9 +349,8 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Option
     if fresh := fresh_caches(os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env):
         say(f"kernel caches start empty: {', '.join(fresh)} not passed on; [measure] reuse_caches = true would")
     adopt_orphans()
-    with held_back():
+    with held_back(), scratch_folder() as scratch:
         ours = children()
-        scratch = Path(tempfile.mkdtemp(prefix="perfgate-"))
         chosen = dict.fromkeys(pythons)
         bench = Bench(config, scratch=scratch, logs=logs.resolve(), say=say, one_code=any(chosen))
         try:
@@ -360,4 +360,3 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Option
         finally:
             bench.close()
             bench.note_orphans(kill_leftovers(scratch, spare=ours))
-            remove_folder(scratch)
