@@ -87,7 +87,14 @@ def test_item_6__download_redirected__the_storage_never_sees_the_token(job: Job)
 
 @pytest.mark.parametrize(
     "location",
-    ["http://storage.example.com/x", "file:///etc/passwd", "https://u:p@storage.example.com", "", "/relative"],
+    [
+        "http://storage.example.com/x",
+        "file:///etc/passwd",
+        "https://u:p@storage.example.com",
+        "",
+        "/relative",
+        "https://[x",
+    ],
 )
 def test_item_6__download_redirected_to_a_strange_address__is_not_followed(job: Job, location: str) -> None:
     artifact = job.fake.upload(50, "perfgate-default-1", b"")
@@ -95,7 +102,7 @@ def test_item_6__download_redirected_to_a_strange_address__is_not_followed(job: 
     job.fake.faults.append(Fault("GET", path, Reply(302, b"", {"Location": location})))
     done = job.download()
     assert done.returncode == 4
-    assert "download" in done.stderr
+    assert "download" in done.stderr or "not an address" in done.stderr
     assert job.comments() == []
 
 
@@ -119,6 +126,14 @@ def test_item_6__api_redirects__the_token_does_not_go_along(job: Job, method: st
     assert done.returncode == 4
     assert "a redirect to" in done.stderr
     assert bird.heard == []
+
+
+def test_item_6__api_redirects_to_no_address__is_no_bug(github: Job) -> None:
+    github.measure()
+    github.fake.faults.append(Fault("GET", "7", Reply(302, {}, {"Location": "https://[x"})))
+    done = github.publish()
+    assert done.returncode == 4
+    assert "is not followed" in done.stderr
 
 
 def test_item_6__pages_of_another_host__are_not_followed(job: Job) -> None:

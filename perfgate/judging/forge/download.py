@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Union
 
 import requests
 
 from perfgate.errors import ForgeError, ForgeTooLargeError
 from perfgate.judging.forge.auth import NoAuth
 from perfgate.judging.forge.limits import Clock
-from perfgate.judging.forge.url import download_address, is_loopback
-from perfgate.version import __version__
+from perfgate.judging.forge.session import open_session
+from perfgate.judging.forge.url import download_address
 
 CONNECT_TIMEOUT, READ_TIMEOUT, DOWNLOAD_TIMEOUT = 10.0, 30.0, 300.0
 _CHUNK = 65536
@@ -20,22 +20,18 @@ class NothingArrivedError(ForgeError):
     """The storage did not answer, not with the file, or not with all of it; asking the forge again may help."""
 
 
-def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ca_file: Optional[str]) -> bytes:
+def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: Union[bool, str]) -> bytes:
     """Return what lies at an address the forge gave, which is https unless both are on this machine.
 
-    Raises NothingArrivedError where it may come yet, ForgeError where it will not.
+    ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may
+    come yet, ForgeError where it will not.
     """
     url = download_address(location, api_root)
     where = url.partition("?")[0]  # the rest of a signed address is a secret
-    verify: Union[bool, str] = ca_file or True
     try:
-        with requests.Session() as session:
-            session.trust_env = not is_loopback(url)
-            session.auth = NoAuth()
-            session.headers.update({"User-Agent": f"perfgate/{__version__}", "Accept-Encoding": "identity"})
-            with session.get(
-                url, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT), allow_redirects=False, verify=verify, stream=True
-            ) as response:
+        with open_session(url, NoAuth(), {"Accept-Encoding": "identity"}) as session:
+            timeout = (CONNECT_TIMEOUT, READ_TIMEOUT)
+            with session.get(url, timeout=timeout, allow_redirects=False, verify=verify, stream=True) as response:
                 return _read(response, where, most_bytes, clock)
     except requests.exceptions.SSLError as error:
         raise ForgeError(f"{where}: {_without_query(error, url)}; is the forge's own CA file given?") from None

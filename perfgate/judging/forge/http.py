@@ -15,8 +15,8 @@ from perfgate.errors import ForgeError, ForgeGoneError, ForgeTooLargeError, Forg
 from perfgate.judging.forge.auth import BearerAuth
 from perfgate.judging.forge.download import NothingArrivedError, download
 from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
-from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
-from perfgate.version import __version__
+from perfgate.judging.forge.session import open_session
+from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
 
 Query = Mapping[str, Union[str, int, list[str]]]
 T = TypeVar("T")
@@ -71,11 +71,7 @@ class ForgeSession:
         self._waited = 0.0
         # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
         self._verify: Union[bool, str] = ca_file or True
-        self._session = requests.Session()
-        # A proxy of the environment must not get what is meant for this machine.
-        self._session.trust_env = not is_loopback(self._root)
-        self._session.auth = self._auth
-        self._session.headers.update({"Accept": accept, "User-Agent": f"perfgate/{__version__}"})
+        self._session = open_session(self._root, self._auth, {"Accept": accept})
 
     def __repr__(self) -> str:
         return f"ForgeSession({self._root})"
@@ -156,13 +152,13 @@ class ForgeSession:
                 return answer.body
             try:
                 # The forge's own CA file says nothing of other hosts.
-                same_host = urlsplit(answer.location).hostname == urlsplit(self._root).hostname
+                known = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
                 return download(
                     answer.location,
                     api_root=self._root,
                     most_bytes=MAX_ANSWER_BYTES,
                     clock=self._clock,
-                    ca_file=self._verify if same_host and isinstance(self._verify, str) else None,
+                    verify=self._verify if known else True,
                 )
             except NothingArrivedError:
                 # Addresses of a storage hold for a minute: ask for a new one.
@@ -288,9 +284,8 @@ def _bounded(body: Mapping[str, Any], path: str) -> bytes:
 
 def _explain(status: int, response: requests.Response, body: bytes) -> str:
     if 300 <= status < 400:
-        target = urlsplit(response.headers.get("Location", ""))
         return (
-            f"HTTP {status}, a redirect to {target.scheme}://{target.hostname}{target.path}, is not followed, because "
+            f"HTTP {status}, a redirect to {shown(response.headers.get('Location', ''))}, is not followed, because "
             "the token would go along; was the repository renamed, or is the API address wrong?"
         )
     advice = {

@@ -58,7 +58,7 @@ def _retry_after(text: Optional[str], now: float) -> Optional[float]:
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

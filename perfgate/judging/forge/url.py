@@ -46,6 +46,20 @@ def download_address(url: str, root: str) -> str:
     return url
 
 
+def is_same_host(url: str, root: str) -> bool:
+    """Return whether an address is of the host of an API root. Raises ForgeError for one that is none."""
+    return _split(url).hostname == _split(root).hostname
+
+
+def shown(url: str) -> str:
+    """Return an address as a message may hold it: without a password and without a query, which are secrets."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "what is no address"
+    return f"{parts.scheme}://{parts.hostname}{parts.path}"
+
+
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)

@@ -144,6 +144,15 @@ def test_get__answer_too_large__refused(fake: FakeForge, monkeypatch: pytest.Mon
         list(_session(fake).pages(PATH, Body))
 
 
+def test_get__redirect_with_a_large_text__is_not_read_to_its_end(
+    fake: FakeForge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 100)
+    fake.script("GET", Reply(302, b"x" * 1000, {"Location": "https://forge.example"}))
+    with pytest.raises(ForgeError, match="larger than 100 bytes"):
+        _session(fake).get("/x", Body)
+
+
 def test_get__answer_never_ends__refused(fake: FakeForge) -> None:
     times = iter([NOW, NOW + 1000])
     with pytest.raises(ForgeError, match="did not end within"):
@@ -231,6 +240,7 @@ def test_is_rate_limit__later_or_no__told_apart(
         ({"retry-after": "Fri, 15 Jan 2027 08:00:20 GMT"}, 0, 20.0),
         ({"retry-after": "Fri, 15 Jan 2027 07:00:00 GMT"}, 0, 0.0),
         ({"retry-after": "soon"}, 1, 120.0),
+        ({"retry-after": f"Fri, 15 Jan 2027 08:00:20 +{'9' * 30}"}, 1, 120.0),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000030"}, 0, 31.0),
         ({"ratelimit-remaining": "0", "ratelimit-reset": "1800000030"}, 0, 31.0),
         ({"x-ratelimit-remaining": "5", "x-ratelimit-reset": "1800000030"}, 0, 60.0),
