@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.document.decision import DecisionDocument, SideSummary
+from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
@@ -150,12 +150,13 @@ def decisions() -> dict[str, DecisionDocument]:
         ),
         "skipped": make_decision(
             "SKIPPED",
-            reasons=["only documentation changed (rule docs/**)"],
+            reasons=["nothing relevant changed: 2 files, by the rule docs/**"],
             comparisons=[],
             noise_floors=[],
             steps=[],
+            procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
             pairs=0,
-            duration=1.0,
+            duration=0.0,
         ),
     }
 

@@ -83,7 +83,8 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     summary = Summary(decision, CommentContext(marker=""), _SHOWN)
     verdict, _, rest = headline(summary, "plain").partition(" ")
     console.print(Text(verdict, _VERDICT_STYLES.get(decision.verdict, "bold")) + Text(f" {rest}", "bold"))
-    console.print(Text(counts_line(summary, "plain")))
+    if summary.is_measured:
+        console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
     for warning in decision.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))

@@ -26,7 +26,7 @@ class Facts:
             return None
         return {
             "unread": summary.is_unread,
-            "counts": counts_line(summary, "markdown"),
+            "counts": counts_line(summary, "markdown") if summary.is_measured else None,
             "base": base_line(summary, "markdown"),
             "warnings": warnings[:_SHOWN_WARNINGS],
             "more": max(0, len(warnings) - _SHOWN_WARNINGS),

@@ -41,6 +41,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "reasons": [reason for reason in further_reasons(summary) if not _is_worded(reason)][:_SHOWN],
         "failed_sides": set() if summary.is_about_harness else {failure.side for failure in summary.failures},
         "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
+        "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
         "invalid": [{"place": place(i.workload, i.shape), "message": i.message} for i in summary.invalid[:_SHOWN]],
         "invalid_kinds": {entry.kind for entry in summary.invalid},

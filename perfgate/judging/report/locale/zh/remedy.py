@@ -60,6 +60,10 @@ WORDS = {
     "correct that and run the job again.": (
         "base 与 head 的计数和成对测量都没有给出数值。检查清单和运行目录的日志说明缺少什么；请修正后重新运行。"
     ),
+    "see whether the change of the workload file is meant. Nothing fails on that alone, but once it is merged, what it no longer "
+    "measures is not gated.": (
+        "请确认 workload 文件的改动是否符合本意。仅凭这一点不会判为不通过，但合并后，它不再测量的内容就不再受门禁约束。"
+    ),
     "about {needed} would decide, this job measured {pairs}. Run {perfgate check --append}: its pairs add to these; or raise "
     "{budget} under {[gate]} in {perfgate.toml}.": (
         "约需 {needed}才能判定，本作业测了 {pairs} 对。请运行 {perfgate check --append}：新测的对会加入现有结果；或提高 "
