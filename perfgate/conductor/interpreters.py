@@ -76,7 +76,7 @@ def ask_module(
     )
     last = done.stdout.strip().rpartition(b"\n")[2]
     complaint = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last.decode(errors="replace")
-    return Told(last if done.returncode == 0 else None, one_line(complaint))
+    return Told(last if done.returncode == 0 else None, one_line(complaint) or f"exit code {done.returncode}")
 
 
 def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> About:

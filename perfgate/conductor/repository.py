@@ -39,9 +39,9 @@ class Repository:
         try:
             top = self._run("rev-parse", "--show-toplevel")
         except RepositoryError as error:
-            raise _not_a_clone(start, str(error)) from error
+            raise _not_a_clone(start.absolute(), str(error)) from error
         if not top:
-            raise RepositoryError(f"{start} lies inside a .git folder; go to the work tree")
+            raise RepositoryError(f"{start.absolute()} lies inside a .git folder; go to the work tree")
         self.root = Path(top)
 
     def head(self) -> str:

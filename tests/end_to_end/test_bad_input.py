@@ -140,7 +140,7 @@ def test_run__lock_that_cannot_be_opened__exit_4_with_the_remedy(perfgate: Perfg
 def test_check__no_git__exit_2(perfgate: Perfgate, tmp_path: Path) -> None:
     done = perfgate("check", cwd=_project(tmp_path / "p", GOOD))
     assert done.returncode == 2
-    assert "is not in a git repository; run `git init` and commit" in done.stderr
+    assert f"{tmp_path / 'p'} is not in a git repository; run `git init` and commit" in done.stderr
 
 
 def test_check__no_main_and_unknown_base__exit_2_with_the_remedy(perfgate: Perfgate, clone: Clone) -> None:

@@ -206,6 +206,11 @@ def test_check_given__link_of_a_venv__kept_as_it_is(tmp_path: Path) -> None:
         check_given(tmp_path, "--base-python")
 
 
+def test_ask_about__program_that_says_nothing__its_exit_code(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no worker can run in \S*false: exit code 1; name another"):
+        ask_about(Path("/bin/false"), {}, cwd=tmp_path, remedy="name another")
+
+
 def test_ask_about__our_own_interpreter__its_version_and_packages(tmp_path: Path) -> None:
     environment = with_code({"PATH": os.environ["PATH"]}, share_code(tmp_path / "code"))
     about = ask_about(Path(sys.executable), environment, cwd=tmp_path, remedy="none")
