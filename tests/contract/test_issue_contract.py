@@ -136,6 +136,25 @@ def test_issue__two_of_ours__the_older_is_kept_up(stage: Stage) -> None:
     assert "old" in stage.fake.issues[1].body
 
 
+@pytest.mark.parametrize(("theirs", "expected", "stands"), [(4, "updated", "ours"), (9, "kept", "theirs")])
+def test_issue__another_job_opened_one_in_the_same_moment__the_older_number_stays(
+    stage: Stage, theirs: int, expected: str, stands: str
+) -> None:
+    forge = stage.forge()
+    nothing_yet = find_own(forge, FIRST)
+    stage.post("theirs", run=theirs)
+    posted = post_issue(
+        forge, nothing_yet, title="perfgate", text="ours", state=state(5), first_line=FIRST, news="latency got worse"
+    )
+    assert posted == expected
+    first, second = stage.fake.issues
+    assert (first.open, second.open) == (True, False)
+    assert stands in first.body
+    assert second.body == f"perfgate opened two issues at once; it reports in #{first.number}.\n"
+    assert stage.fake.comments == {}
+    assert find_own(forge, FIRST).issue is not None
+
+
 def test_issue__closed_by_people__opened_again_only_for_news(stage: Stage) -> None:
     stage.post()
     stage.fake.issues[0].open = False

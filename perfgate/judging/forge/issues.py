@@ -1,4 +1,7 @@
-"""Our one issue of a repository: found again by label, marker and author, its text replaced in place, never by an older run."""
+"""Our one issue of a repository: found again by label, marker and author, its text replaced in place, never by an older run.
+
+Two jobs that find none in the same moment open two: so whoever opened one looks again, and closes it where another is older.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,10 @@ class IssueForge(Protocol):
         """Replace an issue's text, which notifies nobody; ``reopen`` opens it where somebody closed it."""
         ...
 
+    def close_issue(self, number: int, body: str) -> None:
+        """Replace an issue's text and close it."""
+        ...
+
     def comment_issue(self, number: int, body: str) -> None:
         """Write a comment below an issue, which notifies people."""
         ...
@@ -56,6 +63,11 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     attempt: int
     trend: TrendState
+
+    @property
+    def written_by(self) -> tuple[int, int]:
+        """Return which run wrote it; a newer one is greater."""
+        return self.run, self.attempt
 
 
 @dataclass(frozen=True)
@@ -80,11 +92,8 @@ def keeps_issues(forge: Forge) -> IssueForge:
 
 def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
     """Return our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
-    ours = [issue for issue in forge.issues(LABEL) if issue.own and begins_with(issue.body, first_line)]
-    if not ours:
-        return FoundIssue()
-    found = min(ours, key=lambda issue: issue.number)
-    return FoundIssue(found, read_state(found.body))
+    ours = _all_own(forge, first_line)
+    return FoundIssue(ours[0], read_state(ours[0].body)) if ours else FoundIssue()
 
 
 def read_state(body: str) -> Optional[IssueState]:
@@ -131,11 +140,40 @@ def post_issue(
     body = compose(text, state, first_line)
     if found.issue is None:
         forge.add_issue(title, body, LABEL)
+        return _settle(forge, body, state, first_line)
+    return _replace(forge, found.issue, body, state, news)
+
+
+def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) -> IssuePosted:
+    """Report in an issue that another job opened before ours, if there is one, and close ours.
+
+    No comment says what is new: both issues have notified people.
+    """
+    ours = _all_own(forge, first_line)
+    mine = [issue for issue in ours if _writer(issue) == state.written_by]
+    if not mine or mine[0] is ours[0]:
         return "created"
-    if found.state is not None and (state.run, state.attempt) < (found.state.run, found.state.attempt):
+    for issue in mine:
+        forge.close_issue(issue.number, f"perfgate opened two issues at once; it reports in #{ours[0].number}.\n")
+    return _replace(forge, ours[0], body, state, None)
+
+
+def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news: Optional[str]) -> IssuePosted:
+    writer = _writer(issue)
+    if writer is not None and state.written_by < writer:
         return "kept"
-    is_again = found.state is not None and (state.run, state.attempt) == (found.state.run, found.state.attempt)
-    forge.edit_issue(found.issue.number, body, reopen=news is not None and not found.issue.is_open)
-    if news is not None and not is_again:
-        forge.comment_issue(found.issue.number, "\n".join(without_commands(news.splitlines())) + "\n")
+    forge.edit_issue(issue.number, body, reopen=news is not None and not issue.is_open)
+    if news is not None and state.written_by != writer:
+        forge.comment_issue(issue.number, "\n".join(without_commands(news.splitlines())) + "\n")
     return "updated"
+
+
+def _all_own(forge: IssueForge, first_line: str) -> list[Issue]:
+    """Return our issues, the oldest first."""
+    ours = [issue for issue in forge.issues(LABEL) if issue.own and begins_with(issue.body, first_line)]
+    return sorted(ours, key=lambda issue: issue.number)
+
+
+def _writer(issue: Issue) -> Optional[tuple[int, int]]:
+    state = read_state(issue.body)
+    return state.written_by if state else None

@@ -266,6 +266,11 @@ class GitHub:
         sent = {"body": body, **({"state": "open"} if reopen else {})}
         self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 
+    def close_issue(self, number: int, body: str) -> None:
+        """Replace an issue's text and close it."""
+        sent = {"body": body, "state": "closed"}
+        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+
     def comment_issue(self, number: int, body: str) -> None:
         """Write a comment; GitHub keeps those of issues and of pull requests in one place."""
         self.add_comment(number, body)

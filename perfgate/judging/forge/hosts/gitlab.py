@@ -207,6 +207,11 @@ class GitLab:
         sent = {"description": body, **({"state_event": "reopen"} if reopen else {})}
         self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 
+    def close_issue(self, number: int, body: str) -> None:
+        """Replace an issue's text and close it."""
+        sent = {"description": body, "state_event": "close"}
+        self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+
     def comment_issue(self, number: int, body: str) -> None:
         """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
         path = f"{self._path}/issues/{number}/notes"
