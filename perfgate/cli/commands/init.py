@@ -83,7 +83,7 @@ def _say(started: Started) -> None:
         return
     click.echo(
         "\nNext:\n"
-        "  perfgate local           the first verdict: this work tree against the main branch, in about a minute\n"
+        "  perfgate local           the first verdict: this work tree against the main branch, in one or two minutes\n"
         "  perfgate run --quick     the checklist on this machine\n"
         f"  git add {shlex.join(started.files)}\n"
         "                           committed and pushed as a change request, they bring the first comment\n"

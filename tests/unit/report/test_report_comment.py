@@ -174,6 +174,13 @@ def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide
     assert "Run `perfgate check --append`: its pairs add to these" in text
 
 
+def test_inconclusive__more_pairs_wanted_than_jobs_give__asks_for_a_quieter_machine() -> None:
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.021, 0.144), delta=0.016, pairs_needed=485)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
+    assert "measure on a quieter machine: here about 485 pairs would decide, and this job measured 14" in text
+    assert "--append" not in text
+
+
 def test_inconclusive__other_testbed__names_the_fields_and_what_to_do() -> None:
     decision = make_decision(
         "INCONCLUSIVE",

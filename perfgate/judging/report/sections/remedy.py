@@ -14,6 +14,8 @@ from perfgate.judging.report.text import Medium, ReadyHtml, render
 from perfgate.judging.report.words import Words
 
 _SHOWN = 5
+# Who is asked for more pairs than this many whole jobs measure is not helped by another job.
+_FULL_JOBS = 2
 _WORDED = {"regressed", "failed", "testbed", "invalid", "nothing compared", "undecided", "suspected", "harness"}
 
 
@@ -53,6 +55,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
         "needed": max(needed, default=0) if decision.comparing == "code" else 0,
         "pairs": decision.pairs,
+        "out_of_reach": max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
         "recorded": decision.recorded,
         "suspected": summary.verdict == "WARN" and summary.worst is not None and summary.worst.method == "screen",
         "broken_promise": any(formats.is_budget(comparison) for comparison in summary.inconclusive),

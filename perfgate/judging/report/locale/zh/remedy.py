@@ -64,6 +64,10 @@ WORDS = {
     "measures is not gated.": (
         "请确认 workload 文件的改动是否符合本意。仅凭这一点不会判为不通过，但合并后，它不再测量的内容就不再受门禁约束。"
     ),
+    "measure on a quieter machine: here about {needed} would decide, and this job measured {pairs}. {perfgate doctor --fitness} "
+    "shows what disturbs it.": (
+        "请在更空闲的机器上测量：此处约需 {needed}才能判定，而本作业测了 {pairs} 对。{perfgate doctor --fitness} 可查看受何干扰。"
+    ),
     "about {needed} would decide, this job measured {pairs}. Run {perfgate check --append}: its pairs add to these; or raise "
     "{budget} under {[gate]} in {perfgate.toml}.": (
         "约需 {needed}才能判定，本作业测了 {pairs} 对。请运行 {perfgate check --append}：新测的对会加入现有结果；或提高 "
