@@ -13,15 +13,11 @@ demo: $(VENV)/.installed
 doctor: $(VENV)/.installed
 	$(BIN)/perfgate doctor
 
-# What times nothing may share the CPUs; everything else runs by itself, first.
-TOGETHER := \
-  $(addprefix tests/unit/,advice benchmarks catalogue cli devices document fakes flows forge gate report stats store trace trend) \
-  $(addprefix tests/contract/test_,forge_contract.py issue_contract.py reader_contract.py store_contract.py) \
-  $(addprefix tests/end_to_end/test_,command.py publish.py publish_given.py publish_gitlab.py publish_network.py) \
-  $(wildcard tests/attacks/test_item_*.py) tests/fuzz tests/golden
+# What needs the machine to itself to show that a gate passes and catches what it must; everything else shares the CPUs.
+ALONE := tests/end_to_end/test_check.py tests/end_to_end/test_doctor.py tests/traps/test_processes.py tests/causes
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(TOGETHER:%=--ignore=%); alone=$$?; \
-	$(BIN)/python -m pytest -n auto $(TOGETHER) && exit $$alone
+	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
 # Formatting, lint, types and import contracts on top of the tests.
 check: $(VENV)/.installed
