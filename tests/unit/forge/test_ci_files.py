@@ -334,6 +334,19 @@ def test_measure__what_the_setup_prints__neither_commands_the_runner_nor_draws(m
     assert not (measuring.folder / "reached").exists()
 
 
+def test_measure__code_that_found_the_runners_files__says_nothing_to_later_steps(measuring: Measuring) -> None:
+    # BASH_ENV would be run by the bash of the next step, whose exit code is the job's.
+    files = {name: str(measuring.folder / name) for name in ("GITHUB_ENV", "GITHUB_PATH")}
+    attack = (
+        'echo "BASH_ENV=/tmp/x" >> "$GITHUB_ENV"; echo /tmp/x >> "$GITHUB_PATH"; echo PASS >> "$GITHUB_STEP_SUMMARY"'
+    )
+    done = measuring.run("Measure", **files, PERFGATE_SETUP=f'{attack}; echo "verdict<<x" >> "$GITHUB_OUTPUT"')
+    assert done.returncode == 0, done.stderr
+    assert [Path(file).read_text() for file in files.values()] == ["", ""]
+    assert measuring.outputs()["exit-code"] == "2"
+    assert "PASS" not in (measuring.folder / "summary").read_text()
+
+
 def test_measure__setup__sets_the_environment_of_the_measuring_and_not_its_folder(measuring: Measuring) -> None:
     # As an environment of CANN or conda does: what comes after it finds another Python.
     setup = f"export PERFGATE_PYTHON={sys.executable}\ncd /"
