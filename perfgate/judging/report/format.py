@@ -98,7 +98,8 @@ def interval(comparison: Comparison) -> Words:
     if not (math.isfinite(low) and math.isfinite(high)):
         return say("no bound")
     if _same_side(comparison.interval):
-        return say("{low} to {high}", low=Words(_percent_number(low)), high=percent(high))
+        near, far = Words(_percent_number(low)), percent(high)
+        return far if percent(low) == far else say("{low} to {high}", low=near, high=far)
     unit, metric = comparison.unit, comparison.metric
     ends = [directed_percent(end, unit, metric=metric) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else say("{low} to {high}", low=ends[0], high=ends[1])

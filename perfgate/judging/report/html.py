@@ -18,7 +18,7 @@ from perfgate.judging.report.headline import headline
 from perfgate.judging.report.locale.language import speaking, worded
 from perfgate.judging.report.operators import operator_rows
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
-from perfgate.judging.report.rows import row, worded_cause
+from perfgate.judging.report.rows import row, worded_cause, worst_cause
 from perfgate.judging.report.samples import PlaceSamples, paired_samples
 from perfgate.judging.report.sections.checklist import worded_step
 from perfgate.judging.report.sections.failures import worded_failure
@@ -62,6 +62,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "project": decision.project,
         "verdict": Words(decision.verdict),
         "headline": headline(summary, "html"),
+        "cause": worst_cause(summary),
         "subject": decision.head.subject,
         "branch": decision.head.branch,
         "counts": counts_line(summary, "html"),

@@ -9,7 +9,7 @@ from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.causes import Cause, cause_of, parted
+from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import Summary, place
@@ -72,6 +72,13 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     return say("worse")
 
 
+def worst_cause(summary: Summary) -> Optional[object]:
+    """Return what made worse what the headline names, in words; None where it is about something else."""
+    if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
+        return None
+    return row(summary.worst, summary, causes(summary))["cause"]
+
+
 def worded_cause(cause: Cause) -> dict[str, object]:
     """Return one operator's change in words; what did not change or is unknown is None."""
     more = cause.more_count
@@ -85,8 +92,9 @@ def worded_cause(cause: Cause) -> dict[str, object]:
         "line": cause.line,
         "more": formats.difference(0, more, "1") if more else None,
         "one": abs(more) == 1,
-        "base": formats.whole(cause.base_count),
-        "head": formats.whole(cause.head_count),
+        # A cause that is known by its time alone has no counts.
+        "base": formats.whole(cause.base_count) if cause.base_count or cause.head_count else formats.DASH,
+        "head": formats.whole(cause.head_count) if cause.base_count or cause.head_count else formats.DASH,
         "time": _grown(cause.more_time, "s"),
         "kind": cause.part.kind if cause.part else None,
         "function": cause.part.function if cause.part else None,

@@ -62,6 +62,7 @@ def _render(document: TrendDocument) -> str:
         "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
         "weeks": trend_svg.weeks_bars(document.weeks),
         "testbeds": [_testbed(span) for span in reversed(document.testbeds)],
+        "has_pairs": any(run.discarded is not None or run.noise_floor is not None for run in document.health),
         "health": [_health_row(run) for run in reversed(document.health)],
         "not_looked_at": [
             {

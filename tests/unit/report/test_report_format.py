@@ -29,6 +29,10 @@ def test_quantity__base_units__readable_unit_and_three_digits(value: float, unit
     assert formats.quantity(value, unit) == expected
 
 
+def test_interval__both_ends_on_one_side_and_tiny__is_said_once() -> None:
+    assert formats.interval(make_comparison(delta=0.0004, interval=(0.0001, 0.0004))) == "under 0.1 %"
+
+
 def test_quantity__share__reads_as_a_percentage() -> None:
     assert formats.quantity(0.91, "1", metric="utilization.host") == "91.0 %"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
 import msgspec
@@ -206,3 +207,13 @@ def test_table__count_without_parts__refers_to_what_changed() -> None:
 def test_page__slower_call__says_how_the_parts_add_up() -> None:
     made = decision(explained(part("aten::mm", "slower", 392)))
     assert "which explains 98.0 %" in render_html(made, make_run("base"), make_run("head"))
+
+
+def test_page__cause_without_counts__shows_none_of_either_side() -> None:
+    made = decision(explained(part("aten::gelu", "slower", 392)))
+    (row,) = re.findall(
+        r"<tr><td><code>aten::gelu</code></td>.*?</tr>",
+        render_html(made, make_run("base"), make_run("head")),
+        re.DOTALL,
+    )
+    assert row.count('<td class="number">–</td>') == 2

@@ -60,13 +60,14 @@ WORDS = {
     "correct that and run the job again.": (
         "base 与 head 的计数和成对测量都没有给出数值。检查清单和运行目录的日志说明缺少什么；请修正后重新运行。"
     ),
-    "see whether the change of the workload file is meant. Nothing fails on that alone, but once it is merged, what it no longer "
-    "measures is not gated.": (
+    "see whether the change of the workload file is meant. Nothing fails on that alone, but once it is merged, what it no "
+    "longer measures is not gated.": (
         "请确认 workload 文件的改动是否符合本意。仅凭这一点不会判为不通过，但合并后，它不再测量的内容就不再受门禁约束。"
     ),
-    "measure on a quieter machine: here about {needed} would decide, and this job measured {pairs}. {perfgate doctor --fitness} "
-    "shows what disturbs it.": (
-        "请在更空闲的机器上测量：此处约需 {needed}才能判定，而本作业测了 {pairs} 对。{perfgate doctor --fitness} 可查看受何干扰。"
+    "measure on a quieter machine: here about {needed} would decide, and this job measured {pairs}. "
+    "{perfgate doctor --fitness} shows what disturbs it.": (
+        "请在更空闲的机器上测量：此处约需 {needed}才能判定，而本作业测了 {pairs} 对。"
+        "{perfgate doctor --fitness} 可查看受何干扰。"
     ),
     "about {needed} would decide, this job measured {pairs}. Run {perfgate check --append}: its pairs add to these; or raise "
     "{budget} under {[gate]} in {perfgate.toml}.": (
