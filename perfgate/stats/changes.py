@@ -33,6 +33,8 @@ _UPPER = 1.0337  # the same over their quantile of two thirds
 _MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
+_WILD = 2.5  # beyond so many standard deviations a value is cut before it is asked how alike neighbours are
+_MOST_ALIKE = 0.9  # more cannot be told from a history
 
 
 class Shift(NamedTuple):
@@ -85,7 +87,9 @@ def shifts(
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``; they let levels be any.
-    3. Merging: of the shifts beside a segment of fewer than ``min_values`` (``min_last`` where it is the last), smaller than
+    3. Errors: those of medians of normal values, wider by how alike neighbours are (``_wider``), because values that wander
+       together are fewer than they seem.
+    4. Merging: of the shifts beside a segment of fewer than ``min_values`` (``min_last`` where it is the last), smaller than
        ``min_effect`` or less than ``min_z`` times their standard error, the weakest goes and its segments become one, until
        none is left.
     Raises ValueError for values that are not finite.
@@ -168,7 +172,8 @@ def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list
     """Return the shifts that stand when the weakest that does not is taken away again and again."""
     while len(begins) > 1:
         edges = [*begins, series.size]
-        found = [_shift(series, scale, *edges[i : i + 3]) for i in range(len(begins) - 1)]
+        wider = _wider(series, edges)
+        found = [_shift(series, scale, wider, *edges[i : i + 3]) for i in range(len(begins) - 1)]
         strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(found)]
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
@@ -177,12 +182,33 @@ def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list
     return []
 
 
-def _shift(series: Floats, scale: float, start: int, index: int, end: int) -> Shift:
+def _wider(series: Floats, edges: list[int]) -> float:
+    """Return how much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
+
+    Of values whose correlation with their neighbour is r, n say as much as n (1 - r)/(1 + r) independent ones. Source: Bayley &
+    Hammersley, The "Effective" Number of Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946). r is read from what is
+    left beside the levels, and from differences of neighbours, which correlate by (r - 1)/2 and forget levels and drifts that
+    have not been found yet; the smaller answer counts.
+    """
+    beside = np.concatenate([series[start:end] - np.median(series[start:end]) for start, end in zip(edges, edges[1:])])
+    alike = min(_likeness(beside), 1 + 2 * _likeness(series[1:] - series[:-1]))
+    alike = min(max(alike, 0.0), _MOST_ALIKE)
+    return math.sqrt((1 + alike) / (1 - alike))
+
+
+def _likeness(values: Floats) -> float:
+    """Return the correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
+    most = _WILD * _MAD * float(np.median(np.abs(values)))
+    cut = np.clip(values, -most, most)
+    return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2)) if most else 0.0
+
+
+def _shift(series: Floats, scale: float, wider: float, start: int, index: int, end: int) -> Shift:
     sides = (series[start:index], series[index:end])
     before, after = (float(np.median(side)) for side in sides)
     errors = [
         max(scale, _MAD * float(np.median(np.abs(side - np.median(side))))) / math.sqrt(side.size) for side in sides
     ]
-    error = _MEDIAN * math.hypot(*errors)
+    error = _MEDIAN * wider * math.hypot(*errors)
     effect = after - before
     return Shift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)

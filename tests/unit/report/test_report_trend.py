@@ -97,7 +97,7 @@ def test_render_issue__nothing_moved__says_so_in_one_line() -> None:
 
 def test_render_issue__how_many_were_looked_at__and_what_chance_may_show() -> None:
     text = render_issue(make_trend(*(make_series(workload=f"w{n}") for n in range(60)), new_values=300), CONTEXT)
-    assert "Looked at 60 series with 1,800 values, 300 of them new; chance alone may show up to 0.3 suspected" in text
+    assert "Looked at 60 series with 1,800 values, 300 of them new; chance alone may show up to 0.6 suspected" in text
 
 
 def test_render_issue__too_few_runs__how_many_it_takes() -> None:

@@ -70,7 +70,7 @@ def test_shifts__noise_without_a_step__next_to_no_alarm(kind: str) -> None:
 
 
 def test_shifts__neighbours_that_are_alike__few_alarms() -> None:
-    """Autocorrelation of 0.5 is more than main's runs show on one machine; of 0.8 it finds shifts, and cannot know better."""
+    """What wanders for longer (autocorrelation of 0.8) is told from levels by no more than most (benchmarks/trend/noise.py)."""
     random = np.random.default_rng(12)
     alarms = 0
     for _ in range(SERIES):
@@ -78,7 +78,7 @@ def test_shifts__neighbours_that_are_alike__few_alarms() -> None:
         for index in range(1, 100):
             series[index] = 0.5 * series[index - 1] + drawn[index]
         alarms += sum(found.effect > 0 for found in shifts(series))
-    assert 100 * alarms / (SERIES * 100) <= 0.3
+    assert 100 * alarms / (SERIES * 100) <= 0.05
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
