@@ -53,9 +53,10 @@ class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
 
     ``delta`` is after/before - 1, None where before is 0; ``interval`` bounds it and is None for exact counters; what a side
-    by side measurement gave is in ``confirmation``. ``commits`` are those that may have done it, newest first, of ``commit_count``;
-    0 where no clone could tell. ``accepted`` is who accepted it and why, ``resolved_by`` the first commit at which the
-    level was back. ``news`` is what the report before did not say: the change itself, or that it stands otherwise now.
+    by side measurement gave is in ``confirmation``. ``commits`` are those that may have done it, newest first, of
+    ``commit_count``; 0 where no clone could tell. ``accepted`` is who accepted it and why, ``resolved_by`` the first commit
+    at which the level was back. ``news`` is what the report before did not say: the change itself, or that it stands
+    otherwise now.
     """
 
     at: int
@@ -119,8 +120,9 @@ class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How one run went. ``steps`` maps the number of a step to the worst status that a workload had in it.
 
-    ``discarded`` is the share of the timed quads that were thrown away, ``noise_floor`` the largest difference between base
-    and base; both are None where the run has no pairs. ``temperature`` (Cel) and ``throttled`` (share) are the highest.
+    ``discarded`` is the share of the pairs that gave no samples, ``noise_floor`` the largest difference between base and base;
+    both are None where the run has no pairs, which a run of the checklist alone never has. ``temperature`` (Cel) and
+    ``throttled`` (share) are the highest.
     """
 
     run_id: str
