@@ -95,7 +95,14 @@ def _middle(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
 
 def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list[Cause]) -> dict[str, object]:
     bar = (
-        svg.interval_bar(comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome)
+        svg.interval_bar(
+            comparison.interval,
+            comparison.delta,
+            comparison.tolerance,
+            scale,
+            comparison.outcome,
+            formats.interval(comparison),
+        )
         if comparison.interval and comparison.outcome != "not_comparable"
         else Words("")
     )

@@ -60,7 +60,9 @@ def operator_rows(summary: Summary, *, most: int) -> list[dict[str, object]]:
 
 def _bar(test: OperatorTest, scale: float) -> object:
     return (
-        Words("") if test.interval is None else svg.interval_bar(test.interval, test.delta, None, scale, test.outcome)
+        Words("")
+        if test.interval is None
+        else svg.interval_bar(test.interval, test.delta, None, scale, test.outcome, formats.interval(_comparison(test)))
     )
 
 

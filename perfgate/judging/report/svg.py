@@ -33,19 +33,20 @@ def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[floa
 
 
 def interval_bar(
-    interval: tuple[float, float], delta: Optional[float], tolerance: Optional[float], scale: float, outcome: str
+    interval: tuple[float, float],
+    delta: Optional[float],
+    tolerance: Optional[float],
+    scale: float,
+    outcome: str,
+    told: Words,
 ) -> Markup:
-    """Draw an interval around 0 with the tolerated band shaded: slower is right."""
+    """Draw an interval around 0 with the tolerated band shaded: slower is right. ``told`` is the interval in words."""
 
     def x(share: float) -> float:
         return round(_BAR_WIDTH / 2 + max(-1.0, min(1.0, share / scale)) * (_BAR_WIDTH / 2 - 4), 1)
 
     low, high = interval
-    parts = [
-        _open(
-            _BAR_WIDTH, _BAR_HEIGHT, "bar", say("{low} to {high}", low=formats.percent(low), high=formats.percent(high))
-        )
-    ]
+    parts = [_open(_BAR_WIDTH, _BAR_HEIGHT, "bar", told)]
     if tolerance:
         band = Markup('<rect class="band" x="{}" y="3" width="{}" height="20"/>')
         parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1)))

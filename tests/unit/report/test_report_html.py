@@ -43,6 +43,7 @@ def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_t
     assert "FAIL – fast-path latency of <code>encoder/long</code> 6.8 % slower (36.1 → 38.6 ms), confirmed" in page
     assert "confirmed: 24 more <code>aten::add</code> at <code>model.py:88</code></h1>" in page
     assert page.count('<svg class="bar"') == 2
+    assert "<title>5.9 to 7.7 %</title>" in page
     assert page.count('<svg class="plot"') == 2
     assert page.count('<circle class="head"') == 14
     assert page.count('<circle class="noise"') == 7
@@ -106,3 +107,8 @@ def test_render_html__chinese__language_headings_and_plots_are_chinese_and_the_p
         assert words in page
     policy = re.compile('<meta http-equiv="Content-Security-Policy"[^>]*>')
     assert policy.search(page)[0] == policy.search(failing_page())[0]
+
+
+def test_render_html__interval_around_no_change__its_bar_says_both_directions() -> None:
+    page = render_html(make_decision(), make_run("base"), make_run("head"))
+    assert "<title>0.4 % faster to 0.9 % slower</title>" in page
