@@ -1,6 +1,6 @@
 """False alarms on made noise: what no setting of stats/changes.py was chosen on.
 
-    python benchmarks/trend/noise.py [--series 60] [--versions 100]
+    python benchmarks/trend/noise.py [--series 40] [--versions 100]
 
 Every series has a spread of 2 % and no regression. Columns: alarms per 100 versions, to the slower or the faster, over the
 whole history and when it is asked after every version; and how often a slowdown of 4 and 6 %, planted at version 60, is found
@@ -64,7 +64,7 @@ KINDS: dict[str, Noise] = {
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--series", type=int, default=60, help="series of every kind")
+    parser.add_argument("--series", type=int, default=40, help="series of every kind")
     parser.add_argument("--versions", type=int, default=100, help="versions of a series")
     given = parser.parse_args()
     table = Table(title=f"{given.series} series of {given.versions} versions each, spread 2 %")

@@ -191,7 +191,8 @@ def _wider(series: Floats, edges: list[int]) -> float:
     have not been found yet; the smaller answer counts.
     """
     beside = np.concatenate([series[start:end] - np.median(series[start:end]) for start, end in zip(edges, edges[1:])])
-    alike = min(_likeness(beside), 1 + 2 * _likeness(series[1:] - series[:-1]))
+    rises = series[1:] - series[:-1]
+    alike = min(_likeness(beside), 1 + 2 * _likeness(rises - np.median(rises)))
     alike = min(max(alike, 0.0), _MOST_ALIKE)
     return math.sqrt((1 + alike) / (1 - alike))
 

@@ -106,6 +106,11 @@ def test_shifts__drift_of_many_times_the_noise__told_as_steps_of_one_direction()
     assert all(shift.effect > 0 for shift in found)
 
 
+def test_shifts__drift_that_is_steeper_than_the_noise__told() -> None:
+    """A percent a version, and noise of three in a thousand: neighbours are alike by the drift alone."""
+    assert shifts(quiet(10, 60, 0.003) + 0.01 * np.arange(60))
+
+
 def test_shifts__smaller_than_what_matters__none() -> None:
     assert shifts(stepped(9, 100, 0.005, 200, sd=0.0005)) == []
 
