@@ -23,6 +23,11 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if (name.startswith(_PREFIXES) or name in _NAMES) and name not in _KEPT:
             del os.environ[name]
+    # The servers that tests start are on this machine.
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+    # Signing, hooks or a main branch of another name are the user's own affair.
+    os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
     # A shell ignores Ctrl-C for what it starts in the background, and all processes that tests start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -184,8 +184,8 @@ def test_item_6__token_in_what_git_is_called_with__is_not(github: Job, tmp_path:
     bin_folder.mkdir()
 
     (bin_folder / "git").write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {log}\n{which("git")} "$@"\ncode=$?\n'
-        f"cat config .git/config >> {log} 2> {log}.errors\nexit $code\n"
+        f'#!/bin/sh\nprintf "%s\\n" "$*" >> "{log}"\n{which("git")} "$@"\ncode=$?\n'
+        f"cat config .git/config >> '{log}' 2> '{log}.errors'\nexit $code\n"
     )
     (bin_folder / "git").chmod(0o755)
 

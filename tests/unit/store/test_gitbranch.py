@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -323,7 +324,7 @@ def test_store__git_too_old__says_which_is_needed(clone: Path, tmp_path: Path, m
     # It knows nothing of GIT_CONFIG_COUNT.
     old.write_text(
         '#!/bin/sh\ncase "$*" in *version) echo git version 2.25.1;; '
-        '*) unset GIT_CONFIG_COUNT; exec /usr/bin/git "$@";; esac\n'
+        f'*) unset GIT_CONFIG_COUNT; exec {which("git")} "$@";; esac\n'
     )
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
@@ -369,11 +370,11 @@ def test_store__hooks_and_templates_of_the_machine__run_in_the_server_alone(
     hooks = tmp_path / "template" / "hooks"
     hooks.mkdir(parents=True)
     for name in ("pre-push", "reference-transaction", "post-commit"):
-        (hooks / name).write_text(f"#!/bin/sh\npwd >> {tmp_path}/ran\n")
+        (hooks / name).write_text(f"#!/bin/sh\npwd >> '{tmp_path}/ran'\n")
         (hooks / name).chmod(0o755)
     (tmp_path / "gitconfig").write_text(f"[core]\n\thooksPath = {hooks}\n[init]\n\ttemplateDir = {hooks.parent}\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     monkeypatch.setenv("GIT_TEMPLATE_DIR", str(hooks.parent))
     record(clone, "s1")
     # That of the repository which stands for the server, on this machine: what it runs is its own matter.
-    assert set((tmp_path / "ran").read_text().split()) == {str(remote)}
+    assert set((tmp_path / "ran").read_text().splitlines()) == {str(remote)}

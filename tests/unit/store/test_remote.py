@@ -6,6 +6,7 @@ import base64
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -58,8 +59,8 @@ def test_record__token__in_no_argument_and_no_file_of_git(
     shim = tmp_path / "bin" / "git"
     shim.parent.mkdir()
     shim.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/log\n/usr/bin/git "$@"\ncode=$?\n'
-        f"cat config FETCH_HEAD >> {tmp_path}/log 2>/dev/null\nexit $code\n"
+        f'#!/bin/sh\nprintf "%s\\n" "$*" >> "{tmp_path}/log"\n{which("git")} "$@"\ncode=$?\n'
+        f"cat config FETCH_HEAD >> '{tmp_path}/log' 2>/dev/null\nexit $code\n"
     )
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
