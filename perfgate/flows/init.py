@@ -70,9 +70,14 @@ class InitOptions:
 
 @dataclass(frozen=True)
 class Started:
-    """What was written, relative to the repository, and what is left to add by hand to files that are the user's."""
+    """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
+
+    ``is_empty`` says that the repository has no commit yet to compare with.
+    """
 
     forge: Forge
+    root: Path
+    is_empty: bool
     files: Sequence[str]
     lines: str
     pin: Optional[Pin]
@@ -97,7 +102,8 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     values = _values(repository, folder, forge, options, pin, project=project)
     lines = render_starter(added, values) if added else ""
     write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
-    return Started(forge, list(templates), lines, pin)
+    is_empty = run_git(repository.root, ["rev-parse", "--verify", "--quiet", "HEAD"], {}).code != 0
+    return Started(forge, repository.root, is_empty, list(templates), lines, pin)
 
 
 def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:

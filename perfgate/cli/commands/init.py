@@ -64,10 +64,10 @@ def COMMAND(
         pin=pin,
         ci_only=ci_only,
     )
-    _say(start_project(directory, options))
+    _say(start_project(directory, options), directory)
 
 
-def _say(started: Started) -> None:
+def _say(started: Started, directory: Path) -> None:
     from perfgate.flows.pin import TAG
 
     for name in started.files:
@@ -81,16 +81,28 @@ def _say(started: Started) -> None:
         )
     if not started.files:
         return
-    click.echo(
-        "\nNext:\n"
-        "  perfgate local           the first verdict: this work tree against the main branch, in one or two minutes\n"
-        "  perfgate run --quick     the checklist on this machine\n"
-        f"  git add {shlex.join(started.files)}\n"
-        "                           committed and pushed as a change request, they bring the first comment\n"
-        "perf/workload.py measures an example until your model stands in its place."
-    )
+    there = "" if directory.resolve() == Path.cwd() else f" -C {shlex.quote(str(directory))}"
+    git = "git" if started.root == Path.cwd() else f"git -C {shlex.quote(str(started.root))}"
+    measuring = [
+        f"  perfgate local{there}",
+        "                           the first verdict: this work tree against the main branch, in one or two minutes",
+        f"  perfgate run --quick{there}",
+        "                           the checklist on this machine",
+    ]
+    adding = [
+        f"  {git} add {shlex.join(started.files)}",
+        "                           committed and pushed as a change request, they bring the first comment",
+    ]
+    if started.is_empty:
+        adding = [
+            f"  {git} add . && {git} commit",
+            "                           a verdict compares commits, and this repository has none yet",
+        ]
+        measuring, adding = adding, measuring
+    click.echo("\n".join(["\nNext:", *measuring, *adding, _EXAMPLE]))
 
 
+_EXAMPLE = "perf/workload.py measures an example until your model stands in its place."
 _ADD = {
     "gitlab": ".gitlab-ci.yml exists and was left as it is. Add to it:",
     **dict.fromkeys(("gitee", "gitcode", "gitea"), "Add to the job that builds a pull request:"),

@@ -70,7 +70,9 @@ def init(root: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["init", "-C", str(root), *arguments], catch_exceptions=False)
 
 
-def test_init__empty_repository__every_file_and_the_next_step(project: Path) -> None:
+def test_init__first_commit_made__every_file_and_the_next_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(project, "commit", "--allow-empty", "-qm", "first")
+    monkeypatch.chdir(project)
     done = init(project, "--github", "--pin", PIN)
     assert done.exit_code == 0
     assert {name for name in files(project) if (project / name).is_file()} == set(GITHUB)
@@ -80,6 +82,12 @@ def test_init__empty_repository__every_file_and_the_next_step(project: Path) -> 
     assert f"git add {' '.join(GITHUB)}\n" in done.output
     assert "perfgate local" in done.output
     assert "NOT PINNED" not in done.output
+
+
+def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) -> None:
+    next_steps = init(project, "--github", "--pin", PIN).output.partition("Next:\n")[2].splitlines()
+    assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
+    assert next_steps[2].strip() == f"perfgate local -C {project}"
 
 
 def test_init__github__at_most_fifteen_lines_to_read(project: Path) -> None:
