@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, Part, Procedure
+from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, Part, Procedure, SideSummary
 from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
@@ -172,6 +172,14 @@ def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide
     assert title(text).endswith("is undecided: 1.2 % faster to 4.1 % slower after 14 pairs")
     assert "about 44 pairs would decide, this job measured" in text
     assert "Run `perfgate check --append`: its pairs add to these" in text
+
+
+def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_these() -> None:
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
+    head = SideSummary(commit="b" * 40, dirty=True)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], head=head), CONTEXT)
+    assert "about 44 pairs would decide, this job measured 14. Raise `budget` under `[gate]` in `perfgate.toml`." in text
+    assert "--append" not in text
 
 
 def test_inconclusive__more_pairs_wanted_than_jobs_give__asks_for_a_quieter_machine() -> None:

@@ -56,6 +56,8 @@ def remedy(summary: Summary) -> dict[str, object]:
         "needed": max(needed, default=0) if decision.comparing == "code" else 0,
         "pairs": decision.pairs,
         "out_of_reach": max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
+        # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
+        "uncommitted": decision.head.dirty,
         "recorded": decision.recorded,
         "suspected": summary.verdict == "WARN" and summary.worst is not None and summary.worst.method == "screen",
         "broken_promise": any(formats.is_budget(comparison) for comparison in summary.inconclusive),

@@ -49,6 +49,9 @@ WORDS = {
     "let the device cool down or fix its clock, then run the job again; {perfgate doctor --fitness} shows its state.": (
         "请让设备降温或固定其频率，然后重新运行；{perfgate doctor --fitness} 可查看其状态。"
     ),
+    "something else was at work on this machine. Measure again when it is idle.": (
+        "这台机器上有其他负载。请在空闲时重新测量。"
+    ),
     "something else was at work on this machine. Run {perfgate check --append} when it is idle: its pairs add to these.": (
         "这台机器上有其他负载。请在空闲时运行 {perfgate check --append}：新测的对会加入现有结果。"
     ),
@@ -68,6 +71,9 @@ WORDS = {
     "{perfgate doctor --fitness} shows what disturbs it.": (
         "请在更空闲的机器上测量：此处约需 {needed}才能判定，而本作业测了 {pairs} 对。"
         "{perfgate doctor --fitness} 可查看受何干扰。"
+    ),
+    "about {needed} would decide, this job measured {pairs}. Raise {budget} under {[gate]} in {perfgate.toml}.": (
+        "约需 {needed}才能判定，本作业测了 {pairs} 对。请提高 {perfgate.toml} 中 {[gate]} 的 {budget}。"
     ),
     "about {needed} would decide, this job measured {pairs}. Run {perfgate check --append}: its pairs add to these; or raise "
     "{budget} under {[gate]} in {perfgate.toml}.": (
