@@ -6,11 +6,12 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import IO, NamedTuple, Optional
 
 from perfgate.errors import RepositoryError
 from perfgate.interrupts import safe_point
@@ -89,25 +90,39 @@ def exchange_with_git(
     except FileNotFoundError:
         raise RepositoryError("git is not installed or not on PATH") from None
     try:
-        output, errors = _communicate(process, feed, stop_when_interrupted, limit_seconds)
+        _begin_to_feed(process, feed)
+        output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
     except BaseException:
         _kill(process)
         raise
     return GitBytes(process.returncode, output, " ".join(_text(errors).split()))
 
 
+def _begin_to_feed(process: subprocess.Popen[bytes], feed: bytes) -> None:
+    """Let a thread write what git reads.
+
+    ``communicate`` would send no more of it once it has timed out (CPython 3.11, subprocess.Popen._communicate).
+    """
+    pipe, process.stdin = process.stdin, None
+    if pipe is not None:
+        threading.Thread(target=_feed, args=(pipe, feed), daemon=True).start()
+
+
+def _feed(pipe: IO[bytes], feed: bytes) -> None:
+    with suppress(BrokenPipeError), pipe:  # git may end before it has read all
+        pipe.write(feed)
+
+
 def _communicate(
-    process: subprocess.Popen[bytes], feed: bytes, stop_when_interrupted: bool, limit_seconds: Optional[float]
+    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: Optional[float]
 ) -> tuple[bytes, bytes]:
     started = time.monotonic()
-    waiting: Optional[bytes] = feed or None
     while True:
         if stop_when_interrupted:
             safe_point()
         try:
-            return process.communicate(waiting, timeout=TICK_SECONDS)
+            return process.communicate(timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
-            waiting = None  # what is left of it is sent on by the next call
             if limit_seconds is not None and time.monotonic() - started > limit_seconds:
                 raise RepositoryError(f"git gave no answer in {limit_seconds:.0f} s") from None
 
