@@ -200,8 +200,11 @@ def _wider(series: Floats, edges: list[int]) -> float:
 def _likeness(values: Floats) -> float:
     """Return the correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
     most = _WILD * _MAD * float(np.median(np.abs(values)))
-    cut = np.clip(values, -most, most)
-    return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2)) if most else 0.0
+    if not most:
+        return 0.0
+    # In units of the cut: the squares of tiny numbers are none.
+    cut = np.clip(values, -most, most) / most
+    return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2))
 
 
 def _shift(series: Floats, scale: float, wider: float, start: int, index: int, end: int) -> Shift:

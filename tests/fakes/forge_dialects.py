@@ -203,7 +203,9 @@ class GitLabDialect:
             return Reply(200, _merge_request(found[0])) if found else _refuse(404)
         if diffs := re.fullmatch(r"/merge_requests/(\d+)/diffs", match[2]):
             found = [change for change in forge.changes if change.number == int(diffs[1])]
-            return Reply(200, items=[_diff(name) for name in found[0].files[: found[0].listed]]) if found else _refuse(404)
+            return (
+                Reply(200, items=[_diff(name) for name in found[0].files[: found[0].listed]]) if found else _refuse(404)
+            )
         if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
             return self._status(forge, call.json(), sha[1])
         return self._kept(forge, call, match[2])

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfgate.stats.changes import ENOUGH_VALUES, noise, shifts, steps
@@ -149,6 +149,8 @@ def test_shifts__series_moved_or_stretched__found_at_the_same_places(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=ENOUGH_VALUES, max_size=80))
+@example([1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 3e-186, 0.0])
+@example([1.0, 2.0, *[3e-186, 4e-186] * ENOUGH_VALUES])
 def test_shifts__any_numbers__shifts_in_order_that_last_and_lie_inside(values: list[float]) -> None:
     places = [found.at for found in shifts(np.array(values))]
     edges = [0, *places, len(values)]
