@@ -45,12 +45,21 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """The kept runs, newest first, and what of them cannot be read."""
+
+    runs: list[StoredRun]
+    damaged: list[str]
+
+
+@dataclass(frozen=True)
 class Copied:
-    """How much of a store was copied into another."""
+    """How much of a store was copied into another, and what of its runs could not be read."""
 
     runs: int
     acceptances: int
     confirmations: int
+    damaged: tuple[str, ...] = ()
 
 
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> Recorded:
@@ -103,9 +112,10 @@ def record_measured(
     return keep(config, environ, run, allow_dirty=allow_dirty)
 
 
-def list_baseline(config: Config, environ: Mapping[str, str], *, limit: Optional[int] = None) -> list[StoredRun]:
-    """Return the kept runs of the project, newest first."""
-    return open_project_store(config, environ).runs(config.project, limit=limit)
+def list_baseline(config: Config, environ: Mapping[str, str], *, limit: Optional[int] = None) -> Listed:
+    """Return the kept runs of the project."""
+    store = open_project_store(config, environ)
+    return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
@@ -159,7 +169,7 @@ def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, ta
     confirmations = [one for one in reversed(there.confirmations(config.project)) if one not in confirmed]
     for confirmation in confirmations:
         here.confirm(config.project, confirmation)
-    return Copied(len(ids), len(acceptances), len(confirmations))
+    return Copied(len(ids), len(acceptances), len(confirmations), tuple(there.damaged(config.project)))
 
 
 def _bound(store: Store, config: Config, fingerprint: str) -> int:

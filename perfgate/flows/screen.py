@@ -49,6 +49,8 @@ def stored_history(
             for shape in workload.shapes
             for name in SCREENED
         ]
+        for why in store.damaged(config.project):
+            warn(f"a stored run of main is left out: {why}")
     except StoreError as error:
         warn(f"stored runs of main are left out: {error}")
         return History()

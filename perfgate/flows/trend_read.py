@@ -26,6 +26,7 @@ from perfgate.document.trend import (
     place_of,
 )
 from perfgate.errors import StoreError, UsageError
+from perfgate.flows.progress import Progress
 from perfgate.flows.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
@@ -69,9 +70,13 @@ class StoredHistories:
     others: list[Series]
 
 
-def read_histories(config: Config, store: Store, wanted: Wanted, status: Callable[[str], None]) -> StoredHistories:
+def read_histories(config: Config, store: Store, wanted: Wanted, progress: Progress) -> StoredHistories:
     """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series."""
-    runs = store.runs(config.project)
+    runs, damaged = store.runs(config.project), store.damaged(config.project)
+    if damaged and not runs:
+        raise StoreError(damaged[0])
+    for why in damaged:
+        progress.note(f"a run is left out: {why}")
     if not runs:
         raise UsageError(
             f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
@@ -83,7 +88,7 @@ def read_histories(config: Config, store: Store, wanted: Wanted, status: Callabl
         known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
     alive = _current_testbeds(runs)
-    status(f"reading {len(taken)} series of {len(runs)} runs")
+    progress.status(f"reading {len(taken)} series of {len(runs)} runs")
     found = [_read_series(config, store, series, alive) for series in taken]
     return StoredHistories(runs, found, [series for series in there if not wanted.takes(series)])
 

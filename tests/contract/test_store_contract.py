@@ -55,12 +55,14 @@ def history(store: Store, metric: str = "latency.p50", *, labels: Optional[dict[
 def test_store__nothing_recorded__everything_is_empty(store: Store) -> None:
     assert store.runs("shop") == []
     assert history(store) == []
+    assert store.damaged("shop") == []
     assert store.prune("shop", keep=1) == 0
 
 
 def test_record__run__shown_again_as_it_was(store: Store) -> None:
     run_id = store.record(run_of_day(1))
     assert store.show(run_id) == run_of_day(1)
+    assert store.damaged("shop") == []
     assert store.show(run_id[:8]) == run_of_day(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -120,12 +121,14 @@ def list_runs(limit: Optional[int], as_json: bool, directory: Path) -> None:
     from perfgate.flows.baseline import list_baseline
 
     config = _config(directory)
-    runs = list_baseline(config, os.environ, limit=limit)
+    listed = list_baseline(config, os.environ, limit=limit)
+    _say_damaged(listed.damaged)
     if as_json:
-        _print_json(runs)
+        _print_json(listed.runs)
         return
-    if not runs:
-        click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
+    if not listed.runs:
+        if not listed.damaged:
+            click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
         return
     _print_table(
         ["id", "started", "commit", "subject", "device", "testbed", "workloads"],
@@ -139,7 +142,7 @@ def list_runs(limit: Optional[int], as_json: bool, directory: Path) -> None:
                 run.fingerprint[:12],
                 ", ".join(run.workloads),
             ]
-            for run in runs
+            for run in listed.runs
         ],
     )
 
@@ -239,6 +242,7 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
     from perfgate.flows.baseline import copy_baseline
 
     copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
+    _say_damaged(copied.damaged)
     if as_json:
         _print_json(copied)
     else:
@@ -253,12 +257,21 @@ def _config(directory: Path) -> Config:
     return load_config(directory)
 
 
+def _say_damaged(damaged: Sequence[str]) -> None:
+    from perfgate.judging.report.escape import clean
+
+    for why in damaged:
+        click.echo(clean(f"left out: {why}", limit=_LONGEST_REASON), err=True)
+
+
 def _print_json(value: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+# A damaged file is named by its whole path, with what to do.
+_LONGEST_REASON = 2000
 # What people copy into the next command must not be broken by a narrow terminal.
 _WHOLE = ("id", "started", "commit", "metric")
 

@@ -24,6 +24,7 @@ from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
+from perfgate.document.trend import moment
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import run_row, value_rows
 from perfgate.judging.store.store import StoredRun
@@ -100,7 +101,7 @@ def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
             raise StoreError(f"{name} is not what was recorded; {REMEDY}")
         return parse_run(data, name=name)
     except (zlib.error, DocumentError) as error:
-        raise StoreError(f"{name} cannot be read ({error}); {REMEDY}") from error
+        raise StoreError(f"{name} cannot be read ({_why(error, name)}); {REMEDY}") from error
 
 
 def run_path(file: RunFile) -> str:
@@ -177,6 +178,12 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
 def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
     """Return the file of a run. Raises StoreError where it is damaged, or stands under another's name."""
     file = decode(data, RunFile, name=name)
+    try:
+        moment(file.run.started_at)
+        for labels in {value.labels for value in file.values if value.labels}:
+            msgspec.json.decode(labels, type=dict[str, str])
+    except ValueError as error:
+        raise StoreError(f"{name} is damaged: {error}; {REMEDY}") from error
     if path != run_path(file):
         raise StoreError(f"{name} is damaged: it holds run {file.run.id[:12]!a} of {file.run.project[:80]!a}; {REMEDY}")
     return file
@@ -188,7 +195,7 @@ def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
     except (DocumentError, msgspec.ValidationError) as error:
-        raise StoreError(f"{name} is damaged: {error}; {REMEDY}") from error
+        raise StoreError(f"{name} is damaged: {_why(error, name)}; {REMEDY}") from error
 
 
 def decode_acceptances(data: bytes, *, name: str) -> list[Acceptance]:
@@ -214,6 +221,11 @@ def orphans(paths: Iterable[str]) -> set[str]:
     paths = list(paths)
     kept = {said.id for said in map(parse_run_path, paths) if said}
     return {path for path in paths if (said := parse_document_path(path)) and said not in kept}
+
+
+def _why(error: Exception, name: str) -> str:
+    """Return what an error says beside the name of the file."""
+    return str(error).removeprefix(f"{name}: ")
 
 
 def _digest(text: str) -> str:

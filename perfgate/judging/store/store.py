@@ -99,6 +99,12 @@ class Store(Protocol):
     def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
 
+    def damaged(self, project: str) -> list[str]:
+        """Return what of the runs of a project cannot be read, each with where it stands and what to do.
+
+        Lists, series and histories leave these runs out; nothing removes them.
+        """
+
     def show(self, run_id: str) -> RunDocument:
         """Return the document of a run, by its id or the beginning of it."""
 

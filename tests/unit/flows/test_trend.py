@@ -19,17 +19,21 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
-from perfgate.errors import DocumentError, ForgeError, UsageError
+from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.doors import Doors
 from perfgate.flows.scratch import ScratchRepository
 from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
 from perfgate.flows.trend_confirm import confirmation_of
+from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.store import Place
 from tests.fakes.documents import make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
+from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.trends import make_series
+from tests.unit.store.test_gitbranch import files, put
 
 STEP = 40
 TIMES = ("latency.low", "latency.p50", "throughput.median")
@@ -445,6 +449,25 @@ def test_weekly__outside_ci__printed(project: Project, slower_store: Path) -> No
     project.take(slower_store)
     project.trend(post=True)
     assert project.said[-1] == "Nothing was posted: this is not a CI job of a forge that perfgate knows."
+
+
+def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    (clone / "perfgate.toml").write_text('project = "demo"\nworkload = "perf/workload.py:encoder"\n')
+    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}))
+    ids = store.record_all(main_runs(10, shapes=("long",)))
+    paths = [path for path in files(remote) if path.startswith("runs/")]
+    put(remote, next(path for path in paths if ids[3] in path), b"{")
+    project = Project(clone, {"PERFGATE_STORE": "branch://perfgate-data"})
+    document = project.trend()
+    assert document.runs == 9
+    assert [point.run_id for point in found_in(document).points] == [*ids[:3], *ids[4:]]
+    assert document.notes == project.progress.notes
+    assert "a run is left out: the branch perfgate-data of" in project.progress.notes[0]
+    for path in paths:
+        put(remote, path, b"{")
+    with pytest.raises(StoreError, match=r"is damaged: .*bring back an earlier commit"):
+        project.trend()
 
 
 def test_trend__table_alone__opens_no_document(project: Project, slower_store: Path) -> None:

@@ -18,6 +18,7 @@ from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
 from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
+from tests.unit.store.test_gitbranch import files, opened, put, record
 
 
 @pytest.fixture
@@ -206,3 +207,29 @@ CONFIRMED = Confirmation(
     before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="regressed",
     fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
 )  # fmt: skip
+
+
+def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_copied_and_it_is_named(
+    tmp_path: Path,
+) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    (clone / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "shop"\n')
+    broken, sound = record(clone, "s1", "s2")
+    (path,) = [path for path in files(remote) if path.startswith("runs/") and broken in path]
+    put(remote, path, b"{")
+
+    def ran(*arguments: str) -> Result:
+        environ = {"PERFGATE_STORE": "branch://perfgate-data", "COLUMNS": "200"}
+        return CliRunner().invoke(COMMAND, [*arguments, "-C", str(clone)], env=environ)
+
+    named = f"left out: the branch perfgate-data of {remote}: {path} is damaged: "
+    listed = ran("list")
+    assert (listed.exit_code, sound[:12] in listed.stdout, broken[:12] in listed.stdout) == (0, True, False)
+    assert listed.stderr.startswith(named)
+    assert "bring back an earlier commit of the branch" in listed.stderr
+    assert [run["id"] for run in json.loads(ran("list", "--json").stdout)] == [sound]
+    copied = ran("copy", "--from", "branch://perfgate-data", "--to", "branch://other")
+    assert copied.stdout == "copied 1 run, 0 acceptances and 0 confirmations\n"
+    assert copied.stderr.startswith(named)
+    kept = ran("record", "--run", write(tmp_path, "s3"))
+    assert (kept.exit_code, len(opened(clone).runs("shop"))) == (0, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,10 @@ def put(remote: Path, path: str, data: bytes) -> None:
     parent = git(remote, "rev-parse", DATA)
     stream = f"commit {DATA}\ncommitter x <x@x> 1 +0000\ndata 1\n.\nfrom {parent}\nM 100644 inline {path}\ndata {len(data)}\n"
     subprocess.run(["git", "fast-import", "--quiet", "--force"], cwd=remote, input=stream.encode() + data, check=True)
+
+
+def content_of(remote: Path, path: str) -> bytes:
+    return subprocess.run(["git", "show", f"{DATA}:{path}"], cwd=remote, capture_output=True, check=True).stdout
 
 
 def hook(remote: Path, name: str, script: str) -> None:
@@ -247,26 +252,67 @@ def test_store__layout_of_a_newer_perfgate__refused(clone: Path, remote: Path) -
         (b'{"schema": "perfgate/stored-run", "run": NaN}', "is damaged: .*NaN is not a finite number"),
         (b'{"started": 1, "started": 2}', "is damaged: .*'started' stands twice"),
         (b"[" * 100_000, "is damaged: .*nested deeper"),
-        (b" " * (layout.MAX_SMALL_BYTES + 1), "holds more than perfgate ever writes there"),
+        (b'{"run": {"started_at": "2026-03-01"}, "schema_version": 2}', "is damaged: "),
     ],
 )
-def test_runs__file_damaged__named_with_what_to_do(clone: Path, remote: Path, data: bytes, message: str) -> None:
-    record(clone, "s1")
-    (path,) = [path for path in files(remote) if path.startswith("runs/")]
+def test_runs__file_damaged__left_out_and_named_once_with_what_to_do(
+    clone: Path, remote: Path, data: bytes, message: str
+) -> None:
+    damaged, sound = record(clone, "s1", "s2")
+    (path,) = [path for path in files(remote) if path.startswith("runs/") and damaged in path]
     put(remote, path, data)
-    with pytest.raises(StoreError, match=message) as refused:
-        opened(clone).runs("shop")
-    assert "remote.git" in str(refused.value)
-    assert "bring back an earlier commit of the branch" in str(refused.value) or "prune" in str(refused.value)
+    store = opened(clone)
+    assert [run.id for run in store.runs("shop")] == [sound]
+    assert [value.run_id for value in store.history("shop", "encoder", "f1", "latency.p50", "short")] == [sound]
+    assert {series.runs for series in store.series("shop")} == {1}
+    (why,) = store.damaged("shop")
+    assert re.search(message, why)
+    assert why.count(path) == 1
+    assert "bring back an earlier commit of the branch" in why
+    assert store.prune("shop", keep=0) == 1
+    assert {path, f"documents/{damaged}.json.gz"} <= set(files(remote))
 
 
-def test_runs__file_under_the_name_of_another_run__refused(clone: Path, remote: Path) -> None:
+@pytest.mark.parametrize(
+    ("sound", "broken", "message"),
+    [
+        (b'"started_at":"2026-', b'"started_at":"last ', "is damaged: Invalid isoformat string"),
+        (
+            b'["encoder","short","latency.p50","",',
+            b'["encoder","short","latency.p50","[]",',
+            "is damaged: Expected `object`",
+        ),
+    ],
+    ids=["start", "labels"],
+)
+def test_runs__field_damaged__left_out_and_named(
+    clone: Path, remote: Path, sound: bytes, broken: bytes, message: str
+) -> None:
     record(clone, "s1")
     (path,) = [path for path in files(remote) if path.startswith("runs/")]
-    content = subprocess.run(["git", "show", f"{DATA}:{path}"], cwd=remote, capture_output=True, check=True).stdout
-    put(remote, path[:-7] + "00.json", content)
-    with pytest.raises(StoreError, match="is damaged: it holds run"):
+    content = content_of(remote, path)
+    assert sound in content
+    put(remote, path, content.replace(sound, broken))
+    assert opened(clone).runs("shop") == []
+    (why,) = opened(clone).damaged("shop")
+    assert re.search(message, why)
+
+
+def test_runs__file_larger_than_any_run__refused_before_it_is_read(clone: Path, remote: Path) -> None:
+    record(clone, "s1")
+    (path,) = [path for path in files(remote) if path.startswith("runs/")]
+    put(remote, path, b" " * (layout.MAX_SMALL_BYTES + 1))
+    with pytest.raises(StoreError, match="holds more than perfgate ever writes there"):
         opened(clone).runs("shop")
+
+
+def test_runs__file_under_the_name_of_another_run__left_out(clone: Path, remote: Path) -> None:
+    (run_id,) = record(clone, "s1")
+    (path,) = [path for path in files(remote) if path.startswith("runs/")]
+    put(remote, path[:-7] + "00.json", content_of(remote, path))
+    assert [run.id for run in opened(clone).runs("shop")] == [run_id]
+    (why,) = opened(clone).damaged("shop")
+    assert "is damaged: it holds run" in why
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,10 @@ class GitBranchStore:
         newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
         return [file.run for file in newest_first[:limit]]
 
+    def damaged(self, project: str) -> list[str]:
+        """Return what of the runs of a project cannot be read, each with where it stands and what to do."""
+        return self._read().damaged(project)
+
     def show(self, run_id: str) -> RunDocument:
         """Return the document of a run, by its id or the beginning of it."""
         with open_scratch(self._link) as scratch:
@@ -296,22 +300,33 @@ class _Contents:
         self.tip = tip
         self._name = name
         self._files = files
-        self._runs: dict[str, list[RunFile]] = {}
+        self._decoded: dict[str, tuple[list[RunFile], list[str]]] = {}
 
     def file(self, path: str) -> bytes:
         """Return the file of a list; that of an empty one where there is none."""
         return self._files.get(path, layout.EMPTY_LIST)
 
     def runs(self, project: str) -> list[RunFile]:
-        """Return the runs of a project."""
-        if project not in self._runs:
+        """Return the runs of a project that can be read."""
+        return self._decode(project)[0]
+
+    def damaged(self, project: str) -> list[str]:
+        """Return why the others cannot: of many files one that somebody broke hides no other."""
+        return self._decode(project)[1]
+
+    def _decode(self, project: str) -> tuple[list[RunFile], list[str]]:
+        if project not in self._decoded:
+            runs: list[RunFile] = []
+            damaged: list[str] = []
             prefix = layout.runs_prefix(project)
-            self._runs[project] = [
-                layout.decode_run(data, path, name=f"{self._name}: {path}")
-                for path, data in self._files.items()
-                if path.startswith(prefix)
-            ]
-        return self._runs[project]
+            for path, data in self._files.items():
+                if path.startswith(prefix):
+                    try:
+                        runs.append(layout.decode_run(data, path, name=f"{self._name}: {path}"))
+                    except StoreError as error:
+                        damaged.append(str(error))
+            self._decoded[project] = runs, damaged
+        return self._decoded[project]
 
 
 def _kept(file: RunFile, paths: Iterable[str]) -> Optional[str]:
