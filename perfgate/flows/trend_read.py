@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Optional
 
@@ -31,7 +30,7 @@ from perfgate.flows.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
-from perfgate.judging.trend.standing import RECENT_DAYS, gone, judged
+from perfgate.judging.trend.standing import gone, is_recent, judged
 from perfgate.version import __version__
 
 # What the gate judges, and the throughput that goes with it.
@@ -118,7 +117,6 @@ def find_trend(
         for one in searched
     ]
     looked_at = [one for one in series if one.current and is_long_enough(one)]
-    since = moment(before.newest) if before else moment(newest) - timedelta(days=RECENT_DAYS)
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
@@ -128,7 +126,7 @@ def find_trend(
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(looked_at),
         values=sum(len(one.points) for one in looked_at),
-        new_values=sum(moment(point.started_at) > since for one in looked_at for point in one.points),
+        new_values=sum(_is_fresh(point, before, newest) for one in looked_at for point in one.points),
         since=before.newest if before else None,
         series=series,
         testbeds=spans_of_testbeds(
@@ -185,8 +183,13 @@ def _read_series(config: Config, store: Store, series: Series, alive: set[str]) 
 
 def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
     """Return the testbeds that main is still measured on: the newest run's, and those of the last weeks."""
-    newest = max(moment(run.started_at) for run in runs)
-    return {run.fingerprint for run in runs if moment(run.started_at) >= newest - timedelta(days=RECENT_DAYS)}
+    newest = max((run.started_at for run in runs), key=moment)
+    return {run.fingerprint for run in runs if is_recent(run.started_at, newest)}
+
+
+def _is_fresh(point: TrendPoint, before: Optional[TrendState], newest: str) -> bool:
+    """Return whether a point is of a run after the last report, or of the last weeks where there was none."""
+    return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
 
 
 def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:

@@ -95,7 +95,7 @@ def change_words(moved: Moved) -> Words:
 
 
 def headline(document: TrendDocument) -> Words:
-    """Return in one sentence what moved since the last report, or that nothing did."""
+    """Return in one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
     told = sort_changes(document)
     parts = [
         formats.counted(len(told.new_worse), "regression") if told.new_worse else None,
@@ -105,6 +105,8 @@ def headline(document: TrendDocument) -> Words:
     ]
     moved = [part for part in parts if part]
     still = formats.counted(len(told.still_open), "regression") if told.still_open else None
+    if not (moved or still or document.looked_at):
+        return say("too few runs to look at yet")
     if not moved:
         return say("nothing moved; {still} still open", still=still) if still else say("nothing moved")
     listed = Words(say(", ").join(moved))

@@ -24,7 +24,7 @@ from perfgate.document.trend import (
 
 # A further run may move a change by a version or two: within so many points it is still the same one.
 NEAR = 3
-# What nobody was told of and began longer ago is part of the past, not of this week.
+# What got better longer ago, and nobody was told of, is part of the past; what got worse and still is, is told however old.
 RECENT_DAYS = 28
 # The level counts as back when less than this share of the shift is left.
 LEFT_OVER = 0.5
@@ -73,6 +73,11 @@ def gone(before: Optional[TrendState], series: Sequence[TrendSeries]) -> list[st
         and known.series in by_key
         and not any(_is_same(known, change, by_key[known.series]) for change in by_key[known.series].changes)
     )
+
+
+def is_recent(when: str, newest: str) -> bool:
+    """Return whether something is of the last weeks up to the newest run."""
+    return moment(newest) - moment(when) <= timedelta(days=RECENT_DAYS)
 
 
 def name_of(series: TrendSeries) -> str:
@@ -174,6 +179,5 @@ def _told_before(change: TrendChange, series: TrendSeries, before: Optional[Tren
     told = next((one for one in known if _is_same(one, change, series)), None)
     if change.standing != "new":
         return msgspec.structs.replace(change, news=told is not None and told.standing in ("new", "open"))
-    recent = moment(change.first_seen) >= moment(newest) - timedelta(days=RECENT_DAYS)
-    is_new = told is None and recent
+    is_new = told is None and (change.direction == "worse" or is_recent(change.first_seen, newest))
     return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new)

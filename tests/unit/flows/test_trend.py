@@ -174,6 +174,14 @@ def test_trend__few_runs__nothing_looked_at_but_counters(project: Project) -> No
     assert (change.before, change.after, change.evidence) == (40, 52, "exact")
 
 
+def test_trend__one_run__says_that_it_is_too_few_and_not_that_nothing_moved(project: Project, tmp_path: Path) -> None:
+    project.record(main_runs(1, shapes=("long",)))
+    assert project.trend(out=tmp_path / "out").looked_at == 0
+    text = (tmp_path / "out" / "trend.md").read_text()
+    assert text.startswith("## `demo` on main: too few runs to look at yet\n")
+    assert "nothing moved" not in (tmp_path / "out" / "trend.html").read_text()
+
+
 def test_trend__metric_by_pattern__that_alone(project: Project) -> None:
     project.record(main_runs(10, shapes=("long",)))
     assert {one.metric for one in project.trend(metrics=("latency.p9*",)).series} == {"latency.p90", "latency.p99"}

@@ -149,9 +149,17 @@ def test_judged__accepted_since_last_week__that_is_news() -> None:
     assert stood(slower(), before=again, accepted=[acceptance()]).news is False
 
 
-def test_judged__long_before_the_first_report__open_and_no_news() -> None:
-    change = stood(slower(), newest="2026-12-01T00:00:00+00:00")
-    assert (change.standing, change.news) == ("open", False)
+def test_judged__slower_long_before_the_first_report__new_and_told_once() -> None:
+    newest = "2026-12-01T00:00:00+00:00"
+    change = stood(slower(), newest=newest)
+    assert (change.standing, change.news) == ("new", True)
+    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=newest)], newest)
+    assert stood(slower(), newest=newest, before=before).standing == "open"
+
+
+def test_judged__faster_long_before_the_first_report__past_and_no_news() -> None:
+    change = stood(with_changes(series(noisy(factor=0.9))), newest="2026-12-01T00:00:00+00:00")
+    assert (change.direction, change.standing, change.news) == ("better", "open", False)
 
 
 def test_gone__open_last_week_and_seen_no_more__named() -> None:

@@ -8,6 +8,7 @@ WORDS = {
     "how main is doing": "main 的性能走势",
     "{project} on main: {headline}": "{project} 的 main：{headline}",
     "nothing moved": "无变化",
+    "too few runs to look at yet": "运行次数太少，尚无法检查",
     "nothing moved; {still} still open": "无新变化；{still}仍未解决",
     "{moved}; {still} still open": "{moved}；{still}仍未解决",
     "{count} other changes": "{count} 项其他变化",
