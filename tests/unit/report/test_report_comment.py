@@ -178,7 +178,9 @@ def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_thes
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
     head = SideSummary(commit="b" * 40, dirty=True)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], head=head), CONTEXT)
-    assert "about 44 pairs would decide, this job measured 14. Raise `budget` under `[gate]` in `perfgate.toml`." in text
+    assert (
+        "about 44 pairs would decide, this job measured 14. Raise `budget` under `[gate]` in `perfgate.toml`." in text
+    )
     assert "--append" not in text
 
 
