@@ -82,7 +82,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one workload and shape on one testbed, oldest point first.
 
     ``noise`` is how much one version differs from the next without any change, as a share; None where it is not known.
-    ``current`` is false on a testbed that is no longer measured on.
+    ``current`` is false for what the last weeks of runs do not have: on a testbed, or of a workload, that is measured no more.
     """
 
     workload: str
@@ -149,7 +149,7 @@ class Week(msgspec.Struct, frozen=True, kw_only=True):
 class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
     """What no change could be found in, and why: so many series of it."""
 
-    reason: Literal["too_short", "old_testbed", "metric"]
+    reason: Literal["too_short", "not_measured", "old_testbed", "metric"]
     series: int
     names: list[str] = []
 

@@ -78,7 +78,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendD
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
     store = open_project_store(config, doors.environ)
-    stored = read_histories(config, store, Wanted(request.metrics, request.workloads), remembered)
+    wanted = Wanted(request.metrics, request.workloads)
+    stored = read_histories(config, store, wanted, remembered, seconds_since_1970=doors.clock())
     documents = open_documents(store, stored.runs, note=remembered.note) if out or request.post else {}
     name_commits = _commit_names(config)
 

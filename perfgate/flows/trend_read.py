@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Optional
 
@@ -39,6 +40,7 @@ GATED = (*DEFAULT_TOLERANCES, "throughput.median", "counters.*")
 RUNS_OPENED = 26
 # So many versions of a series are searched: what is older has been told.
 MOST_POINTS = 1000
+_SMALLEST, _LARGEST = 1e-30, 1e30
 
 NameCommits = Callable[[TrendChange], TrendChange]
 
@@ -69,27 +71,23 @@ class StoredHistories:
     others: list[Series]
 
 
-def read_histories(config: Config, store: Store, wanted: Wanted, progress: Progress) -> StoredHistories:
-    """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series."""
-    runs, damaged = store.runs(config.project), store.damaged(config.project)
-    if damaged and not runs:
-        raise StoreError(damaged[0])
-    for why in damaged:
-        progress.note(f"a run is left out: {why}")
-    if not runs:
-        raise UsageError(
-            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
-            "`perfgate baseline record` keeps one, and CI does it on every push to main"
-        )
+def read_histories(
+    config: Config, store: Store, wanted: Wanted, progress: Progress, *, seconds_since_1970: float
+) -> StoredHistories:
+    """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series.
+
+    What cannot be read or cannot be right is left out, and that is said: one run must not hide or move all others.
+    """
+    runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     there = store.series(config.project)
     taken = [series for series in there if wanted.takes(series)]
     if not taken and (wanted.metrics or wanted.workloads):
         known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
-    alive = _current_testbeds(runs)
     progress.status(f"reading {len(taken)} series of {len(runs)} runs")
-    found = [_read_series(config, store, series, alive) for series in taken]
-    return StoredHistories(runs, found, [series for series in there if not wanted.takes(series)])
+    found = [_read_series(config, store, series, runs, progress.note) for series in taken]
+    others = [series for series in there if not wanted.takes(series)]
+    return StoredHistories(runs, [series for series in found if series.points], others)
 
 
 def find_trend(
@@ -103,7 +101,7 @@ def find_trend(
     documents: Mapping[str, RunDocument],
 ) -> TrendDocument:
     """Return what moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
-    newest = max((run.started_at for run in stored.runs), key=moment)
+    newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
     searched = [_with_intervals(with_changes(one) if one.current else one, documents) for one in stored.series]
     series = [
@@ -138,7 +136,7 @@ def find_trend(
         ],
         weeks=weeks(run.started_at for run in stored.runs),
         gone=gone(before, series),
-        not_looked_at=_not_looked_at(series, stored.others),
+        not_looked_at=_not_looked_at(series, stored),
     )
 
 
@@ -155,15 +153,54 @@ def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[s
     return found
 
 
-def _read_series(config: Config, store: Store, series: Series, alive: set[str]) -> TrendSeries:
-    history = store.history(
-        config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
-    )
+def _readable_runs(config: Config, store: Store, note: Callable[[str], None], now: datetime) -> list[StoredRun]:
+    """Return the runs to look at, newest first. Raises UsageError where there is none, StoreError where all are damaged."""
+    stored, damaged = store.runs(config.project), store.damaged(config.project)
+    if damaged and not stored:
+        raise StoreError(damaged[0])
+    for why in damaged:
+        note(f"a run is left out: {why}")
+    # With one run of next year, all that is measured until then would be long past.
+    runs = [run for run in stored if moment(run.started_at) <= now + timedelta(days=1)]
+    if len(runs) < len(stored):
+        what = (
+            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began after today, {now.date()}; the last is "
+            f"{stored[0].id[:12]}, of {stored[0].started_at[:10]}: set the clock of the machine that measured, or of this one"
+        )
+        if not runs:
+            raise UsageError(what)
+        note(f"{what}; they are left out")
+    if not runs:
+        raise UsageError(
+            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
+            "`perfgate baseline record` keeps one, and CI does it on every push to main"
+        )
+    return runs
+
+
+def _read_series(
+    config: Config, store: Store, series: Series, runs: Sequence[StoredRun], note: Callable[[str], None]
+) -> TrendSeries:
+    known = {run.id for run in runs}
+    history = [
+        one
+        for one in store.history(
+            config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
+        )
+        if one.run_id in known
+    ]
+    strange = [one for one in history if not _is_measurable(one.value)]
+    if strange:
+        note(
+            f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
+            f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
+        )
     described = metric(series.metric)
     points = one_a_version(
         [
             TrendPoint(run_id=one.run_id, commit=one.commit, started_at=one.started_at, value=one.value)
             for one in history
+            if _is_measurable(one.value)
         ]
     )
     return TrendSeries(
@@ -177,14 +214,24 @@ def _read_series(config: Config, store: Store, series: Series, alive: set[str]) 
         fingerprint=series.fingerprint,
         device_kind=series.device_kind,
         points=points[-MOST_POINTS:],
-        current=series.fingerprint in alive,
+        current=bool(points) and is_recent(points[-1].started_at, _newest(runs)),
     )
 
 
 def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
     """Return the testbeds that main is still measured on: the newest run's, and those of the last weeks."""
-    newest = max((run.started_at for run in runs), key=moment)
+    newest = _newest(runs)
     return {run.fingerprint for run in runs if is_recent(run.started_at, newest)}
+
+
+def _newest(runs: Sequence[StoredRun]) -> str:
+    """Return when the newest run began; runs are newest first."""
+    return runs[0].started_at
+
+
+def _is_measurable(value: float) -> bool:
+    """Return whether a value can be one, in base units: beyond these sizes arithmetic and pictures overflow."""
+    return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
 
 
 def _is_fresh(point: TrendPoint, before: Optional[TrendState], newest: str) -> bool:
@@ -213,13 +260,16 @@ def _interval(run: RunDocument, series: TrendSeries) -> Optional[tuple[Optional[
     return None
 
 
-def _not_looked_at(series: Sequence[TrendSeries], others: Sequence[Series]) -> list[NotLookedAt]:
+def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
+    alive = _current_testbeds(stored.runs)
     short = [one for one in series if one.current and not is_long_enough(one)]
-    retired = [one for one in series if not one.current]
+    retired = [one for one in series if not one.current and one.fingerprint not in alive]
+    ended = [one for one in series if not one.current and one.fingerprint in alive]
     left_out = [
         NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
+        NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
         NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
-        NotLookedAt(reason="metric", series=len(others), names=sorted({one.metric for one in others})),
+        NotLookedAt(reason="metric", series=len(stored.others), names=sorted({one.metric for one in stored.others})),
     ]
     return [one for one in left_out if one.series]
 

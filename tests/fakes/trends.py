@@ -145,7 +145,8 @@ def hostile_trend(name: str) -> TrendDocument:
         warnings=[name],
     )
     left_out = [
-        NotLookedAt(reason=reason, series=3, names=[name, name]) for reason in ("too_short", "old_testbed", "metric")
+        NotLookedAt(reason=reason, series=3, names=[name, name])
+        for reason in ("too_short", "not_measured", "old_testbed", "metric")
     ]
     return make_trend(
         series,

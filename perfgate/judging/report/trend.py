@@ -20,6 +20,7 @@ FOLDS = ("commits", "better", "runner", "not_looked_at")
 _MAX_NAMES = 30
 _REASONS = {
     "too_short": phrase("fewer versions than it takes to tell a change from noise"),
+    "not_measured": phrase("that no run of the last four weeks has"),
     "old_testbed": phrase("on a testbed that main is no longer measured on"),
     "metric": phrase("of metrics that the gate does not judge; name them with `--metric`"),
 }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from perfgate.document.run import RunDocument
+from perfgate.document.trend import moment
 from perfgate.errors import StoreError
 
 
@@ -47,9 +47,7 @@ def started(run: RunDocument) -> float:
     """Return when the session started, in seconds since 1970. Raises StoreError when the document does not say it."""
     text = run.session.started_at
     try:
-        # Python 3.9 and 3.10 do not read the Z of ISO 8601.
-        moment = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+        return moment(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise StoreError(
             f"the run says it started at {text[:80]!a}, which is no ISO 8601 time; measure again"

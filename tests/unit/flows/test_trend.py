@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,7 +19,7 @@ import pytest
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
-from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
+from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries, moment
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.doors import Doors
 from perfgate.flows.scratch import ScratchRepository
@@ -180,6 +181,86 @@ def test_trend__one_run__says_that_it_is_too_few_and_not_that_nothing_moved(proj
     text = (tmp_path / "out" / "trend.md").read_text()
     assert text.startswith("## `demo` on main: too few runs to look at yet\n")
     assert "nothing moved" not in (tmp_path / "out" / "trend.html").read_text()
+
+
+def dated(run: RunDocument, started_at: str) -> RunDocument:
+    return msgspec.structs.replace(
+        run, session=msgspec.structs.replace(run.session, id=started_at, started_at=started_at)
+    )
+
+
+def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Project, slower_store: Path) -> None:
+    project.take(slower_store)
+    project.record([dated(main_runs(1, shapes=("long",), new_testbed=0)[0], "2099-01-01T00:00:00+00:00")])
+    document = project.trend()
+    assert (document.runs, document.newest[:10], len(document.weeks)) == (48, "2026-07-08", 10)
+    assert found_in(document).changes[0].standing == "new"
+    (note,) = document.notes
+    assert "1 of 49 runs say that they began after today, 2027-01-15; the last is" in note
+    assert "of 2099-01-01: set the clock of the machine that measured, or of this one; they are left out" in note
+
+
+def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
+    project.record([dated(main_runs(1)[0], "2099-01-01T00:00:00+00:00")])
+    with pytest.raises(UsageError, match=r"1 of 1 runs say that they began after today.*or of this one$"):
+        project.trend()
+
+
+def test_trend__run_of_the_first_day_of_all__looked_at(project: Project) -> None:
+    project.record([dated(main_runs(1)[0], "0001-01-01T00:00:00+00:00")])
+    assert project.trend().weeks[0].monday == "0001-01-01"
+
+
+def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named(
+    project: Project, tmp_path: Path
+) -> None:
+    renamed = [
+        dated(
+            msgspec.structs.replace(
+                run, counters=[], steps=[msgspec.structs.replace(step, workload="decoder") for step in run.steps]
+            ),
+            (moment(run.session.started_at) + timedelta(days=110)).isoformat(),
+        )
+        for run in main_runs(12, shapes=("long",))
+    ]
+    project.record([*slower(), *renamed])
+    document = project.trend(out=tmp_path / "out")
+    assert not has_open_regression(document)
+    assert {series.workload for series in document.series if series.current} == {"decoder"}
+    (ended,) = (one for one in document.not_looked_at if one.reason == "not_measured")
+    assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (8, True)
+    assert "8 series that no run of the last four weeks has:" in (tmp_path / "out" / "trend.md").read_text()
+    assert "8 series that no run of the last four weeks has" in (tmp_path / "out" / "trend.html").read_text()
+
+
+@pytest.mark.parametrize("strange", [5e-324, 1e308, -1e308], ids=str)
+def test_trend__value_that_nothing_measures__left_out_and_said(
+    project: Project, strange: float, tmp_path: Path
+) -> None:
+    runs = main_runs(12, shapes=("long",))
+    for index in range(10, 12):
+        values = [msgspec.structs.replace(value, value=strange, interval=None) for value in runs[index].steps[0].values]
+        first = msgspec.structs.replace(runs[index].steps[0], values=values)
+        runs[index] = msgspec.structs.replace(runs[index], steps=[first, *runs[index].steps[1:]])
+    project.record(runs)
+    document = project.trend(out=tmp_path / "out")
+    assert (len(found_in(document).points), found_in(document).changes) == (10, [])
+    assert (
+        f"2 of 12 values of latency.p50 are left out, as nothing measures such: the last is {strange:g}, in"
+        in " ".join(document.notes)
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, -0.25])
+def test_trend__zero_and_less__values_like_any(project: Project, value: float, tmp_path: Path) -> None:
+    runs = main_runs(12, shapes=("long",), operators=lambda _: 0.0)
+    steps = [msgspec.structs.replace(found, value=value, interval=None) for found in runs[-1].steps[0].values]
+    first = msgspec.structs.replace(runs[-1].steps[0], values=steps)
+    runs[-1] = msgspec.structs.replace(runs[-1], steps=[first, *runs[-1].steps[1:]])
+    project.record(runs)
+    document = project.trend(out=tmp_path / "out")
+    assert [point.value for point in found_in(document).points][-1] == value
+    assert document.notes == []
 
 
 def test_trend__metric_by_pattern__that_alone(project: Project) -> None:

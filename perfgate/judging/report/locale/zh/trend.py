@@ -81,6 +81,7 @@ WORDS = {
     "What was not looked at": "未检查的内容",
     "{series} series {reason}:": "{series} 个序列，{reason}：",
     "fewer versions than it takes to tell a change from noise": "版本太少，无法区分变化与噪声",
+    "that no run of the last four weeks has": "最近四周的运行中没有",
     "on a testbed that main is no longer measured on": "所在测试环境已不再用于测量 main",
     "of metrics that the gate does not judge; name them with `--metric`": "其指标不由门禁判定；可用 `--metric` 指定",
     "Pictures of every series: `trend.html`": "各序列的图：`trend.html`",
@@ -94,7 +95,7 @@ WORDS = {
     "versions": "版本数",
     "noise": "噪声",
     "newest change": "最新变化",
-    "testbed no longer used": "测试环境已停用",
+    "no longer measured": "不再测量",
     "before the last report": "早于上次报告",
     "open": "未解决",
     "settled": "已了结",
@@ -127,6 +128,7 @@ WORDS = {
     "{series} series have fewer versions than it takes to tell a change from noise": (
         "{series} 个序列的版本太少，无法区分变化与噪声"
     ),
+    "{series} series that no run of the last four weeks has": "{series} 个序列在最近四周的运行中没有",
     "{series} series are of a testbed that main is no longer measured on": "{series} 个序列所在的测试环境已不再用于测量 main",
     "{series} series are of metrics that the gate does not judge": "{series} 个序列的指标不由门禁判定",
     "perfgate {version}; suspected: the level of stored runs shifted for good; confirmed: both commits were measured side by "
