@@ -145,6 +145,15 @@ def test_record__place_cannot_be_written__says_what_to_set(place: str) -> None:
         SqlStore(Path(place)).record(minimal_run())
 
 
+def test_store__path_of_a_folder__refused_with_a_path_that_can_be_one(tmp_path: Path) -> None:
+    assert_refused(tmp_path, rf"the store {tmp_path} is a folder; name a file in it, e\.g\. {tmp_path}/store\.db")
+
+
+def test_prune__path_that_no_file_can_have__says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"File name too long.*set PERFGATE_STORE to another path"):
+        SqlStore(tmp_path / ("x" * 300)).prune("shop", keep=1)
+
+
 def test_record__disk_full__clear_error_and_the_kept_runs_stay(small_disk: Path) -> None:
     store = SqlStore(small_disk / "store.db")
     store.record(minimal_run())

@@ -185,7 +185,7 @@ class SqlStore:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
         if keep < 0:
             raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
-        if not self._path.exists():
+        if not self._is_there():
             return 0
         newest = sa.func.row_number().over(partition_by=RUNS.c.fingerprint, order_by=[RUNS.c.started.desc(), RUNS.c.id])
         ranked = sa.select(RUNS.c.id, newest.label("rank")).where(RUNS.c.project == project).subquery()
@@ -213,9 +213,9 @@ class SqlStore:
 
     def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
         """Return all rows of a query; none when there is no store yet."""
+        if not self._is_there():
+            return []
         with clear_errors(self._path):
-            if not self._path.exists():
-                return []
             if 0 < self._version() < len(self._migrations):
                 with self._writing():
                     pass
@@ -226,14 +226,23 @@ class SqlStore:
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         """Begin a transaction as its only writer, on tables that are up to date."""
+        is_there = self._is_there()
         with clear_errors(self._path):
-            if not self._path.exists():
+            if not is_there:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._version() == 0:
                 write_ahead(self._engine)
             with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
                 migrate(connection, str(self._path), self._migrations)
                 yield connection
+
+    def _is_there(self) -> bool:
+        """Return whether there is a store yet. Raises StoreError for a path that cannot be one."""
+        with clear_errors(self._path):
+            is_folder, is_there = self._path.is_dir(), self._path.exists()
+        if is_folder:
+            raise StoreError(f"the store {self._path} is a folder; name a file in it, e.g. {self._path / 'store.db'}")
+        return is_there
 
     def _version(self) -> int:
         with self._engine.connect() as connection:
