@@ -25,7 +25,7 @@ from perfgate.document.trend import (
     moment,
     place_of,
 )
-from perfgate.errors import StoreError, UsageError
+from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.progress import Progress
 from perfgate.flows.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
@@ -148,6 +148,9 @@ def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[s
         if run.id not in found:
             try:
                 found[run.id] = store.show(run.id)
+            except StoreRefusedError as error:
+                note(f"the checklist over time has {len(found)} runs alone: {error}")
+                break  # a server that is gone is not waited for once a run
             except StoreError as error:
                 note(f"a run is left out of the checklist over time: {error}")
     return found

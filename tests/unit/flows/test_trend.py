@@ -25,6 +25,7 @@ from perfgate.flows.doors import Doors
 from perfgate.flows.scratch import ScratchRepository
 from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
 from perfgate.flows.trend_confirm import confirmation_of
+from perfgate.flows.trend_read import open_documents
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
@@ -557,6 +558,18 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
         put(remote, path, b"{")
     with pytest.raises(StoreError, match=r"is damaged: .*bring back an earlier commit"):
         project.trend()
+
+
+def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_and_said(tmp_path: Path) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}))
+    store.record_all(main_runs(3, shapes=("long",)))
+    runs = store.runs("demo")
+    remote.rename(tmp_path / "moved.git")
+    notes: list[str] = []
+    assert open_documents(store, runs, note=notes.append) == {}
+    (note,) = notes
+    assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 
 
 def test_trend__table_alone__opens_no_document(project: Project, slower_store: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from shutil import which
 
@@ -199,6 +200,33 @@ def test_show__branch_was_read_before_and_rewritten_since__still_shown_or_said_t
     assert store.show(newest).session.id in {"s1", "s2", "s3"}
     with pytest.raises(StoreError, match="holds no run"):
         store.show(next(run_id for run_id in ids if run_id != newest))
+
+
+@pytest.mark.parametrize(
+    ("harm", "left"),
+    [("deleted", 1), ("begun anew", 2)],
+)
+def test_record__branch_deleted_or_begun_anew_after_it_was_read__thought_out_again(
+    clone: Path, remote: Path, harm: str, left: int
+) -> None:
+    record(clone, "s1", "s2")
+    times = 0
+
+    def clock() -> datetime:  # asked when a run is packed, and again between reading and pushing
+        nonlocal times
+        times += 1
+        if times == 2 and harm == "deleted":
+            git(remote, "update-ref", "-d", DATA)
+        elif times == 2:
+            opened(clone).prune("shop", keep=1)
+        return datetime.now(timezone.utc)
+
+    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}), clock=clock)
+    store.record(minimal_run(session="s3"))
+    assert times == 3
+    assert len(sessions(clone)) == left
+    assert "s3" in sessions(clone)
+    assert "README.md" in files(remote)
 
 
 def test_store__older_protocol_in_the_users_settings__the_same(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
