@@ -38,9 +38,9 @@ def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
     return [name for name in done.output.split("\0") if name] if done.code == 0 else None
 
 
-def is_behind(root: Path, commit: str) -> bool:
-    """Return whether a commit is that which the clone has checked out, or one before it."""
-    return run_git(root, ["merge-base", "--is-ancestor", commit, "HEAD"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
+    """Return whether a commit is the tip, which is what the clone has checked out, or one before it, as far as it knows."""
+    return run_git(root, ["merge-base", "--is-ancestor", commit, tip], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
 def fetched_tip(root: Path, branch: str) -> Optional[str]:

@@ -12,8 +12,9 @@ from perfgate.config import Config
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
+from perfgate.flows.clone import is_behind
 from perfgate.flows.store import open_project_store
-from perfgate.git import COMMIT_ID, run_git
+from perfgate.git import COMMIT_ID
 from perfgate.judging.gate.screen import SCREENED, accepts_a_slower_call, level
 from perfgate.judging.store.store import HistoryValue
 
@@ -82,7 +83,6 @@ def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
     if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(ancestor)):
         return False
     try:
-        done = run_git(root, ["merge-base", "--is-ancestor", ancestor, commit], {"GIT_NO_LAZY_FETCH": "1"})
+        return is_behind(root, ancestor, commit)
     except (RepositoryError, OSError):
         return False
-    return done.code == 0

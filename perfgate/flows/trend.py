@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
 from perfgate.errors import DocumentError, RepositoryError
+from perfgate.flows.clone import is_behind
 from perfgate.flows.doors import Doors
 from perfgate.flows.progress import Progress
 from perfgate.flows.session import prepare_out
@@ -24,7 +24,7 @@ from perfgate.flows.store import open_project_store
 from perfgate.flows.trend_confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend_post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.flows.trend_read import NameCommits, Wanted, find_trend, open_documents, read_histories
-from perfgate.git import run_git
+from perfgate.git import COMMIT_ID, run_git
 from perfgate.judging.report.trend import TrendContext, render_issue
 from perfgate.judging.report.trend_page import render_trend_page
 from perfgate.judging.trend.standing import state_of
@@ -33,7 +33,6 @@ MOST_COMMITS = 20
 _STATE_FILE = "trend-state.json"
 _CONFIRMATIONS_FILE = "confirmations.json"
 _MOST_STATE_BYTES = 256 * 1024
-_SHA = re.compile(r"[0-9a-f]{7,64}")
 _GIT_SECONDS = 20.0
 
 
@@ -144,7 +143,7 @@ def _commit_names(config: Config) -> NameCommits:
 
     def name(change: TrendChange) -> TrendChange:
         good, bad = change.last_good or "", change.first_bad or ""
-        if not (_SHA.fullmatch(good) and _SHA.fullmatch(bad)):
+        if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
             return change
         if (good, bad) not in asked:
             asked[good, bad] = _commits_between(config.root, good, bad)
@@ -155,11 +154,15 @@ def _commit_names(config: Config) -> NameCommits:
 
 
 def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Return main's own commits after ``good`` up to ``bad``, newest first, and how many there are."""
+    """Return main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
+
+    Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
+    """
+    asked = ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"]
     try:
-        listed = run_git(
-            root, ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"], {}, limit_seconds=_GIT_SECONDS
-        )
+        if not is_behind(root, good, bad):
+            return [], 0
+        listed = run_git(root, asked, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
     except RepositoryError:
         return [], 0
     if listed.code:

@@ -33,7 +33,7 @@ from tests.fakes.documents import make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
-from tests.fakes.remote import clone_of_empty_remote
+from tests.fakes.remote import clone_of_empty_remote, git
 from tests.fakes.trends import make_series
 from tests.unit.store.test_gitbranch import files, put
 
@@ -388,6 +388,31 @@ def test_trend__in_a_clone__the_commits_that_may_have_done_it(project: Project) 
     )
     project.store.accept("demo", word)
     assert found_in(project.trend(), "counters.framework_ops").changes[0].standing == "accepted"
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["shallow and partial", "rewritten"])
+def test_trend__clone_that_does_not_know_all_between__names_no_commits_rather_than_some(
+    project: Project, tmp_path: Path, rewritten: bool
+) -> None:
+    origin, clone = tmp_path / "origin", project.root / "clone"
+    git(tmp_path, "init", "-q", "-b", "main", "origin")
+    git(origin, "config", "uploadpack.allowFilter", "true")
+    for number in range(6):
+        git(origin, "commit", "-q", "--allow-empty", "-m", f"commit {number}")
+    commits = git(origin, "log", "--reverse", "--format=%H").split()
+    if rewritten:
+        git(tmp_path, "clone", "-q", f"file://{origin}", str(clone))
+        git(origin, "reset", "-q", "--hard", commits[1])
+        git(origin, "commit", "-q", "--allow-empty", "-m", "instead")
+        git(clone, "fetch", "-q", "origin")
+    else:
+        git(tmp_path, "clone", "-q", "--depth=2", "--filter=blob:none", f"file://{origin}", str(clone))
+    measured = [commits[0], commits[2], *2 * [git(origin, "rev-parse", "HEAD")]]
+    shutil.copy(project.root / "perfgate.toml", clone)
+    project.record(main_runs(4, shapes=("long",), operators=stepped(2, 1.3), commits=measured.__getitem__))
+    (change,) = found_in(replace(project, root=clone).trend(), "counters.framework_ops").changes
+    assert (change.last_good, change.first_bad) == (measured[1], measured[2])
+    assert (change.commits, change.commit_count) == ([], 0)
 
 
 @pytest.mark.parametrize(
