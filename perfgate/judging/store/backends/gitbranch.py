@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import groupby
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
@@ -132,43 +132,32 @@ class GitBranchStore:
         labels: Optional[Mapping[str, str]] = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
-        wanted = (workload, shape, metric, labels_text(labels or {}))
+        place = _SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
         return [
             HistoryValue(
                 run_id=file.run.id,
                 session=file.run.session,
                 commit=file.run.commit,
                 started_at=file.run.started_at,
-                value=value.value,
+                value=value,
             )
-            for file in sorted(self._read().runs(project), key=lambda file: (file.started, file.run.id))
-            if file.run.fingerprint == fingerprint
-            for value in file.values
-            if (value.workload, value.shape, value.metric, value.labels) == wanted
+            for file, value in self._read().histories(project).get(place, [])
         ]
 
     def series(self, project: str) -> list[Series]:
         """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
-        places = sorted(
-            (value.workload, value.shape, value.metric, value.labels, file.run.fingerprint, file.run.device_kind)
-            for file in self._read().runs(project)
-            for value in file.values
-        )
-        found = []
-        for (workload, shape, metric, labels, fingerprint), group in groupby(places, key=lambda place: place[:5]):
-            kinds = [place[5] for place in group]
-            found.append(
-                Series(
-                    workload=workload,
-                    shape=shape,
-                    metric=metric,
-                    fingerprint=fingerprint,
-                    device_kind=kinds[-1],
-                    labels=json.loads(labels) if labels else {},
-                    runs=len(kinds),
-                )
+        return [
+            Series(
+                workload=place.workload,
+                shape=place.shape,
+                metric=place.metric,
+                fingerprint=place.fingerprint,
+                device_kind=max(file.run.device_kind for file, _ in history),
+                labels=json.loads(place.labels) if place.labels else {},
+                runs=len(history),
             )
-        return found
+            for place, history in sorted(self._read().histories(project).items())
+        ]
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
         """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
@@ -293,6 +282,16 @@ class GitBranchStore:
         return scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
 
 
+class _SeriesPlace(NamedTuple):
+    """What tells one series from another, in the order in which they are listed; ``labels`` as in a run file."""
+
+    workload: str
+    shape: str
+    metric: str
+    labels: str
+    fingerprint: str
+
+
 class _Contents:
     """What a branch holds beside the documents, decoded when it is asked for."""
 
@@ -301,6 +300,7 @@ class _Contents:
         self._name = name
         self._files = files
         self._decoded: dict[str, tuple[list[RunFile], list[str]]] = {}
+        self._histories: dict[str, dict[_SeriesPlace, list[tuple[RunFile, float]]]] = {}
 
     def file(self, path: str) -> bytes:
         """Return the file of a list; that of an empty one where there is none."""
@@ -313,6 +313,17 @@ class _Contents:
     def damaged(self, project: str) -> list[str]:
         """Return why the others cannot: of many files one that somebody broke hides no other."""
         return self._decode(project)[1]
+
+    def histories(self, project: str) -> Mapping[_SeriesPlace, list[tuple[RunFile, float]]]:
+        """Return the values of every series, oldest session first, each with its run; sorted out once for all of them."""
+        if project not in self._histories:
+            found: dict[_SeriesPlace, list[tuple[RunFile, float]]] = {}
+            for file in sorted(self.runs(project), key=lambda file: (file.started, file.run.id)):
+                for one in file.values:
+                    place = _SeriesPlace(one.workload, one.shape, one.metric, one.labels, file.run.fingerprint)
+                    found.setdefault(place, []).append((file, one.value))
+            self._histories[project] = found
+        return self._histories[project]
 
     def _decode(self, project: str) -> tuple[list[RunFile], list[str]]:
         if project not in self._decoded:
