@@ -20,14 +20,14 @@ from typing import Any, Literal, Optional, TypeVar
 
 import msgspec
 
-from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.document.trend import moment
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import run_row, value_rows
-from perfgate.judging.store.store import StoredRun
+from perfgate.judging.store.store import StoredRun, recorded_document
 
 VERSION = 1
 EMPTY_LIST = b"[]"
@@ -94,14 +94,12 @@ def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
 
 
 def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
-    """Return a run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it is damaged."""
+    """Return a run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it cannot be read."""
     try:
         data = zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
-        if hashlib.sha256(data).hexdigest() != run_id:
-            raise StoreError(f"{name} is not what was recorded; {REMEDY}")
-        return parse_run(data, name=name)
-    except (zlib.error, DocumentError) as error:
-        raise StoreError(f"{name} cannot be read ({_why(error, name)}); {REMEDY}") from error
+    except zlib.error as error:
+        raise StoreError(f"{name} cannot be read ({error}); {REMEDY}") from error
+    return recorded_document(data, run_id, name=name, remedy=REMEDY)
 
 
 def run_path(file: RunFile) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,10 @@ import msgspec
 
 from perfgate.config import Config
 from perfgate.discovery import load_members
+from perfgate.document.files import parse_run
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
-from perfgate.errors import StoreError
+from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
 
 STORE_VARIABLE = "PERFGATE_STORE"
@@ -154,6 +156,19 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool) -> None:
                 f"the correctness check of workload {result.workload!r} failed in this run; a wrong model is no "
                 "baseline: repair it and measure again"
             )
+
+
+def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> RunDocument:
+    """Return the document of a run. Raises StoreError, with the remedy where its bytes are not what was recorded.
+
+    Bytes that are and cannot be read are of a newer perfgate, or of one long gone: nothing is wrong with the store.
+    """
+    if hashlib.sha256(data).hexdigest() != run_id:
+        raise StoreError(f"{name} is not what was recorded; {remedy}")
+    try:
+        return parse_run(data, name=name)
+    except DocumentError as error:
+        raise StoreError(str(error)) from error
 
 
 def kept_already(session: str, run_id: str) -> StoreError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from shutil import which
 
 import pytest
 
+from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance
 from perfgate.errors import EXIT_MEASURING, StoreError, StoreRefusedError
 from perfgate.judging.store import layout
@@ -356,6 +358,15 @@ def test_show__document_damaged__refused(clone: Path, remote: Path, data: bytes,
     (run_id,) = record(clone, "s1")
     put(remote, f"documents/{run_id}.json.gz", data)
     with pytest.raises(StoreError, match=message):
+        opened(clone).show(run_id)
+
+
+def test_show__document_of_a_newer_perfgate__says_to_upgrade_and_not_to_delete_it(clone: Path, remote: Path) -> None:
+    record(clone, "s1")
+    newer = canonical_bytes(minimal_run(session="s2"), name="x").replace(b'"schema_version":1', b'"schema_version":2')
+    run_id = hashlib.sha256(newer).hexdigest()
+    put(remote, f"documents/{run_id}.json.gz", gzip.compress(newer))
+    with pytest.raises(StoreError, match=r"written by a newer perfgate; .* upgrade perfgate$"):
         opened(clone).show(run_id)
 
 

@@ -14,14 +14,22 @@ from typing import Any, Callable, Optional
 import msgspec
 import sqlalchemy as sa
 
-from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
-from perfgate.errors import DocumentError, StoreError
+from perfgate.errors import StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
 from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
-from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, refuse_unfit
+from perfgate.judging.store.store import (
+    HistoryValue,
+    Place,
+    Series,
+    StoredRun,
+    kept_already,
+    recorded_document,
+    refuse_unfit,
+)
 from perfgate.judging.store.tables import (
     ACCEPTANCES,
     CONFIRMATIONS,
@@ -205,11 +213,9 @@ class SqlStore:
         name = f"{self._path}: run {run_id[:12]}"
         try:
             data = zlib.decompressobj().decompress(stored, MAX_BYTES + 1)
-            if hashlib.sha256(data).hexdigest() != run_id:
-                raise StoreError(f"{name} is not what was recorded; {RESTORE}")
-            return parse_run(data, name=name)
-        except (zlib.error, DocumentError) as error:
+        except zlib.error as error:
             raise StoreError(f"{name} cannot be read ({error}); {RESTORE}") from error
+        return recorded_document(data, run_id, name=name, remedy=RESTORE)
 
     def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
         """Return all rows of a query; none when there is no store yet."""
