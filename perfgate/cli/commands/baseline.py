@@ -87,10 +87,8 @@ def record(
         click.echo(f"removed the {kept.removed} oldest, as [store] keep says")
     for place in kept.suspected:
         click.echo(
-            _clean(
-                f"suspected slower than main's earlier runs: {place}. It is kept for the trend; what screens changes leaves it "
-                "out until `perfgate baseline accept` accepts it"
-            )
+            f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what screens changes "
+            "leaves it out until `perfgate baseline accept` accepts it"
         )
 
 

@@ -16,6 +16,7 @@ from perfgate.errors import StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
+from tests.fakes.history import main_runs, stepped
 from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
 from tests.unit.store.test_gitbranch import files, opened, put, record
@@ -66,6 +67,19 @@ def test_baseline_record__dirty_run__refused_unless_allowed(project: Path) -> No
     assert isinstance(refused.exception, StoreError)
     assert baseline(project, "record", "--allow-dirty", "--run", dirty).exit_code == 0
     assert "aaaaaaaaaaaa + changes" in baseline(project, "list").output
+
+
+def test_baseline_record__slower_than_main_was__kept_and_said_to_the_end_what_to_do(project: Path) -> None:
+    (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
+    runs = main_runs(13, shapes=("long",), time=stepped(12, 1.5))
+    SqlStore(project.parent / "store.db").record_all(runs[:12])
+    write_run(project / "run.json", runs[12])
+    result = baseline(project, "record", "--run", str(project / "run.json"))
+    said = [
+        line for line in result.output.splitlines() if line.startswith("suspected slower than main's earlier runs: ")
+    ]
+    assert any("latency.p50 of encoder/long (" in line for line in said)
+    assert all(line.endswith("leaves it out until `perfgate baseline accept` accepts it") for line in said)
 
 
 def test_baseline_record__work_tree_with_changes__refused_before_measuring(project: Path) -> None:
