@@ -31,7 +31,7 @@ from perfgate.flows.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
-from perfgate.judging.trend.standing import gone, is_recent, judged
+from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.version import __version__
 
 # What the gate judges, and the throughput that goes with it.
@@ -156,18 +156,18 @@ def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[s
     return found
 
 
-def _readable_runs(config: Config, store: Store, note: Callable[[str], None], now: datetime) -> list[StoredRun]:
+def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
     """Return the runs to look at, newest first. Raises UsageError where there is none, StoreError where all are damaged."""
     stored, damaged = store.runs(config.project), store.damaged(config.project)
     if damaged and not stored:
         raise StoreError(damaged[0])
     for why in damaged:
         note(f"a run is left out: {why}")
-    # With one run of next year, all that is measured until then would be long past.
-    runs = [run for run in stored if moment(run.started_at) <= now + timedelta(days=1)]
+    # With one run of next year, all that is measured until then would be long past; some days off only move a run.
+    runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
         what = (
-            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began after today, {now.date()}; the last is "
+            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last is "
             f"{stored[0].id[:12]}, of {stored[0].started_at[:10]}: set the clock of the machine that measured, or of this one"
         )
         if not runs:

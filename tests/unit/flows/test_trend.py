@@ -192,18 +192,19 @@ def dated(run: RunDocument, started_at: str) -> RunDocument:
 
 def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Project, slower_store: Path) -> None:
     project.take(slower_store)
-    project.record([dated(main_runs(1, shapes=("long",), new_testbed=0)[0], "2099-01-01T00:00:00+00:00")])
+    ahead = main_runs(1, shapes=("long",), new_testbed=0)[0]
+    project.record([dated(ahead, "2099-01-01T00:00:00+00:00")])
     document = project.trend()
     assert (document.runs, document.newest[:10], len(document.weeks)) == (48, "2026-07-08", 10)
     assert found_in(document).changes[0].standing == "new"
     (note,) = document.notes
-    assert "1 of 49 runs say that they began after today, 2027-01-15; the last is" in note
+    assert "1 of 49 runs say that they began weeks after today, 2027-01-15; the last is" in note
     assert "of 2099-01-01: set the clock of the machine that measured, or of this one; they are left out" in note
 
 
 def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
     project.record([dated(main_runs(1)[0], "2099-01-01T00:00:00+00:00")])
-    with pytest.raises(UsageError, match=r"1 of 1 runs say that they began after today.*or of this one$"):
+    with pytest.raises(UsageError, match=r"1 of 1 runs say that they began weeks after today.*or of this one$"):
         project.trend()
 
 
