@@ -167,8 +167,8 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
         what = (
-            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last is "
-            f"{stored[0].id[:12]}, of {stored[0].started_at[:10]}: set the clock of the machine that measured, or of this one"
+            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
+            f"is {stored[0].id[:12]}, of {stored[0].started_at[:10]}: set the clock of the machine that measured, or of this one"
         )
         if not runs:
             raise UsageError(what)
