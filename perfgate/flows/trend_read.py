@@ -166,9 +166,10 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     # With one run of next year, all that is measured until then would be long past; some days off only move a run.
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
+        last = stored[0]
         what = (
             f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
-            f"is {stored[0].id[:12]}, of {stored[0].started_at[:10]}: set the clock of the machine that measured, or of this one"
+            f"is {last.id[:12]}, of {last.started_at[:10]}: set the clock of the machine that measured, or of this one"
         )
         if not runs:
             raise UsageError(what)
