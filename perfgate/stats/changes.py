@@ -83,7 +83,8 @@ def shifts(
 ) -> list[Shift]:
     """Return the shifts of level of a series, oldest first; logarithms of values make effects relative.
 
-    1. Noise: the standard deviation of one value, from differences of neighbours (``noise``).
+    1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
+       that of the others is tried as well.
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``; they let levels be any.
@@ -99,10 +100,16 @@ def shifts(
         raise ValueError("a series holds a value that is not a finite number")
     if series.size < min_values + min_last:
         return []
+    price = penalty * math.log(series.size)
+    found = noise(series)
     # A series of equal values has no noise; what is left is that of the arithmetic.
-    scale = max(noise(series), 1e-9 * max(1.0, float(np.abs(series).max())))
-    bounds = _segment(series, scale, cap, penalty * math.log(series.size))
-    return _merge(series, scale, bounds, _Rule(min_effect, min_z, min_values, min_last))
+    scale = max(found, 1e-9 * max(1.0, float(np.abs(series).max())))
+    begins = _segment(series, scale, cap, price)
+    rises = series[1:] - series[:-1]
+    if rises.any() and not np.median(np.abs(rises)):
+        # Beside a level that is equal to the bit, values with noise would be outliers, every one of them.
+        begins = sorted({*begins, *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), cap, price)})
+    return _merge(series, scale, begins, _Rule(min_effect, min_z, min_values, min_last))
 
 
 def steps(series: Floats) -> list[int]:

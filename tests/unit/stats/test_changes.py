@@ -158,6 +158,17 @@ def test_shifts__any_numbers__shifts_in_order_that_last_and_lie_inside(values: l
     assert all(after - before >= 2 for before, after in zip(edges, edges[1:]))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_shifts__level_equal_to_the_bit_then_one_with_noise__found_once(seed: int) -> None:
+    after = 0.2 + 0.01 * np.random.default_rng(seed).standard_normal(20)
+    assert [found.at for found in shifts(np.concatenate([np.zeros(60), after]))] == [60]
+
+
+def test_shifts__many_levels_without_noise__all_found() -> None:
+    series = np.repeat([1.0, 2.0, 3.0, 2.0, 4.0, 5.0, 4.0, 3.0], 10)
+    assert [found.at for found in shifts(series)] == [10, 20, 30, 40, 50, 60, 70]
+
+
 def test_noise__steps_and_outliers__that_of_the_values_alone() -> None:
     series = stepped(10, 50, 3.0, 400, sd=0.02)
     series[::17] += 1.0
