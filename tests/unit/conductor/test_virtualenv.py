@@ -147,8 +147,12 @@ def test_set_up__command_hangs__killed_with_what_it_started(tmp_path: Path) -> N
 
 
 def test_set_up__leaves_a_daemon_in_a_session_of_its_own__killed_and_named(tmp_path: Path) -> None:
+    # Asked for when the one is what it will be called, and the other has ended and waits to be reaped.
     command = (
-        "(setsid sh -c 'echo $$ > pid; exec sleep 600' > /dev/null 2>&1 &); (true &); while ! test -s pid; do :; done"
+        "(setsid sh -c 'echo $$ > pid; exec sleep 600' > /dev/null 2>&1 &); (sh -c 'echo $$ > ended' &); "
+        "until test -s pid && test -s ended; do sleep 0.01; done; "
+        "until grep -qx sleep /proc/$(cat pid)/comm; do sleep 0.01; done; "
+        "while grep -q '^State:.[^Z]' /proc/$(cat ended)/status; do sleep 0.01; done"
     )
     plan, log = plan_of(command, tmp_path), tmp_path / "setup.log"
     environment = {"PATH": os.environ["PATH"]}
