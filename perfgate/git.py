@@ -19,6 +19,9 @@ from perfgate.interrupts import safe_point
 TICK_SECONDS = 0.2
 # A whole id of a commit, by SHA-1 or SHA-256: not the name of anything else.
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# All files that two commits do not share, a renamed one under both names. A .gitmodules can ask that changes of a submodule
+# are shown nowhere.
+NAMES_OF_CHANGED = ("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=none")
 # What ties git to one clone (git rev-parse --local-env-vars). A hook that runs perfgate has them set, and `worktree add`
 # would write the caller's index through GIT_INDEX_FILE.
 _TIES = frozenset({

@@ -26,10 +26,10 @@ def log_tail(path: Path) -> Optional[str]:
 
 
 def read_log(path: Path) -> bytes:
-    """Return all of a log; nothing where there is none, or something else in its place."""
+    """Return a log up to its bound; nothing where there is none, or something else in its place."""
     try:
         with open(path, "rb", opener=_only_a_file) as log:
-            return log.read()
+            return log.read(MAX_LOG_BYTES)
     except OSError:
         return b""
 

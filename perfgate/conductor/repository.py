@@ -15,7 +15,7 @@ from typing import Optional
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.document.run import Source
 from perfgate.errors import RepositoryError
-from perfgate.git import run_git
+from perfgate.git import NAMES_OF_CHANGED, run_git
 from perfgate.interrupts import held_back
 
 WORKTREE_FOLDER = "perfgate-worktrees"
@@ -152,9 +152,7 @@ class Repository:
 
     def files_between(self, base: str, head: str) -> list[str]:
         """Return every file that two commits do not share, relative to the repository; a renamed one under both names."""
-        # A .gitmodules can ask that changes of a submodule are shown nowhere.
-        options = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")
-        found = self._run("diff", *options, base, head, "--")
+        found = self._run(*NAMES_OF_CHANGED, base, head, "--")
         return [name for name in found.split("\0") if name]
 
     def show(self, commit: str, path: str) -> Optional[str]:

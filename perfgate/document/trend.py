@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Literal, Optional
 
 import msgspec
@@ -209,13 +208,6 @@ class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     schema_version: Literal[1] = 1
     project: str
     confirmations: list[Confirmation] = []
-
-
-def moment(text: str) -> datetime:
-    """Return a point in time of ISO 8601, in UTC where it does not say. Raises ValueError for anything else."""
-    # Python 3.9 and 3.10 do not read the Z of ISO 8601.
-    read = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
-    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
 
 
 def place_of(workload: str, shape: str, labels: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from perfgate.git import COMMIT_ID, run_git
+from perfgate.git import COMMIT_ID, NAMES_OF_CHANGED, run_git
 
 
 def prefix_of(root: Path) -> str:
@@ -32,9 +32,7 @@ def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
     """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
     if not (has_commit(root, base) and has_commit(root, head)):
         return None
-    # A .gitmodules can ask that changes of a submodule are shown nowhere.
-    options = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")
-    done = run_git(root, ["diff", *options, f"{base}...{head}", "--"], {})
+    done = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
     return [name for name in done.output.split("\0") if name] if done.code == 0 else None
 
 

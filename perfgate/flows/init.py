@@ -14,6 +14,7 @@ from typing import Literal, Optional
 from perfgate.conductor.repository import Repository
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
+from perfgate.flows.clone import checked_out
 from perfgate.flows.pin import TAG, Pin, ask_for_pin, given_pin
 from perfgate.flows.starter import render_starter, write_all
 from perfgate.git import run_git
@@ -72,7 +73,7 @@ class InitOptions:
 class Started:
     """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
 
-    ``is_empty`` says that the repository has no commit yet to compare with.
+    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with.
     """
 
     forge: Forge
@@ -102,8 +103,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     values = _values(repository, folder, forge, options, pin, project=project)
     lines = render_starter(added, values) if added else ""
     write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
-    is_empty = run_git(repository.root, ["rev-parse", "--verify", "--quiet", "HEAD"], {}).code != 0
-    return Started(forge, repository.root, is_empty, list(templates), lines, pin)
+    return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines, pin)
 
 
 def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:

@@ -18,8 +18,9 @@ from perfgate.config import Config
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation
+from perfgate.document.moments import moment
 from perfgate.document.strict_json import parse_json
-from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries, moment
+from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.flows.check import check_change
 from perfgate.flows.check_options import CheckOptions

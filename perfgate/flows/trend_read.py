@@ -13,6 +13,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.config import Config
 from perfgate.document.history import Confirmation
+from perfgate.document.moments import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.document.trend import (
@@ -22,7 +23,6 @@ from perfgate.document.trend import (
     TrendPoint,
     TrendSeries,
     TrendState,
-    moment,
     place_of,
 )
 from perfgate.errors import StoreError, StoreRefusedError, UsageError

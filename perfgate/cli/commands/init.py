@@ -89,17 +89,16 @@ def _say(started: Started, directory: Path) -> None:
         f"  perfgate run --quick{there}",
         "                           the checklist on this machine",
     ]
-    adding = [
+    beginning = [
+        f"  {git} add . && {git} commit",
+        "                           a verdict compares commits, and this repository has none yet",
+    ]
+    proposing = [
         f"  {git} add {shlex.join(started.files)}",
         "                           committed and pushed as a change request, they bring the first comment",
     ]
-    if started.is_empty:
-        adding = [
-            f"  {git} add . && {git} commit",
-            "                           a verdict compares commits, and this repository has none yet",
-        ]
-        measuring, adding = adding, measuring
-    click.echo("\n".join(["\nNext:", *measuring, *adding, _EXAMPLE]))
+    steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
+    click.echo("\n".join(["\nNext:", *steps, _EXAMPLE]))
 
 
 _EXAMPLE = "perf/workload.py measures an example until your model stands in its place."

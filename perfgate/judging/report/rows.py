@@ -83,6 +83,7 @@ def worded_cause(cause: Cause) -> dict[str, object]:
     """Return one operator's change in words; what did not change or is unknown is None."""
     more = cause.more_count
     op, own_aspect = parted(cause.op)
+    is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
     return {
         "op": op,
         "familiar": _FAMILIAR.get(op),
@@ -92,9 +93,8 @@ def worded_cause(cause: Cause) -> dict[str, object]:
         "line": cause.line,
         "more": formats.difference(0, more, "1") if more else None,
         "one": abs(more) == 1,
-        # A cause that is known by its time alone has no counts.
-        "base": formats.whole(cause.base_count) if cause.base_count or cause.head_count else formats.DASH,
-        "head": formats.whole(cause.head_count) if cause.base_count or cause.head_count else formats.DASH,
+        "base": formats.whole(cause.base_count) if is_counted else formats.DASH,
+        "head": formats.whole(cause.head_count) if is_counted else formats.DASH,
         "time": _grown(cause.more_time, "s"),
         "kind": cause.part.kind if cause.part else None,
         "function": cause.part.function if cause.part else None,

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
-from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, moment, place_of
+from perfgate.document.moments import moment
+from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.words import Words

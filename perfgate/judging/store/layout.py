@@ -22,9 +22,9 @@ import msgspec
 
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.moments import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
-from perfgate.document.trend import moment
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.rows import run_row, value_rows
 from perfgate.judging.store.store import StoredRun, recorded_document

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from perfgate.document.moments import moment
 from perfgate.document.run import RunDocument
-from perfgate.document.trend import moment
 from perfgate.errors import StoreError
 
 

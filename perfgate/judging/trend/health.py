@@ -10,9 +10,10 @@ from typing import Optional
 import numpy as np
 
 from perfgate.document.decision import TestbedDifference
+from perfgate.document.moments import moment
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.document.samples import unpack
-from perfgate.document.trend import RunHealth, TestbedSpan, Week, moment
+from perfgate.document.trend import RunHealth, TestbedSpan, Week
 from perfgate.stats.summary import low_location
 
 # Of several workloads the worst status counts; what a step could not see is worse than that it found nothing.

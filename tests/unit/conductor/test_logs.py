@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.conductor.logs import bound_log, log_tail, one_line
+from perfgate.conductor.logs import MAX_LOG_BYTES, bound_log, log_tail, one_line, read_log
 
 
 def test_bound_log__grown_over_the_bound__beginning_and_end_are_kept(tmp_path: Path) -> None:
@@ -23,6 +23,12 @@ def test_bound_log__within_the_bound__untouched(tmp_path: Path) -> None:
     log.write_bytes(b"few words\n")
     bound_log(log)
     assert log.read_bytes() == b"few words\n"
+
+
+def test_read_log__a_file_that_says_to_be_endless__no_more_than_a_log_may_have(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        log.truncate(1 << 40)
+    assert len(read_log(tmp_path / "log")) == MAX_LOG_BYTES
 
 
 def test_log_tail__long_binary_log__the_end_as_text(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import msgspec
 import pytest
 
 from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.moments import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
-from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries, moment
+from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.doors import Doors
 from perfgate.flows.scratch import ScratchRepository

@@ -73,15 +73,6 @@ def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why
     assert by_buffers(outcome, "cache.call_time").keys() == {"hot", "cold"}
 
 
-@pytest.fixture
-def one_thread():
-    """As a worker sets it: threads that wait for each other on a busy machine hide what a cache does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def on_cpu(tmp_path, model, features):
     device = open_device("cpu")
     if device.cache_sweeper() is None:

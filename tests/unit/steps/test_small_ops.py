@@ -157,15 +157,6 @@ def test_small_ops__python_loop_on_the_cpu__operator_line_and_count(tmp_path):
     assert values(outcome)["small_ops.launches"] == 99
 
 
-@pytest.fixture
-def one_thread():
-    """With all threads of a large machine a large product is a short one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_small_ops__one_large_product_on_the_cpu__ok(tmp_path):
     outcome = on_cpu(tmp_path, torch.nn.Linear(512, 512), batch=256, features=512)

@@ -130,15 +130,6 @@ def rows(features, dtype):
     return inputs
 
 
-@pytest.fixture
-def one_thread():
-    """As a worker sets it: threads that wait for each other on a busy machine are slower than any size."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def has_tiles():
     return getattr(torch.cpu, "_is_amx_tile_supported", bool)()
 
