@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from perfgate.conductor.device_probe import explain_closed, probe_device
 from perfgate.conductor.environment import device_kind, fresh_caches, reused_caches, worker_environment
@@ -78,9 +78,19 @@ class Bench:
 
     A fork server that dies (the kernel's out-of-memory killer may choose it) costs the worker it dies under; the next
     worker gets a new one. With ``one_code`` every interpreter finds the perfgate that runs us, before any of its own.
+    ``start_server`` takes the arguments of ``ForkServer``.
     """
 
-    def __init__(self, config: Config, *, scratch: Path, logs: Path, say: Say, one_code: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        scratch: Path,
+        logs: Path,
+        say: Say,
+        one_code: bool = False,
+        start_server: Callable[..., ForkServer] = ForkServer,
+    ) -> None:
         self.config = config
         self.say = say
         self.cpus = granted_cpus()
@@ -88,6 +98,7 @@ class Bench:
         self._scratch = scratch
         self._logs = logs
         self._one_code = one_code
+        self._start_server = start_server
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._recordings: dict[Optional[Path], Path] = {}
         self._homes: dict[Optional[Path], Path] = {}
@@ -208,7 +219,7 @@ class Bench:
         """
         measure = self.config.measure
         folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch))
-        server = ForkServer(
+        server = self._start_server(
             python or RUNNING,
             environment=self._environment(),
             preload=self._preload(),

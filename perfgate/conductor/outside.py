@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 _SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
 _CPUCLOCK_SCHED = 2
@@ -46,6 +47,17 @@ def thread_settings(pid: int) -> dict[str, str]:
         schedulers.add(_SCHEDULERS.get(number, str(number)))
     found = {"allowed CPUs": affinities, "nice value": priorities, "scheduler": schedulers}
     return {name: " and ".join(sorted(values)) for name, values in found.items() if values}
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Where the conductor looks while workers measure: its own clocks, and what the kernel says of a process."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    clock_ns: Callable[[], int] = time.perf_counter_ns
+    cpu_ns: Callable[[int], int] = cpu_ns
+    run_delay_ns: Callable[[int], Optional[int]] = run_delay_ns
+    thread_settings: Callable[[int], dict[str, str]] = thread_settings
 
 
 def _process_cpu_ns(pid: int) -> int:

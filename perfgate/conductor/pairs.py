@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
 from perfgate.conductor.operators import LateOperators, with_operators
-from perfgate.conductor.outside import cpu_ns, run_delay_ns, thread_settings
+from perfgate.conductor.outside import Observer
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
@@ -97,14 +96,17 @@ def measure_pairs(
     round_number: int,
     enough: Callable[[], bool],
     deadline: float = math.inf,
+    observer: Optional[Observer] = None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``enough`` says so or the time is spent.
 
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
     begins; that none could be measured is a failure, for a gate without times must not look like one with.
+    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine.
     """
     gate = bench.config.gate
-    budget_ends = time.monotonic() + gate.budget
+    observer = observer or Observer()
+    budget_ends = observer.monotonic() + gate.budget
     plans = draw_plans(
         bench.config.measure.seed,
         reference.name,
@@ -114,15 +116,16 @@ def measure_pairs(
         quads=gate.quads,
         round_number=round_number,
     )
-    measuring = _Measuring(bench, reference, base, head, quietest_cpus(bench.config.pair_cpus()), measured)
+    cpus = quietest_cpus(bench.config.pair_cpus())
+    measuring = _Measuring(bench, reference, base, head, cpus, measured, observer)
     ends = list(_ends_of_looks(plans, looks))
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
     done = 0
     for look, until in enumerate(ends):
-        if look >= 2 and time.monotonic() > budget_ends:
+        if look >= 2 and observer.monotonic() > budget_ends:
             break
         for plan in plans[done:until]:
-            if time.monotonic() > deadline:
+            if observer.monotonic() > deadline:
                 measuring.out_of_time(plan)
                 return
             if done in renewals:
@@ -191,8 +194,10 @@ class _Measuring:
         head: Checkout,
         cpus: list[int],
         measured: PairedMeasurement,
+        observer: Observer,
     ) -> None:
         self._bench = bench
+        self._observer = observer
         self._reference = reference
         self._base = base
         self._head = head
@@ -287,16 +292,16 @@ class _Measuring:
 
     def _run_block(self, member: _Member, request: BlockRequest) -> None:
         """Run a block and keep what it looks like from outside, where user code has no hand."""
-        pid = member.worker.pid
+        pid, observer = member.worker.pid, self._observer
         seen = member.seen.setdefault((request.lane, request.shape), _Seen())
         seen.asked.append(request)
-        used, waited = cpu_ns(pid), run_delay_ns(pid)
-        started = time.perf_counter_ns()
+        used, waited = observer.cpu_ns(pid), observer.run_delay_ns(pid)
+        started = observer.clock_ns()
         member.worker.ask(request, BlockDone, timeout=self._timeout, doing=f"measuring {self._reference.name}")
-        ended = time.perf_counter_ns()
+        ended = observer.clock_ns()
         seen.seen_ns.append(ended - started)
         seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
-        waited_after, used_after = run_delay_ns(pid), cpu_ns(pid)
+        waited_after, used_after = observer.run_delay_ns(pid), observer.cpu_ns(pid)
         if waited is not None and waited_after is not None:
             seen.run_delay_ns.append(waited_after - waited)
         # The family shrinks where a process below the worker ends.
@@ -306,7 +311,7 @@ class _Measuring:
         member.last_turn_ended = ended
 
     def _replicate(self, plan: _Plan, member: _Member, index: int) -> Replicate:
-        settings = thread_settings(member.worker.pid)
+        settings = self._observer.thread_settings(member.worker.pid)
         doing = f"collecting {self._reference.name}"
         collected = member.worker.ask(CollectRequest(), Collected, timeout=self._timeout, doing=doing)
         return Replicate(
