@@ -86,7 +86,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     ``delta`` is head/base - 1, None where base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
     exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is how many process pairs it rests on,
     ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
-    these pairs would have shown with 95 % power. ``p_adjusted`` is corrected for all looks, reruns and other metrics.
+    these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
+    all looks, reruns and other metrics.
     ``accepted`` is who accepted a regression and why: it then does not gate.
     With method ``budget`` the head is held against an absolute bound, and that is what ``base`` is.
     """

@@ -49,7 +49,7 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest slowdown of one metric that this machine shows: ``smallest`` on top of the gate's ``tolerance``.
+    """The smallest slowdown of one metric that this machine shows in 95 of 100 gates; None where the pairs are too few.
 
     Shares of the base. ``spread`` is the robust standard deviation of one pair's effect, ``pairs`` how many there were,
     ``seconds`` what the whole gate took, ``timed`` how many of them were timed blocks of base and head.
@@ -60,8 +60,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     pairs: int
     spread: float
-    smallest: float
-    tolerance: float
+    smallest: Optional[float]
     seconds: float
     timed: float
 

@@ -25,7 +25,6 @@ from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, pars
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.run import Testbed
-from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
 from perfgate.flows.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.flows.progress import Progress
@@ -198,18 +197,16 @@ def plant_changes(
     return results
 
 
-def see_resolutions(results: list[PlantedResult], settings: GateSettings, out: Path) -> list[Resolution]:
+def see_resolutions(results: list[PlantedResult], out: Path) -> list[Resolution]:
     """Return what the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
     unchanged = [result for result in results if result.metric is None and result.verdict is not None]
-    tolerances = {**DEFAULT_TOLERANCES, **settings.tolerance}
     return [
         resolution
         for result in unchanged
         for resolution in resolutions(
             read_run(out / result.name / "base" / "run.json"),
             read_run(out / result.name / "head" / "run.json"),
-            tolerances=tolerances,
-            seconds=read_decision(out / result.name / "decision.json").duration,
+            read_decision(out / result.name / "decision.json"),
         )
     ]
 

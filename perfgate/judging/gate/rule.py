@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.stats.sequential import log_e_of_p, log_e_value, nominal_level, sequential_p
-from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
+from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, shift_shown, upper_bound
 
 # All looks weigh alike (Pocock). Boundaries that are stricter early gain a little where all pairs can be had, and lose much
 # where a slow workload or a busy machine gives only a dozen pairs in the time.
 SHAPE = 0.5
 RERUN_SHARE = 0.1
-Z_DETECTABLE = 3.97  # normal quantiles of 99 % (one-sided alarm) and 95 % (power) together
+POWER = 0.95
 Z_POWER = 1.645  # of 95 %
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
@@ -135,14 +135,23 @@ def interval(differences: Differences, errors: Errors) -> Optional[Interval]:
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def detectable(differences: Differences, tolerated: float) -> float:
-    """Return the slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share.
+def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> Optional[float]:
+    """Return the slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None where none would.
 
-    With e = spread / sqrt(pairs): 3.97 e is shown beyond chance (one-sided alarm at 1 %) and tolerated + 1.645 e is estimated
-    beyond the tolerance, each in 95 of 100 jobs by the Gaussian limit; the larger counts.
+    The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons
+    share, and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate
+    has the standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2). Pairs beyond the last look
+    are left out: they add little as bets.
     """
-    error = spread(differences) / math.sqrt(differences.size)
-    return math.expm1(max(Z_DETECTABLE * error, tolerated + Z_POWER * error))
+    pairs = min(differences.size, errors.looks[-1])
+    alarm = errors.alarm * (1 - RERUN_SHARE) / tests
+    level = nominal_level(alarm, errors.looks, pairs, shape=SHAPE)
+    shown = shift_shown(pairs, level, POWER)
+    if shown is None:
+        return None
+    of_pair = spread(differences)
+    error = of_pair * math.sqrt(math.pi / 3 / pairs)
+    return math.expm1(max(shown * of_pair, tolerated + Z_POWER * error))
 
 
 def pairs_to_decide(differences: Differences, *, excluded: float) -> int:

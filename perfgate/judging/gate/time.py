@@ -100,7 +100,7 @@ def _compare_family(cells: list[_Cell], family: Family, policy: Policy, floors: 
     p_values = [p_slower(cell.effects.differences, 0.0, policy.looks) for cell in members]
     alpha = policy.alpha * family.share
     return [
-        _compare_cell(cell, policy, alpha=alpha, p_adjusted=adjusted, floor=_floor_of(cell, floors))
+        _compare_cell(cell, policy, alpha=alpha, p_adjusted=adjusted, tests=len(members), floor=_floor_of(cell, floors))
         for cell, adjusted in zip(members, holm(p_values))
     ]
 
@@ -117,14 +117,16 @@ class _Answer(NamedTuple):
 
 
 def _compare_cell(
-    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: Optional[NoiseFloor]
+    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: Optional[NoiseFloor]
 ) -> Comparison:
     differences = cell.effects.differences
     allowed = tolerance(policy, cell.metric, cell.workload, cell.shape)
     effect = differences.estimate
     said = _answer(cell, policy, alpha=alpha, p_adjusted=p_adjusted, floor=floor)
     described = metric(cell.metric)
-    bounds = interval(differences, _errors(policy, alpha))
+    errors = _errors(policy, alpha)
+    bounds = interval(differences, errors)
+    visible = detectable(differences, math.log1p(allowed), errors, tests=tests)
     return Comparison(
         workload=cell.workload,
         shape=cell.shape,
@@ -144,7 +146,7 @@ def _compare_cell(
         tolerance=allowed,
         pairs=cell.effects.pairs,
         pairs_needed=said.pairs_needed,
-        detectable=rounded(detectable(differences, math.log1p(allowed))),
+        detectable=None if visible is None else rounded(visible),
         reason=said.reason,
         parts=list(cell.parts),
     )

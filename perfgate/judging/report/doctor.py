@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
 from perfgate.judging.report.escape import clean
-from perfgate.judging.report.format import duration, percent, setting
+from perfgate.judging.report.format import duration, percent
 
 _STATUS = {"ok": ("ok", "green"), "attention": ("attention", "yellow"), "unfit": ("UNFIT", "bold red"),
            "unavailable": ("not available", "dim")}  # fmt: skip
@@ -60,8 +60,11 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print how small a slowdown the gate of unchanged code would have seen."""
     for seen in resolutions:
-        smallest, allowed = percent(seen.smallest), setting(seen.tolerance)
-        text = f"this machine can see {smallest} of {seen.metric} in {duration(seen.seconds)}, beyond the {allowed} allowed"
+        text = (
+            f"{seen.pairs} pairs are too few to show any slowdown of {seen.metric}"
+            if seen.smallest is None
+            else f"this machine can see {percent(seen.smallest)} of {seen.metric} in {duration(seen.seconds)}"
+        )
         detail = f" ({seen.pairs} pairs of spread {percent(seen.spread)}, {duration(seen.timed)} of timed calls)"
         console.print(Text(clean(text)).append(clean(detail), "dim"))
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from perfgate.document.decision import DEFAULT_LOOKS
 from perfgate.judging.gate.rule import (
     Differences,
     Errors,
@@ -25,6 +26,8 @@ from perfgate.stats.signed_rank import p_above
 LOOKS = (8, 12, 16, 24, 32, 44)
 ERRORS = Errors(alarm=0.01, unchanged=0.05, looks=LOOKS)
 LIMITS = Limits(tolerated=math.log1p(0.01), excluded=math.log1p(0.02))
+# The fast path's part of the gate's error, over the gate's own looks.
+GATE_ERRORS = Errors(alarm=0.006, unchanged=0.05, looks=DEFAULT_LOOKS)
 
 
 def noisy(seed: int, count: int, *, slower: float = 0.0, sd: float = 0.01) -> Differences:
@@ -139,11 +142,32 @@ def test_spread__one_wild_pair__hardly_moves() -> None:
     assert spread(Differences.of([0.9, 1.0, 1.1]), around=0.0) == pytest.approx(1.4826)
 
 
-def test_detectable__16_pairs__shown_beyond_chance_or_estimated_beyond_the_tolerance() -> None:
-    coarse = Differences.of(np.tile([-1.0, 1.0], 8) * 0.02 / 1.4826)
-    fine = Differences.of(np.tile([-1.0, 1.0], 8) * 0.001 / 1.4826)
-    assert detectable(coarse, 0.01) == pytest.approx(math.expm1(3.97 * 0.02 / 4))
-    assert detectable(fine, 0.01) == pytest.approx(math.expm1(0.01 + 1.645 * 0.001 / 4))
+@pytest.mark.parametrize(("pairs", "spread_of_pair"), [(16, 0.02), (16, 0.005), (32, 0.02), (64, 0.02)])
+def test_detectable__a_slowdown_of_that_size__shown_in_95_of_100_jobs(pairs: int, spread_of_pair: float) -> None:
+    """The rule itself answers on simulated jobs: the promise is about the boundaries in use, not about one test."""
+    shape = np.random.default_rng(4).normal(size=pairs)
+    scaled = shape / spread(Differences.of(shape)) * spread_of_pair
+    visible = detectable(Differences.of(scaled), LIMITS.tolerated, GATE_ERRORS)
+    assert visible is not None
+    draws = np.random.default_rng(5).normal(math.log1p(visible), spread_of_pair, size=(600, pairs))
+    shown = np.mean([answer(Differences.of(draw), LIMITS, GATE_ERRORS) == "regressed" for draw in draws])
+    assert 0.93 <= shown <= 0.975
+
+
+def test_detectable__8_pairs__none_since_no_alarm_can_come_of_them() -> None:
+    effects = Differences.of(np.tile([-1.0, 1.0], 4) * 0.0001)
+    assert detectable(effects, 0.01, GATE_ERRORS) is None
+    assert answer(Differences.of(effects.values + 1.0), LIMITS, GATE_ERRORS) != "regressed"
+
+
+def test_detectable__more_tests_share_the_error__a_larger_slowdown() -> None:
+    effects = Differences.of(np.tile([-1.0, 1.0], 16) * 0.02)
+    assert detectable(effects, 0.01, GATE_ERRORS, tests=4) > detectable(effects, 0.01, GATE_ERRORS)
+
+
+def test_detectable__pairs_beyond_the_last_look__promise_nothing_more() -> None:
+    planned, more = (Differences.of(np.tile([-1.0, 1.0], half) * 0.02) for half in (32, 64))
+    assert detectable(more, 0.01, GATE_ERRORS) == detectable(planned, 0.01, GATE_ERRORS)
 
 
 def test_pairs_to_decide__noise_twice_as_large__four_times_the_pairs() -> None:

@@ -79,13 +79,29 @@ def test_render_planted__differs__says_why_below_the_table() -> None:
     assert "extra-copy: no decision" in text
 
 
-def test_render_resolutions__one_metric__sentence_with_share_seconds_and_tolerance() -> None:
+def test_render_resolutions__one_metric__sentence_with_share_and_seconds() -> None:
     console = _console()
     seen = Resolution(
         workload="scorer", shape="default", metric="latency.low", pairs=12, spread=0.009, smallest=0.0104,
-        tolerance=0.01, seconds=61.0, timed=20.0,
+        seconds=61.0, timed=20.0,
     )  # fmt: skip
     render_resolutions([seen], console)
     said = " ".join(_text(console).split())
-    assert "this machine can see 1.0 % of latency.low in 1 m 1 s, beyond the 1 % allowed" in said
+    assert "this machine can see 1.0 % of latency.low in 1 m 1 s" in said
     assert "12 pairs of spread 0.9 %" in said
+
+
+def test_render_resolutions__too_few_pairs_for_any_slowdown__no_number() -> None:
+    console = _console()
+    few = Resolution(
+        workload="scorer",
+        shape="default",
+        metric="latency.low",
+        pairs=8,
+        spread=0.001,
+        smallest=None,
+        seconds=9.0,
+        timed=2.0,
+    )
+    render_resolutions([few], console)
+    assert "8 pairs are too few to show any slowdown of latency.low" in " ".join(_text(console).split())

@@ -7,7 +7,16 @@ import pytest
 from scipy.stats import wilcoxon
 
 from perfgate.stats.multiple import holm
-from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound, walsh_averages
+from perfgate.stats.signed_rank import (
+    estimate,
+    lower_bound,
+    p_above,
+    p_below,
+    power,
+    shift_shown,
+    upper_bound,
+    walsh_averages,
+)
 
 
 def test_walsh_averages__three_values__six_sorted_means() -> None:
@@ -70,3 +79,26 @@ def test_holm__three_p_values__steps_down() -> None:
 
 def test_holm__nothing__nothing() -> None:
     assert holm([]) == []
+
+
+@pytest.mark.parametrize("n", [10, 16, 32, 64])
+@pytest.mark.parametrize("shift", [0.3, 0.7, 1.2])
+def test_power__simulated_normal_differences__within_three_points(n: int, shift: float) -> None:
+    draws = np.random.default_rng(n).normal(shift, 1.0, size=(1500, n))
+    shown = np.mean([p_above(draw, 0.0) <= 0.005 for draw in draws])
+    assert power(n, 0.005, shift) == pytest.approx(shown, abs=0.03)
+
+
+def test_power__no_effect__about_the_level() -> None:
+    assert power(30, 0.01, 0.0) == pytest.approx(0.01, abs=0.004)
+
+
+def test_shift_shown__eight_differences_at_one_in_a_thousand__none() -> None:
+    # Eight signs reach 1/256 at best.
+    assert shift_shown(8, 0.001, 0.95) is None
+    assert power(8, 0.001, 5.0) == 0.0
+
+
+def test_shift_shown__more_differences_or_less_power__smaller() -> None:
+    assert shift_shown(32, 0.005, 0.95) > shift_shown(64, 0.005, 0.95)
+    assert shift_shown(32, 0.005, 0.95) > shift_shown(32, 0.005, 0.80)
