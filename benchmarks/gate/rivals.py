@@ -23,14 +23,16 @@ Decide = Callable[[Sequence[Run], Sequence[Run], dict[str, Any]], Answer]
 
 
 class Rule(NamedTuple):
-    """A decision rule; ``sequential`` when it may ask for more pairs by answering "undecided".
+    """A decision rule; ``looks`` are the numbers of pairs at which it may answer "undecided" and be given more.
+
+    Without looks it is asked once, with all pairs that the budget buys; with looks, with no more than the last of them.
 
     A tool that judges tails or gaps as metrics of their own has ``others``: its rule for "p99" or "gap".
     """
 
     name: str
     decide: Decide
-    sequential: bool = False
+    looks: tuple[int, ...] = ()
     others: Optional[dict[str, Decide]] = None
 
     def decide_on(self, scenario: str) -> Decide:
@@ -278,7 +280,7 @@ RIVALS = (
     Rule("asv factor 1.01", asv_continuous(1.01)),
     Rule("Bencher t .99", bencher_t_test),
     Rule("Bencher IQR 3", bencher_iqr),
-    Rule("Pinpoint", pinpoint, sequential=True),
+    Rule("Pinpoint", pinpoint, looks=(8, 12, 16, 24, 32, 44, 60, 80, 108, 144)),
     Rule("Perfherder t 7, 2 %", perfherder),
     Rule("Kalibera-Jones 99 %", kalibera_jones),
     Rule("criterion.rs .05, noise 1 %", criterion),

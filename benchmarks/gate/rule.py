@@ -20,6 +20,8 @@ from perfgate.judging.gate.pairs import GAP_QUANTILE, taken_together
 from perfgate.judging.gate.policy import FAMILIES, margin_for_unchanged, tolerance
 from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
 
+# A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
+_PLACE = ("recording", "default")
 _DECISIONS = {"regressed": "regressed", "unchanged": "ok", "improved": "ok", "inconclusive": "undecided"}
 
 Block = npt.NDArray[np.float64]
@@ -83,7 +85,9 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
     if not ctx.get("paired"):
         return {"decision": "undecided", "effect": effect, "ci": None}
     policy = Policy()
-    limits = Limits(math.log1p(tolerance(policy, metric)), math.log1p(margin_for_unchanged(policy, metric)))
+    limits = Limits(
+        math.log1p(tolerance(policy, metric, *_PLACE)), math.log1p(margin_for_unchanged(policy, metric, *_PLACE))
+    )
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)
     ci: Optional[tuple[float, float]] = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None

@@ -14,8 +14,6 @@ import numpy as np
 from recordings import Cell, Floats, Injection, Pair, Run, runs_of, scaled, slow_tail
 from rivals import Rule
 
-# The number of pairs at which a rule that may ask for more is asked; the last question is at all pairs of the trial.
-LOOKS = (8, 12, 16, 24, 32, 44, 60, 80, 108, 144)
 SIZES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.10)
 P99_SHARE = 0.10
 GAP_SHARE = 0.01
@@ -151,9 +149,10 @@ def _gate(
     """Return a rule's answer in one gate: decision, seconds measured until then, effect."""
     base = [plain[i][swap] for i, swap in zip(draw.picked[:, 0], draw.swapped)]
     head = [changed[i][1 - swap] for i, swap in zip(draw.picked[:, 1], draw.swapped)]
-    looks = [n for n in LOOKS if n < len(base)] if rule.sequential and not plan.at_once else []
+    looks = () if plan.at_once else rule.looks
+    most = min(len(base), looks[-1]) if looks else len(base)
     decide = rule.decide_on("gap" if task.clock == "gap" else task.scenario)
-    for n in [*looks, len(base)]:
+    for n in [*(look for look in looks if look < most), most]:
         answer = decide(base[:n], head[:n], {"paired": task.swap != "stored", "seed": draw.seed})
         if answer["decision"] != "undecided":
             break

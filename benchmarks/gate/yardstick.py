@@ -9,8 +9,8 @@ None}``. base and head are lists of runs (one process each), a run is a list of 
 in time order; ``ctx["paired"]`` is true when base[i] and head[i] took turns, ``ctx["seed"]`` an integer. Our own is the
 ``decide`` of rule.py beside this file, with ``decide_p99`` and ``decide_gap`` where it has them; the rivals are in rivals.py.
 
-A rule that answers "undecided" is offered more pairs, up to the budget of measuring; the others get all of it at once. The
-same --seed gives the same table.
+A rule that answers "undecided" is offered more pairs, up to its last look or the budget of measuring; the others get all of
+the budget at once. A rule's looks are LOOKS in its file, else those of the gate. The same --seed gives the same table.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import tables
 from recordings import FOLDER, SETS, Cell, read_cells, read_injections
 from rivals import RIVALS, Rule
 from trials import Plan, Row, Task, rows_of, tasks_of, trials_of
+
+from perfgate.document.decision import DEFAULT_LOOKS
 
 OURS = Path(__file__).with_name("rule.py")
 NAME = "perfgate"
@@ -101,7 +103,7 @@ def _load(path: Path, function: str) -> Rule:
     if function not in names:
         raise SystemExit(f"{path} has no function {function}; name it with --rule {path}:FUNCTION")
     others = {name: names[f"{function}_{name}"] for name in ("p99", "gap") if f"{function}_{name}" in names}
-    return Rule(NAME, names[function], sequential=True, others=others)
+    return Rule(NAME, names[function], looks=tuple(names.get("LOOKS", DEFAULT_LOOKS)), others=others)
 
 
 def _estimate(tasks: Sequence[Task], rules: Sequence[Rule], plan: Plan, gates: int, jobs: int) -> None:

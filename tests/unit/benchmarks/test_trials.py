@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recordings import Block, Injection, Pair
 from rivals import Rule
-from trials import LOOKS, Plan, Task, rows_of, tasks_of
+from trials import Plan, Task, rows_of, tasks_of
 
 PLAN = Plan(unchanged=40, changed=10, budget=30.0, seed=7)
 
@@ -32,8 +32,8 @@ class Watching:
         self.seen.append((calls[0], calls[1], ctx))
         return {"decision": self.answer(*calls), "effect": 0.0, "ci": None}
 
-    def rule(self, sequential=False):
-        return Rule("watching", self, sequential)
+    def rule(self, looks=()):
+        return Rule("watching", self, looks)
 
 
 def ok(base, head):
@@ -88,23 +88,28 @@ def test_rows__stored__sides_from_different_passes_and_not_paired():
     assert {base[0] > 10 for base, _, _ in watching.seen} == {True, False}
 
 
-def test_rows__sequential__asked_at_the_looks_and_at_the_end_until_it_decides():
+def test_rows__looks__asked_at_the_looks_and_at_the_end_until_it_decides():
     never = Watching(lambda base, head: "undecided")
-    (row,) = rows_of(task(pair(0, 1.0, 1.0)), [never.rule(sequential=True)], PLAN._replace(unchanged=1))
+    (row,) = rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 12, 16, 24, 64))], PLAN._replace(unchanged=1))
     assert [len(base) for base, _, _ in never.seen] == [8, 12, 16, 24, 30]
     assert (row.undecided, row.seconds_to_ok) == (1, None)
 
     early = Watching(lambda base, head: "ok" if len(base) >= 12 else "undecided")
-    (row,) = rows_of(task(pair(0, 1.0, 1.0)), [early.rule(sequential=True)], PLAN._replace(unchanged=1))
+    (row,) = rows_of(task(pair(0, 1.0, 1.0)), [early.rule(looks=(8, 12, 16, 24, 64))], PLAN._replace(unchanged=1))
     assert [len(base) for base, _, _ in early.seen] == [8, 12]
     assert row.seconds_to_ok == pytest.approx(12.0)
 
 
 def test_rows__at_once__one_question():
     never = Watching(lambda base, head: "undecided")
-    rows_of(task(pair(0, 1.0, 1.0)), [never.rule(sequential=True)], PLAN._replace(unchanged=1, at_once=True))
+    rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 12, 16, 24, 64))], PLAN._replace(unchanged=1, at_once=True))
     assert [len(base) for base, _, _ in never.seen] == [30]
-    assert LOOKS[:4] == (8, 12, 16, 24)
+
+
+def test_rows__looks__no_more_pairs_than_at_the_last_look():
+    never = Watching(lambda base, head: "undecided")
+    rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 16))], PLAN._replace(unchanged=1))
+    assert [len(base) for base, _, _ in never.seen] == [8, 16]
 
 
 def test_rows__same_seed__same_draws_for_every_rule_and_run():

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import recordings
 from tables import smallest_found, wilson
@@ -44,6 +45,45 @@ def test_smallest_found__median_cell():
     rows = [row(cell, 0.02, found) for cell, found in zip("abc", (100, 96, 10))]
     assert smallest_found(rows, 0.5) == 0.02
     assert smallest_found(rows, 1.0) is None
+
+
+@pytest.fixture
+def made_recording(tmp_path):
+    """Forty pairs of four quads with a spread of 1 % between pairs, in the format of a recording: a few kilobytes."""
+    random = np.random.default_rng(3)
+    rows = [(number, quad, side) for number in range(40) for quad in range(4) for side in (0, 1, 1, 0)]
+    layout = np.exp(random.normal(0.0, 0.007, (40, 2)))
+    calls = np.array([[200_000 * layout[number, side]] * 30 for number, _, side in rows])
+    wall = np.round(calls * np.exp(np.abs(random.normal(0.0, 0.01, calls.shape)))).astype(np.uint32)
+    pairs, quads, sides = (np.array(column, dtype=np.int32) for column in zip(*rows))
+    np.savez(
+        tmp_path / "aa-quiet-mlp-pass04.npz",
+        b_pair=pairs,
+        b_quad=quads,
+        b_side=sides,
+        b_n=np.full(len(rows), 30, dtype=np.int32),
+        b_t0=np.zeros(len(rows), dtype=np.int64),
+        b_t1=wall.sum(axis=1, dtype=np.int64) + 30_000,
+        wall=wall.ravel(),
+        cpu=wall.ravel(),
+    )
+    return tmp_path
+
+
+def test_yardstick__the_rule_of_the_gate_on_a_made_recording__finds_5_percent_and_leaves_unchanged_code_alone(
+    made_recording,
+):
+    """What `make bench-rules` runs, small: the shipped rule of rule.py, with the gate's own looks."""
+    few = ["--recordings", str(made_recording), "--sets", "aa-quiet", "--unchanged", "10", "--changed", "10"]
+    done = run(made_recording, *few, "--budget", "4", "--only-rules", "perfgate", "--out", "rows.json")
+    assert done.returncode == 0, done.stderr
+    rows = {
+        (row["scenario"], row["size"]): row for row in json.loads((made_recording / "rows.json").read_text())["rows"]
+    }
+    assert rows["slower", 0.05]["regressed"] == 10
+    assert rows["unchanged", 0.0]["regressed"] == 0
+    assert rows["unchanged", 0.0]["ok"] > 0
+    assert {scenario for scenario, _ in rows} == {"unchanged", "unchanged, as one", "slower", "p99", "gap"}
 
 
 def run(tmp_path, *arguments):
