@@ -32,7 +32,7 @@ Decision = dict[str, Union[str, float, tuple[float, float], None]]
 def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
     """Judge head against base, both lists of runs of blocks of seconds a call; effects are shares.
 
-    Two blocks of a run in a row are its share of a quad. Runs that were not measured in pairs only screen: nothing is decided.
+    Two blocks of a run in a row are its share of a quad. Runs that were not measured in pairs only inform: nothing is decided.
     """
     compared = [compare_fast_paths(_located(first), _located(second)) for first, second in zip(base, head)]
     values = np.array([one.effect for one in compared])

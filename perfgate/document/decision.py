@@ -31,7 +31,7 @@ InvalidKind = Literal[
     "out_of_turn",
     "not_steady",
 ]
-Method = Literal["exact", "paired", "screen", "check", "budget", "recorded"]
+Method = Literal["exact", "paired", "check", "budget", "recorded"]
 Comparing = Literal["code", "stack"]
 ContributionKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
@@ -114,6 +114,24 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: Optional[str] = None
     parts: list[Part] = []
     accepted: Optional[str] = None
+
+
+class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The head's own value of a metric beside those of main's stored runs on the same testbed. It informs and judges nothing.
+
+    ``typical`` is the geometric mean of ``runs`` values; ``interval`` is where one more run of the same code lies, at level
+    ``confidence``, None where the runs are too few to say.
+    """
+
+    workload: str
+    shape: str
+    metric: str
+    unit: str
+    head: float
+    runs: int
+    typical: float
+    interval: Optional[tuple[float, float]] = None
+    confidence: Optional[float] = None
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +371,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     procedure: Procedure
     comparisons: list[Comparison] = []
+    stored: list[StoredComparison] = []
     noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []
     package_differences: list[TestbedDifference] = []

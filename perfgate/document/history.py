@@ -56,7 +56,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All series a check screened against, and the acceptances of its head."""
+    """All series a check was shown beside, and the acceptances of its head."""
 
     schema: Literal["perfgate/history"] = "perfgate/history"
     schema_version: Literal[1] = 1

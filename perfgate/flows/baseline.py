@@ -17,10 +17,10 @@ from perfgate.flows.acceptance import keep_acceptance
 from perfgate.flows.main_only import refuse_change_request, refuse_foreign, trusted_event
 from perfgate.flows.progress import Progress
 from perfgate.flows.run import RunOptions, exit_code, run_here
-from perfgate.flows.screen import stored_history
 from perfgate.flows.store import open_project_store, open_store_at
+from perfgate.flows.stored import stored_history
 from perfgate.judging.forge.forge import CiEvent
-from perfgate.judging.gate.screen import screen
+from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import percent
 from perfgate.judging.store.remote import PREFIX
@@ -78,7 +78,7 @@ def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow
 def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> Recorded:
     """Keep a run of this project. Raises UsageError for one of another.
 
-    A run that main's earlier ones show as slower is kept too, for the trend; what screens leaves it out until it is accepted.
+    A run that main's earlier ones show as slower is kept too, for the trend; the level leaves it out until it is accepted.
     """
     if run.project != config.project:
         raise UsageError(
@@ -191,11 +191,10 @@ def _trusted_event(config: Config, environ: Mapping[str, str]) -> Optional[CiEve
 def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
     """Return the places that main's earlier runs show as slower, each with by how much."""
     history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` says what cannot be read
-    found = screen(run, history)
     return tuple(
-        f"{one.metric} of {one.workload}/{one.shape} ({percent(one.delta)})"
-        for one in found
-        if one.outcome == "regressed" and one.delta is not None
+        f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
+        for beside in compare_stored(run, history)
+        if beside.interval is not None and beside.head > beside.interval[1]
     )
 
 

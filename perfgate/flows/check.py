@@ -28,8 +28,8 @@ from perfgate.flows.flame import KeptSide, with_flame_graph
 from perfgate.flows.judge import write_decision_folder, write_skipped
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import find_earlier
-from perfgate.flows.screen import stored_history
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.flows.stored import stored_history
 
 RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
 

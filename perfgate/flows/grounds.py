@@ -15,7 +15,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import ForgeGoneError
 from perfgate.flows.base_config import config_at
 from perfgate.flows.clone import files_between, prefix_of
-from perfgate.flows.screen import stored_history
+from perfgate.flows.stored import stored_history
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
 from perfgate.judging.store.store import GitAccess

@@ -199,7 +199,7 @@ def _compared(decision: DecisionDocument, series: TrendSeries) -> Optional[Compa
     here = {
         one.metric: one
         for one in decision.comparisons
-        if (one.workload, one.shape) == (series.workload, series.shape) and one.method not in ("screen", "budget")
+        if (one.workload, one.shape) == (series.workload, series.shape) and one.method != "budget"
     }
     return here.get(series.metric) or here.get(_FOLLOWS.get(series.metric, ""))
 

@@ -25,8 +25,8 @@ from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, St
 from perfgate.flows.baseline import Recorded, accept_regression, keep, prune_baseline, record_file, record_measured
 from perfgate.flows.baseline_ci import ArtifactRequest, record_artifact
 from perfgate.flows.run import RunOptions
-from perfgate.flows.screen import stored_history
 from perfgate.flows.store import open_project_store
+from perfgate.flows.stored import stored_history
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.remote import clone_of_empty_remote, git
@@ -396,7 +396,7 @@ def test_record__forge_that_says_nothing_of_the_job__by_the_branch_it_is_told(pr
     assert project.sessions() == ["s1"]
 
 
-def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_screens_nothing_until_accepted(
+def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_no_level_for_later_runs_until_accepted(
     project: Project,
 ) -> None:
     project.environ = {"forge": "none"}
@@ -415,13 +415,13 @@ def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_screens_no
     trend = store.history("shop", "encoder", slower.testbed.fingerprint, "latency.p50", "short")
     assert len(trend) == 7
 
-    def screening() -> list[float]:
+    def shown() -> list[float]:
         (series,) = stored_history(config, slower, {}, warn=pytest.fail).series
         return series.values
 
-    assert screening() == fast
+    assert shown() == fast
     said = Acceptance(
         commit=project.head, metric="latency.low@encoder", reason="meant", accepted_by="Li", accepted_at="2026-01-04"
     )
     store.accept("shop", said)
-    assert screening() == [0.0026]
+    assert shown() == [0.0026]

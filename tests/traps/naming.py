@@ -16,7 +16,7 @@ def names(decision: DecisionDocument) -> set[str]:
     found |= {f"error {failure.error.kind}" for failure in decision.failures}
     found |= {f"harness {change.kind}" for change in decision.harness_changes}
     found |= {
-        reason.partition(":")[0] + " " for reason in decision.reasons if reason.startswith(("suspected", "undecided"))
+        reason.partition(":")[0] + " " for reason in decision.reasons if reason.startswith(("doubtful", "undecided"))
     }
     return found | {f"finding {finding.rule}" for step in decision.steps for finding in step.findings}
 

@@ -95,8 +95,8 @@ def test_sides_of_two_sessions() -> set[str]:
 @caught(
     "stored runs of a faster day",
     fools="a baseline recorded on an idle machine fails every change of a busy one",
-    by="stored runs only screen: they can suspect, never fail",
-    named="verdict WARN",
+    by="stored runs stand in a section of their own; the verdict rests on what one job measured",
+    named="verdict PASS",
 )
 def test_stored_runs_of_a_faster_day() -> set[str]:
     base, head = sides([])

@@ -27,7 +27,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 @click.group("baseline")
 def COMMAND() -> None:
-    """Keep runs of main: they screen what is worth confirming, and draw the trend."""
+    """Keep runs of main: a check shows them beside its own times, and they draw the trend."""
 
 
 @COMMAND.command("record")
@@ -87,8 +87,8 @@ def record(
         click.echo(f"removed the {kept.removed} oldest, as [store] keep says")
     for place in kept.suspected:
         click.echo(
-            f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what screens changes "
-            "leaves it out until `perfgate baseline accept` accepts it"
+            f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what changes are shown "
+            "beside leaves it out until `perfgate baseline accept` accepts it"
         )
 
 

@@ -51,7 +51,7 @@ from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times, why_untimed
 from perfgate.judging.gate.rounding import rounded
-from perfgate.judging.gate.screen import screen
+from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.version import __version__
 
@@ -96,7 +96,7 @@ def decide(
     comparisons, floors, invalid = _compared(base, head, policy)
     if differences and comparing == "code":
         comparisons = [_not_comparable(comparison) for comparison in comparisons]
-    comparisons += not_compared(head, changes) + screen(head, history)
+    comparisons += not_compared(head, changes)
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     recorded = are_recordings(base, head)
     if recorded and not differences:
@@ -117,6 +117,7 @@ def decide(
             name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=list(LOW_QUANTILES)
         ),
         comparisons=comparisons,
+        stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
         package_differences=_package_differences(base, head),
@@ -226,9 +227,6 @@ def _verdict(
     undecided = [
         _name(c) for c in gating if c.outcome == "inconclusive" and (c.metric in _MUST_DECIDE or c.method == "exact")
     ]
-    suspected = [
-        _name(c) for c in comparisons if c.method == "screen" and c.outcome == "regressed" and not _measured(c, gating)
-    ]
     promised = [
         _name(c)
         for c in comparisons
@@ -263,7 +261,7 @@ def _verdict(
         ),
         ("INCONCLUSIVE", "undecided", undecided),
         ("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
-        ("WARN", "suspected", suspected + promised + dropped),
+        ("WARN", "doubtful", promised + dropped),
         ("WARN", "unsteady", unsteady),
         ("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
     ]
@@ -279,11 +277,6 @@ def _change_name(change: HarnessChange) -> str:
 
 def _name(comparison: Comparison) -> str:
     return f"{comparison.workload}/{comparison.shape} {comparison.metric}"
-
-
-def _measured(screened: Comparison, gating: list[Comparison]) -> bool:
-    """Return whether what the stored runs flag was measured side by side; that answer then counts."""
-    return any(c.method == "paired" and (c.workload, c.shape) == (screened.workload, screened.shape) for c in gating)
 
 
 def _faster(counted: Comparison, gating: list[Comparison]) -> bool:

@@ -27,7 +27,7 @@ _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_o
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
-    """Return the title's sentence for a medium: verdict, worst number, confirmed or suspected."""
+    """Return the title's sentence for a medium: verdict, and the worst number."""
     return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
 
 
@@ -44,7 +44,6 @@ def headline_values(summary: Summary) -> dict[str, object]:
         "verdict": say(_VERDICTS[summary.verdict]),
         "kind": kind,
         "worst": None if worst is None else named_change(worst),
-        "confirmed": worst is not None and worst.method != "screen",
         "best": named_change(summary.improved[0]) if summary.improved else None,
         "failure": next(iter(summary.failures), None),
         "differing": [difference.field for difference in summary.decision.testbed_differences],

@@ -23,6 +23,7 @@ from perfgate.judging.report.samples import PlaceSamples, paired_samples
 from perfgate.judging.report.sections.checklist import worded_step
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.remedy import remedy_lines
+from perfgate.judging.report.sections.stored import stored_row
 from perfgate.judging.report.sections.why import worded_account
 from perfgate.judging.report.suggestions import worded_suggestion
 from perfgate.judging.report.summary import CommentContext, Summary, place
@@ -130,6 +131,7 @@ def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
     present = {step["number"] for step in steps}
     return {
         "steps": steps,
+        "stored": [stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
         "absent_steps": [
             {"number": number, "title": worded(step.title)}
             for number, step in CARDS.items()

@@ -65,11 +65,7 @@ def label(comparison: Comparison, summary: Summary) -> Words:
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:
         return say("accepted")
-    fails = comparison.gating and summary.verdict == "FAIL"
-    suspects = comparison.method == "screen" and summary.verdict == "WARN"
-    if fails or suspects:
-        return Words(summary.verdict)
-    return say("worse")
+    return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
 
 
 def worst_cause(summary: Summary) -> Optional[object]:

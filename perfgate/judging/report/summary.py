@@ -21,7 +21,7 @@ from perfgate.document.decision import (
 OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
 _HOLDS_ALL_TIMES = "throughput.turnaround"
-_METHOD_RANK = {"check": 0, "budget": 1, "paired": 2, "screen": 3, "exact": 4, "recorded": 5}
+_METHOD_RANK = {"check": 0, "budget": 1, "paired": 2, "exact": 3, "recorded": 4}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from perfgate.judging.report.run_rows import recorded_lines, run_title, step_row
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.sections.recorded import recorded_row
 from perfgate.judging.report.sections.remedy import remedy_lines
+from perfgate.judging.report.sections.stored import stored_row
 from perfgate.judging.report.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
@@ -36,6 +37,7 @@ _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "in
 LET_THROUGH = phrase("undecided, so the push goes on; --strict would stop it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
+_SHOWN_STORED = 4
 _SHOWN_SUGGESTIONS = 3
 _TRACEBACK_LINES = 8
 
@@ -98,6 +100,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
+    _print_stored(summary, console)
 
 
 def _print_run(run: RunDocument, console: Console) -> None:
@@ -153,6 +156,15 @@ def _print_recorded(summary: Summary, console: Console) -> None:
     _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
     if len(rows) > _SHOWN_RECORDED:
         console.print(Text(f"  {say('… {count} more in decision.json', count=len(rows) - _SHOWN_RECORDED)}", "dim"))
+
+
+def _print_stored(summary: Summary, console: Console) -> None:
+    """Print main's stored runs last: they are no part of what was judged."""
+    beside = summary.decision.stored[:_SHOWN_STORED]
+    rows = [line("shared/stored.j2", "plain", {"row": stored_row(comparison)}) for comparison in beside]
+    _print_lines(say("Main's stored runs"), rows, console)
+    if rows:
+        console.print(Text(f"  {line('shared/stored_note.j2', 'plain', {})}", "dim"))
 
 
 def _label_style(label: str) -> str:

@@ -437,7 +437,7 @@ def test_confirmation_of__comparison_that_answers__its_interval(metric: str, com
 
 
 def test_confirmation_of__nothing_that_answers__none() -> None:
-    elsewhere = [make_comparison("latency.p50", shape="short"), make_comparison("latency.p50", method="screen")]
+    elsewhere = [make_comparison("latency.p50", shape="short"), make_comparison("latency.p50", method="budget")]
     assert confirmation_of(make_decision(comparisons=elsewhere), "a", "b", make_series(), "f" * 64) is None
 
 

@@ -58,7 +58,7 @@ def test_budget__broken_by_the_head_alone__fails_and_the_title_says_by_how_much(
 def test_budget__broken_by_the_base_too__warns() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(with_value(base, 0.025), with_value(head, 0.025), P99)
-    assert (decision.verdict, decision.reasons) == ("WARN", ["suspected: encoder/long latency.p99"])
+    assert (decision.verdict, decision.reasons) == ("WARN", ["doubtful: encoder/long latency.p99"])
 
 
 def test_budget__interval_holds_the_bound__not_shown_either_way() -> None:

@@ -224,26 +224,6 @@ def stored(values: list[float]) -> History:
     return History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.p50", values=values)])
 
 
-def test_decide__stored_runs_flag_what_was_not_measured_side_by_side__warn() -> None:
-    base, head = sides([])
-    pair = with_counters(base, with_p50(head, 0.012), {"aten::add": 1}, {"aten::add": 1})
-    decision = judge(*pair, history=stored(STORED))
-    assert decision.verdict == "WARN"
-    assert decision.reasons == ["suspected: encoder/long latency.p50"]
-    assert exit_code(decision) == 0
-
-
-def test_decide__stored_runs_flag_what_side_by_side_clears__pass() -> None:
-    base, head = sides(NO_CHANGE)
-    assert judge(base, with_p50(head, 0.012), history=stored(STORED)).verdict == "PASS"
-
-
-def test_decide__five_stored_sessions__too_few_to_screen() -> None:
-    base, head = sides(NO_CHANGE)
-    decision = judge(base, with_p50(head, 0.012), history=stored(STORED[:5]))
-    assert not [found for found in decision.comparisons if found.method == "screen"]
-
-
 def test_decide__sides_of_two_sessions__refused() -> None:
     base, head = sides(NO_CHANGE)
     other = msgspec.structs.replace(head, session=msgspec.structs.replace(head.session, id="another"))

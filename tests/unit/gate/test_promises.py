@@ -134,7 +134,7 @@ def test_decide__low_precision_rises__warns_and_names_it():
     head = msgspec.structs.replace(head, counters=[counted({name: 2}, [site("m.py:5", "x", 2, name, "aten::mm")])])
     decision = decide(base, head, policy=Policy(), history=History())
 
-    assert (decision.verdict, decision.reasons) == ("WARN", [f"suspected: encoder/long {name}"])
+    assert (decision.verdict, decision.reasons) == ("WARN", [f"doubtful: encoder/long {name}"])
     comment = render_comment(decision, CONTEXT)
     assert "WARN – low-precision ops per call of `encoder/long`: 0 → 2" in comment
     assert "m.py:5" in comment
@@ -153,7 +153,7 @@ def test_decide__low_precision_dropped__warns_with_its_line_unless_calls_got_fas
 
     assert decision.verdict == verdict
     if verdict == "WARN":
-        assert decision.reasons == [f"suspected: encoder/long {name}"]
+        assert decision.reasons == [f"doubtful: encoder/long {name}"]
         comment = render_comment(decision, CONTEXT)
         assert "2 → 0, confirmed (exact count): 2 more `aten::mm` in full precision at `m.py:5`" in comment
 

@@ -61,13 +61,6 @@ def test_title__only_counters_regressed__names_the_counter_with_its_new_count() 
     )
 
 
-def test_title__suspected_by_stored_runs__says_so_and_that_nothing_fails_on_it() -> None:
-    screened = make_comparison("latency.p50", method="screen", gating=False, outcome="regressed", delta=0.08)
-    text = render_comment(make_decision("WARN", comparisons=[screened]), CONTEXT)
-    assert title(text).endswith("P50 latency of `encoder/long` 8.0 % slower (36.10 → 36.20 ms), suspected")
-    assert "Nothing fails on that alone." in text
-
-
 def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> None:
     wrong = make_comparison(
         "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,

@@ -89,10 +89,8 @@ def test_junit__undecided_or_not_comparable__skipped_and_the_verdict_is_an_error
 
 def test_junit__regression_that_does_not_fail_the_gate__is_no_failure() -> None:
     worse = make_counter("counters.copies", 2, 3, gating=False)
-    suspected = make_comparison(outcome="regressed", method="screen", delta=0.05)
-    cases = read(junit(make_decision("WARN", comparisons=[worse, suspected])))
+    cases = read(junit(make_decision("WARN", comparisons=[worse])))
     assert case(cases, "encoder/long", "counters.copies")[0] is None
-    assert case(cases, "encoder/long", "latency.low")[0] is None
 
 
 def test_junit__head_could_not_be_measured__error_with_its_traceback() -> None:

@@ -16,7 +16,7 @@ from perfgate.judging.report.words import Words
 _SHOWN = 5
 # Who is asked for more pairs than this many whole jobs measure is not helped by another job.
 _FULL_JOBS = 2
-_WORDED = {"regressed", "failed", "testbed", "invalid", "nothing compared", "undecided", "suspected", "harness"}
+_WORDED = {"regressed", "failed", "testbed", "invalid", "nothing compared", "undecided", "doubtful", "harness"}
 
 
 class Remedy:
@@ -59,7 +59,6 @@ def remedy(summary: Summary) -> dict[str, object]:
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         "uncommitted": decision.head.dirty,
         "recorded": decision.recorded,
-        "suspected": summary.verdict == "WARN" and summary.worst is not None and summary.worst.method == "screen",
         "broken_promise": any(formats.is_budget(comparison) for comparison in summary.inconclusive),
     }
 

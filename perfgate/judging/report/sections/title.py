@@ -11,7 +11,7 @@ from perfgate.judging.report.summary import Summary
 
 
 class Title:
-    """Verdict, worst number or counter, confirmed or suspected, and what made it worse."""
+    """Verdict, worst number or counter, and what made it worse."""
 
     order = 10
     drop = 0

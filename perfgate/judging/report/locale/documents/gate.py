@@ -115,10 +115,6 @@ MESSAGES: tuple[Text, ...] = (
     Text("those of recordings prove nothing", "录制数据的时间不足为据"),
     Text("the sides were measured apart", "两侧是分开测量的"),
     Text(
-        "against {sessions} stored sessions of main; suspected until measured side by side",
-        "对照 main 的 {sessions} 次保存记录；成对测量之前仅为疑似",
-    ),
-    Text(
         "the limit of {limit} lies below this job's noise floor of {floor}", "限值 {limit} 低于本作业的噪声底 {floor}"
     ),
     Text("at most {bound} % with {confidence} % confidence", "至多 {bound} %，置信度 {confidence} %"),

@@ -75,6 +75,21 @@ WORDS = {
     ),
     "self time of ": "自身耗时 ",
     "{time_of}{name} of {place}:": "{place} 的{time_of}{name}：",
+    # main's stored runs
+    "Main's stored runs": "main 的保存记录",
+    "main's stored runs": "main 的保存记录",
+    "Measured on other days: this informs, and the verdict rests on what this job measured itself.": (
+        "测于其他日子：仅供参考，判定只依据本作业自己的测量。"
+    ),
+    "main, typically": "main 通常",
+    "range of one more run": "再运行一次的范围",
+    "the head lies": "head 的位置",
+    "from": "依据",
+    "{name} of {place}:": "{place} 的{name}：",
+    "too few runs to say": "运行太少，无法判断",
+    "inside the range": "在范围内",
+    "above the range": "高于范围",
+    "below the range": "低于范围",
     # procedure
     "Procedure, noise and discarded samples": "过程、噪声与丢弃的样本",
     "Procedure, noise and discarded samples: {failed_count} failed": "过程、噪声与丢弃的样本：{failed_count}失败",

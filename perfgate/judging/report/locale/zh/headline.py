@@ -11,7 +11,6 @@ WORDS = {
     "calls of {metric} of {place}": "{place} 中 {metric} 的调用次数",
     ", confirmed": "，已确认",
     ", confirmed (exact count)": "，已确认（精确计数）",
-    ", suspected": "，疑似",
     ", accepted by {accepted}": "，已由 {accepted} 接受",
     "the change could not be measured:": "本次改动无法测量：",
     "the base could not be measured:": "base 无法测量：",

@@ -83,8 +83,6 @@ WORDS = {
     "run the job again on a quieter machine; the noise was larger than the limit.": (
         "请在更空闲的机器上重新运行；噪声大于限值。"
     ),
-    "Suspected means that stored runs of main point to it and no pair of base and head has confirmed it. Nothing fails on "
-    "that alone.": "疑似是指：保存的 main 运行记录指向它，但尚无 base 与 head 的对确认。仅凭这一点不会判为不通过。",
     "A budget or SLA is not shown to be kept: the base breaks it too, or too little was measured to tell.": (
         "未能证明满足预算或 SLA：base 同样违反，或测量太少无法判断。"
     ),

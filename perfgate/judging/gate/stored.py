@@ -1,10 +1,10 @@
-"""Stored runs of main only screen: what they flag is suspected until it is measured side by side.
+"""The head's own times beside those of main's stored runs. They inform: no verdict, title, count or order rests on them.
 
-limit = m + t(0.99, S-1) s sqrt(1 + 1/S), the prediction interval for one more session, from at least six sessions: on a shared
-machine, sessions of the same code differ by several percent, so fewer say nothing.
+The interval is the prediction interval for one more run, exp(m ± t(0.99, S-1) s sqrt(1 + 1/S)), from at least six: on a shared
+machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
 
-A run of main that the sessions before it show as slower is kept like every other, and the trend sees it; but it does not become
-what screens by itself, or a regression that nobody accepted would hide behind its own repetition. Which sessions make up the
+A run of main that the runs before it show as slower is kept like every other, and the trend sees it; but it does not become
+part of the level by itself, or a regression that nobody accepted would hide behind its own repetition. Which runs make up the
 level is found out whenever they are read, so that a word of acceptance counts from the moment it is given.
 """
 
@@ -18,38 +18,34 @@ import numpy as np
 from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.decision import Comparison, Outcome
+from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.policy import fits
 from perfgate.judging.gate.rounding import rounded
 
-MIN_SESSIONS = 6
+MIN_RUNS = 6
 LEVEL = 0.99
-SCREENED = ("latency.p50", "latency.p90")
+STORED_METRICS = ("latency.p50", "latency.p90")
 # Who accepts one of these accepts that a call takes longer.
-_OF_A_CALL = ("latency.low", *SCREENED, "latency.p99")
+_OF_A_CALL = ("latency.low", *STORED_METRICS, "latency.p99")
 
 
-def screen(head: RunDocument, history: History) -> list[Comparison]:
-    """Compare the head's own values with the stored sessions of main."""
-    comparisons = []
-    for series in history.series:
-        value = _value(head, series)
-        if value is not None and len(series.values) >= MIN_SESSIONS:
-            comparisons.append(_compare(series, value))
-    return comparisons
+def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:
+    """Put the head's own values beside those of main's stored runs."""
+    values = ((series, _value(head, series)) for series in history.series if series.values)
+    return [_compare(series, value) for series, value in values if value is not None]
 
 
 def level(values: Sequence[float], is_meant: Callable[[int], bool]) -> list[float]:
-    """Return those of main's sessions, oldest first, that later ones are screened against.
+    """Return those of main's runs, oldest first, that later ones are compared with.
 
     One that the level before it shows as regressed is left out. Where ``is_meant`` says of its index that it was accepted, the
     level before it is left behind instead.
     """
     kept: list[float] = []
     for index, value in enumerate(values):
-        if len(kept) < MIN_SESSIONS or not _is_slower(kept, value):
+        if len(kept) < MIN_RUNS or not _is_slower(kept, value):
             kept.append(value)
         elif is_meant(index):
             kept = [value]
@@ -85,25 +81,20 @@ def _value(head: RunDocument, series: HistorySeries) -> Optional[float]:
     return None
 
 
-def _compare(series: HistorySeries, value: float) -> Comparison:
-    sessions = len(series.values)
-    centre, half = _centre_and_half(series.values)
-    effect = math.log(value) - centre
-    described = metric(series.metric)
-    outcome: Outcome = "regressed" if effect > half else "improved" if effect < -half else "unchanged"
-    return Comparison(
+def _compare(series: HistorySeries, value: float) -> StoredComparison:
+    runs = len(series.values)
+    interval = None
+    if runs >= MIN_RUNS:
+        centre, half = _centre_and_half(series.values)
+        interval = (rounded(math.exp(centre - half)), rounded(math.exp(centre + half)))
+    return StoredComparison(
         workload=series.workload,
         shape=series.shape,
         metric=series.metric,
-        unit=described.unit,
-        better=described.better,
-        method="screen",
-        outcome=outcome,
-        gating=False,
-        base=rounded(math.exp(centre)),
+        unit=metric(series.metric).unit,
         head=rounded(value),
-        delta=rounded(math.expm1(effect)),
-        interval=(rounded(math.expm1(effect - half)), rounded(math.expm1(effect + half))),
-        confidence=rounded(2 * LEVEL - 1),
-        reason=f"against {sessions} stored sessions of main; suspected until measured side by side",
+        runs=runs,
+        typical=rounded(math.exp(float(np.mean(np.log(series.values))))),
+        interval=interval,
+        confidence=rounded(2 * LEVEL - 1) if interval else None,
     )

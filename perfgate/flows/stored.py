@@ -15,7 +15,7 @@ from perfgate.errors import RepositoryError, StoreError
 from perfgate.flows.clone import is_behind
 from perfgate.flows.store import open_project_store
 from perfgate.git import COMMIT_ID
-from perfgate.judging.gate.screen import SCREENED, accepts_a_slower_call, level
+from perfgate.judging.gate.stored import STORED_METRICS, accepts_a_slower_call, level
 from perfgate.judging.store.store import HistoryValue
 
 
@@ -27,7 +27,7 @@ def stored_history(
     warn: Callable[[str], None],
     also_commit: Optional[str] = None,
 ) -> History:
-    """Return the series that screen this run and what was accepted of it; of a store that cannot be read that is said.
+    """Return the series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
 
     What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
     of ``also_commit`` counts too: of the commit under review, where the forge's merge of it was measured.
@@ -48,7 +48,7 @@ def stored_history(
             )
             for workload in head.workloads
             for shape in workload.shapes
-            for name in SCREENED
+            for name in STORED_METRICS
         ]
         for why in store.damaged(config.project):
             warn(f"a stored run of main is left out: {why}")

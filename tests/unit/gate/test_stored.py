@@ -1,0 +1,121 @@
+"""Main's stored runs: which make up the level, and that they inform and judge nothing."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.history import Acceptance, History, HistorySeries
+from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.stored import accepts_a_slower_call, level
+from perfgate.judging.report.annotations import annotate, verdict_annotation
+from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.junit import junit
+from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
+NOISY = [1.0 + 0.06 * (-1) ** pair for pair in range(14)]
+STORED = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
+_FOLD = re.compile(r"<details><summary>Main's stored runs</summary>.*?</details>\n*", re.DOTALL)
+
+
+def measured(factors: list[float], p50: float) -> tuple[RunDocument, RunDocument]:
+    """Return both sides of a session in which the head's own P50 is so many seconds."""
+    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(factors))
+    value = Value(metric="latency.p50", value=p50, labels={"shape": SHAPE})
+    step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
+    return base, msgspec.structs.replace(head, steps=[step])
+
+
+def history(values: list[float]) -> History:
+    return History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.p50", values=values)])
+
+
+def judged(factors: list[float], p50: float, stored: History) -> DecisionDocument:
+    return decide(*measured(factors, p50), policy=Policy(), history=stored)
+
+
+def comment(decision: DecisionDocument) -> str:
+    return render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    values=st.lists(st.floats(1e-6, 10.0), max_size=12),
+    p50=st.floats(1e-6, 10.0),
+    factors=st.sampled_from([[], NO_CHANGE, NOISY, [1.05] * 14, [0.9] * 14]),
+)
+def test_decide__any_history_added__nothing_but_its_own_section_changes(
+    values: list[float], p50: float, factors: list[float]
+) -> None:
+    without, beside = judged(factors, p50, History()), judged(factors, p50, history(values))
+    assert bool(beside.stored) == bool(values)
+    assert msgspec.structs.replace(beside, stored=[]) == without
+    assert _FOLD.sub("", comment(beside)) == comment(without)
+    assert annotate(beside) == annotate(without)
+    assert verdict_annotation(beside) == verdict_annotation(without)
+    assert junit(beside) == junit(without)
+
+
+def test_decide__stored_runs_much_slower__title_of_a_pass_says_what_the_pairs_say() -> None:
+    decision = judged(NO_CHANGE, 0.0100, history([value * 1.16 for value in STORED]))
+    assert decision.verdict == "PASS"
+    assert "## perfgate: PASS – 7 metrics unchanged\n" in comment(decision)
+
+
+@pytest.mark.parametrize(
+    ("p50", "runs", "expected"),
+    [
+        (0.0120, 6, "9.50 ms to 10.5 ms | above the range | 6 runs |"),
+        (0.0101, 6, "9.50 ms to 10.5 ms | inside the range | 6 runs |"),
+        (0.0080, 6, "9.50 ms to 10.5 ms | below the range | 6 runs |"),
+        (0.0120, 5, "– | too few runs to say | 5 runs |"),
+    ],
+)
+def test_comment__stored_runs__one_row_below_all_that_was_measured(p50: float, runs: int, expected: str) -> None:
+    text = comment(judged(NO_CHANGE, p50, history(STORED[:runs])))
+    (row,) = [line for line in text.splitlines() if expected in line]
+    assert row.startswith("| P50 latency · `encoder/long` |")
+    assert text.index("Main's stored runs") > text.index("Procedure, noise and discarded samples")
+
+
+# Six sessions within one percent: the prediction interval for a seventh ends some 3 % above them.
+QUIET = [2.00, 2.01, 1.99, 2.02, 1.98, 2.00]
+
+
+def never(_: int) -> bool:
+    return False
+
+
+def test_level__regression_that_nobody_accepted__left_out_however_often_it_repeats() -> None:
+    assert level([*QUIET, 2.6, 2.6, 2.6, 2.01], never) == [*QUIET, 2.01]
+
+
+def test_level__regression_accepted__the_level_before_it_is_left_behind() -> None:
+    values = [*QUIET, 2.6, 2.61, 2.59]
+    assert level(values, lambda index: index == 6) == [2.6, 2.61, 2.59]
+
+
+def test_level__faster_sessions__part_of_it() -> None:
+    assert level([*QUIET, 1.5, 1.49], never) == [*QUIET, 1.5, 1.49]
+
+
+def test_level__fewer_sessions_than_say_something__all_of_them() -> None:
+    assert level([2.0, 2.0, 9.0, 2.0], never) == [2.0, 2.0, 9.0, 2.0]
+
+
+def test_accepts_a_slower_call__metric_and_place__as_the_acceptance_says() -> None:
+    def said(metric: str) -> bool:
+        acceptance = Acceptance(commit="c", metric=metric, reason="r", accepted_by="a", accepted_at="t")
+        return accepts_a_slower_call(acceptance, "encoder", "short")
+
+    assert said("latency.*")
+    assert said("latency.low@encoder/short")
+    assert not said("latency.low@decoder")
+    assert not said("counters.framework_ops")
