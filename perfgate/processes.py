@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import Optional
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_DUMPABLE = 4
@@ -46,6 +47,17 @@ def be_closed() -> None:
 def be_open() -> None:
     """Take ``be_closed`` back."""
     _prctl(_PR_SET_DUMPABLE, 1)
+
+
+def run_delay_ns(pid: int) -> Optional[int]:
+    """Return how long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
+
+    Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def children() -> list[int]:

@@ -9,19 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
+from perfgate.processes import run_delay_ns
+
 _SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
 _CPUCLOCK_SCHED = 2
-
-
-def run_delay_ns(pid: int) -> Optional[int]:
-    """Return how long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
-
-    Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
-    """
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
 
 
 def cpu_ns(pid: int) -> int:

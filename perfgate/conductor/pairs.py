@@ -7,6 +7,7 @@ first-second-second-first or the other way round, when a base-against-base pair 
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -72,6 +73,7 @@ class _Seen:
     used_ns: list[int] = field(default_factory=list)
     out_of_turn_ns: list[int] = field(default_factory=list)
     waited_ns: list[int] = field(default_factory=list)
+    conductor_delay_ns: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -295,6 +297,7 @@ class _Measuring:
         pid, observer = member.worker.pid, self._observer
         seen = member.seen.setdefault((request.lane, request.shape), _Seen())
         seen.asked.append(request)
+        own_delay = observer.run_delay_ns(os.getpid())
         used, waited = observer.cpu_ns(pid), observer.run_delay_ns(pid)
         started = observer.clock_ns()
         member.worker.ask(request, BlockDone, timeout=self._timeout, doing=f"measuring {self._reference.name}")
@@ -302,8 +305,11 @@ class _Measuring:
         seen.seen_ns.append(ended - started)
         seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
         waited_after, used_after = observer.run_delay_ns(pid), observer.cpu_ns(pid)
+        own_delay_after = observer.run_delay_ns(os.getpid())
         if waited is not None and waited_after is not None:
             seen.run_delay_ns.append(waited_after - waited)
+        if own_delay is not None and own_delay_after is not None:
+            seen.conductor_delay_ns.append(own_delay_after - own_delay)
         # The family shrinks where a process below the worker ends.
         seen.used_ns.append(max(0, used_after - used))
         seen.out_of_turn_ns.append(0 if member.used_until_now is None else max(0, used - member.used_until_now))
@@ -358,12 +364,13 @@ def _seen_blocks(collected: Mapping[str, BlockColumns], lane: Lane, member: _Mem
 
 
 def _with_seen(columns: BlockColumns, seen: _Seen) -> BlockColumns:
-    complete = len(seen.run_delay_ns) == len(seen.seen_ns)
+    blocks = len(seen.seen_ns)
     return msgspec.structs.replace(
         columns,
         seen_ns=seen.seen_ns,
-        run_delay_ns=seen.run_delay_ns if complete else [],
+        run_delay_ns=seen.run_delay_ns if len(seen.run_delay_ns) == blocks else [],
         used_ns=seen.used_ns,
         out_of_turn_ns=seen.out_of_turn_ns,
         waited_ns=seen.waited_ns,
+        conductor_delay_ns=seen.conductor_delay_ns if len(seen.conductor_delay_ns) == blocks else [],
     )

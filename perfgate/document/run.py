@@ -248,7 +248,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     What the conductor saw from outside, one entry a block: ``seen_ns`` from its request to the reply by its own clock,
     ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU time that it and
     the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
-    theirs for ``waited_ns``. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and
+    theirs for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a CPU. What
+    the worker says of the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns`` of it in which
+    it was ready to run without a CPU. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and
     ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
 
     Where a call is one of the preprocessing it has ``stages``, whose times add up to its ``wall``.
@@ -269,6 +271,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     used_ns: list[int] = []
     out_of_turn_ns: list[int] = []
     waited_ns: list[int] = []
+    conductor_delay_ns: list[int] = []
+    took_ns: list[int] = []
+    took_delay_ns: list[int] = []
     throttled: list[Optional[bool]] = []
     clock_share: list[Optional[float]] = []
     foreign_processes: list[Optional[int]] = []

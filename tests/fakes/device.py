@@ -184,6 +184,9 @@ class FakeDevice:
     def process_cpu_ns(self) -> int:
         return self.cpu_ns
 
+    def run_delay_ns(self) -> int:
+        return 0
+
     def idle_until(self, time_ns: int) -> None:
         self.host_ns = max(self.host_ns, time_ns)
 

@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parent
 # Not traps: they show that the honest are left alone.
 CONTROLS = {
     "test_measure__honest_head__nothing_invalid_and_no_pair_failed",
+    "test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused",
     "test_both_work_out_of_turn__one_has_much_longer_turns__still_alike",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -148,6 +150,26 @@ def measure(project: Path, bench: Bench) -> Measure:
 def test_measure__honest_head__nothing_invalid_and_no_pair_failed(measure: Measure) -> None:
     measured = measure()
     assert measured.pairs.failed == []
+    assert {f"invalid {entry.kind}" for entry in measured.decision.invalid} <= OF_THE_MACHINE
+
+
+def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused(measure: Measure) -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(12)]
+    try:
+        measured = measure()
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+        os.sched_setaffinity(0, allowed)
+
+    waited = [
+        sum(one.shapes["wide"].conductor_delay_ns) for one in (*measured.base.replicates, *measured.head.replicates)
+    ]
+    assert measured.pairs.failed == []
+    assert min(waited) > 0
     assert {f"invalid {entry.kind}" for entry in measured.decision.invalid} <= OF_THE_MACHINE
 
 

@@ -295,8 +295,13 @@ def faster_clock(share: float) -> Any:
         starts, ends = np.array(columns.start_ns), np.array(columns.end_ns)
         # Rounding down call by call never makes the calls longer than their block.
         spans = np.ceil((ends - starts) * (1 - share)).astype(np.int64)
+        took = np.ceil(np.array(columns.took_ns) * (1 - share)).astype(np.int64)
         return msgspec.structs.replace(
-            columns, wall=pack(told), cpu=pack(told), end_ns=[int(end) for end in starts + spans]
+            columns,
+            wall=pack(told),
+            cpu=pack(told),
+            end_ns=[int(end) for end in starts + spans],
+            took_ns=[int(turn) for turn in took],
         )
 
     return reported

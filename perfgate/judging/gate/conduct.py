@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.document.samples import unpack
 
-# A worker's clock must show what ours shows. Load delays some blocks, a false clock shortens all: hence a low quantile, and a
-# wide limit for the call that is made but not recorded.
-CLOCK_QUANTILE = 0.1
+# A worker's clock must show what ours shows, but for what the kernel says that worker and conductor waited for a CPU. Other
+# waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for the
+# call that is made but not recorded.
+CLOCK_QUANTILE = 0.25
 CLOCK_SHARE = 0.2
 FEWEST_BLOCKS = 5
 # CPU time over what the granted CPUs have: the kernel's books are exact, our reading of them takes a moment.
@@ -28,6 +30,9 @@ CPU_SHARE = 1.05
 # after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
 OUT_OF_TURN_SHARE = 0.02
 STEADY_SHARE = 0.5  # of the pairs
+
+
+Floats = npt.NDArray[np.float64]
 
 
 class _Pair(NamedTuple):
@@ -83,16 +88,37 @@ def _wrong_clock(columns: BlockColumns) -> Optional[str]:
         return "a block takes longer by the worker's clock than the conductor waited for it"
     if seen.size < FEWEST_BLOCKS:
         return None
-    expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
-    unseen = float(np.quantile((seen - expected) / seen, CLOCK_QUANTILE))
+    unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
     if unseen <= CLOCK_SHARE:
         return None
     return f"the worker's clock misses at least {unseen:.0%} of the time that passed outside it"
 
 
+def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
+    """Return the share of each block's time, without what was waited for a CPU, that the worker's clock does not show.
+
+    Held against the blocks, all that the worker waited is subtracted, for nobody knows how much of it fell to the call that
+    is not recorded. Held against its whole turn, only what it waited outside of that.
+    """
+    blocks = len(columns.seen_ns)
+    calls, delays = np.asarray(columns.calls), _or_zero(columns.run_delay_ns, blocks)
+    awake = np.asarray(columns.seen_ns) - _or_zero(columns.conductor_delay_ns, blocks)
+    expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
+    shares: Floats = 1 - expected / np.maximum(1, awake - delays)
+    if columns.took_ns:
+        outside = np.maximum(0, delays - _or_zero(columns.took_delay_ns, blocks))
+        shares = np.maximum(shares, 1 - np.asarray(columns.took_ns) / np.maximum(1, awake - outside))
+    return shares
+
+
+def _or_zero(column: list[int], blocks: int) -> Floats:
+    return np.asarray(column or [0] * blocks, dtype=np.float64)
+
+
 def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
     for replicate in run.replicates:
-        seen = _seen_ns(replicate)
+        # The books are read before and after the conductor's clock, and it may have waited between the two.
+        seen = _seen_ns(replicate) + sum(sum(columns.conductor_delay_ns) for _, columns in replicate.lanes)
         used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
         if used > CPU_SHARE * len(replicate.cpus) * seen:
             message = (

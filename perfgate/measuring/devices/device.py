@@ -122,6 +122,9 @@ class Device(Protocol):
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
 
+    def run_delay_ns(self) -> Optional[int]:
+        """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
+
     def idle_until(self, time_ns: int) -> None:
         """Let the host do nothing until its clock shows a time; return at once where that is past."""
 

@@ -37,6 +37,8 @@ CpuSource = Literal["thread_cpu", "device"]
 class BlockTimes:
     """One block: nanoseconds of each call by the host clock, and of CPU or device; when it ran; what disturbed it.
 
+    ``took_ns`` is the whole of it, with the call that is not recorded and the collection of garbage, and ``took_delay_ns`` how
+    much of that the thread was ready to run without a CPU; None where the kernel does not say.
     ``stages`` has a row a call and a column a stage where the calls were preprocessing.
     """
 
@@ -47,6 +49,8 @@ class BlockTimes:
     involuntary_switches: int
     minor_faults: int
     condition: Condition
+    took_ns: int
+    took_delay_ns: Optional[int]
     stages: Optional[Ints] = None
 
 
@@ -68,12 +72,14 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
     each call; else, and for what runs ``on_host`` anyway, it is thread CPU time. Collection of garbage waits until the end.
     """
     timed = _run_on_queue if "queue" in device.capabilities and not on_host else _run_on_host
+    began, waited = device.clock_ns(), device.run_delay_ns()
     with collector_off():
         call()
         device.synchronize()
         before = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu, start, end = timed(call, device, calls)
         after = resource.getrusage(resource.RUSAGE_SELF)
+    waited_after = device.run_delay_ns()
     # The whole process, not the thread alone: a switch of any OpenMP thread holds the call up just as well.
     return BlockTimes(
         wall=wall,
@@ -83,6 +89,8 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
         involuntary_switches=after.ru_nivcsw - before.ru_nivcsw,
         minor_faults=after.ru_minflt - before.ru_minflt,
         condition=device.condition(),
+        took_ns=device.clock_ns() - began,
+        took_delay_ns=None if waited is None or waited_after is None else waited_after - waited,
     )
 
 
@@ -192,6 +200,7 @@ def _stage_times(stages: Sequence[Stage], blocks: Sequence[BlockTimes], root: Pa
 
 def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
     blocks = kept.blocks
+    delays = [block.took_delay_ns for block in blocks if block.took_delay_ns is not None]
     return BlockColumns(
         quad=list(kept.quad),
         sequence=list(kept.sequence),
@@ -203,6 +212,8 @@ def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> 
         wall=pack(np.concatenate([block.wall for block in blocks])),
         cpu=pack(np.concatenate([block.cpu for block in blocks])),
         cpu_source=source,
+        took_ns=[block.took_ns for block in blocks],
+        took_delay_ns=delays if len(delays) == len(blocks) else [],
         throttled=[block.condition.throttled for block in blocks],
         clock_share=[block.condition.clock_share for block in blocks],
         foreign_processes=[block.condition.foreign_processes for block in blocks],

@@ -8,8 +8,10 @@ from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
+from typing import Optional
 
 from perfgate.measuring.devices.device import HostMemory
+from perfgate.processes import run_delay_ns
 
 # A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
 _WATCHED_NS = 500_000
@@ -29,6 +31,10 @@ class HostClocks:
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
         return process_time_ns()
+
+    def run_delay_ns(self) -> Optional[int]:
+        """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
+        return run_delay_ns(os.getpid())
 
     def idle_until(self, time_ns: int) -> None:
         """Sleep until shortly before a time of the host clock, and watch the clock for the rest."""
