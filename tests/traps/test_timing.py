@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from perfgate.document.decision import Policy
 from perfgate.document.run import BlockColumns
 from perfgate.document.samples import pack, unpack
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
@@ -94,10 +95,11 @@ def test_lazy_compilation() -> set[str]:
 )
 def test_slow_warm_up() -> set[str]:
     def warming() -> Call:
-        times = iter([round(40 * MS * 0.985**number) for number in range(200)])
+        times = iter([round(400 * MS * 0.985**number) for number in range(400)])
         return lambda device: device.launch("mm", next(times, MS))
 
-    return names(VirtualGate(works(MS), warming, pairs=8, aa_pairs=2, quads=1, calls=3).decide())
+    gate = VirtualGate(works(MS), warming, policy=Policy(looks=[8]), aa_pairs=2, quads=1, block_seconds=0.003)
+    return names(gate.decide())
 
 
 @caught(
@@ -129,7 +131,7 @@ def tailed(every: int, extra: int) -> Side:
     named="latency.p99: regressed",
 )
 def test_filtered_tail() -> set[str]:
-    gate = VirtualGate(tailed(40, 0), tailed(40, 2 * MS), calls=90)
+    gate = VirtualGate(tailed(40, 0), tailed(40, 2 * MS), block_seconds=0.09)
     base, head = gate.documents()
     wall = np.concatenate([unpack(member.shapes["default"].wall) for member in head.replicates])
     first, third = np.quantile(wall, [0.25, 0.75])
@@ -146,7 +148,7 @@ def test_filtered_tail() -> set[str]:
     named="latency.p99: regressed",
 )
 def test_collection_inside_calls() -> set[str]:
-    return names(VirtualGate(tailed(40, 0), tailed(40, 3 * MS), device=host_device, calls=90).decide())
+    return names(VirtualGate(tailed(40, 0), tailed(40, 3 * MS), device=host_device, block_seconds=0.09).decide())
 
 
 @caught(
@@ -176,7 +178,7 @@ def test_collector_turned_on() -> set[str]:
     before = gc.get_threshold()
     gc.set_threshold(200)
     try:
-        gate = VirtualGate(lambda: littering, lambda: collecting, device=host_device, calls=90)
+        gate = VirtualGate(lambda: littering, lambda: collecting, device=host_device, block_seconds=0.09)
         return names(gate.decide())
     finally:
         gc.set_threshold(*before)
@@ -423,4 +425,4 @@ def test_clock_lies_a_little() -> set[str]:
     "`latency.max` and `throughput.min`",
 )
 def test_rare_stall() -> set[str]:
-    return names(VirtualGate(tailed(300, 0), tailed(300, 30 * MS), calls=60).decide())
+    return names(VirtualGate(tailed(300, 0), tailed(300, 30 * MS), block_seconds=0.06).decide())

@@ -1,22 +1,41 @@
-"""Whole gates in virtual time: both sides on one fake device, by the same blocks, plan, documents and rule as real ones."""
+"""Whole gates in virtual time: the conductor's own pairing loop, over workers on a fake device that speak the real protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
 
 import msgspec
 
-from perfgate.conductor.pairs import draw_plans
+from perfgate.conductor.bench import Bench, Checkout
+from perfgate.conductor.outside import Observer
+from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers import WorkerError
+from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, Replicate, RunDocument
-from perfgate.judging.gate.decide import decide
-from perfgate.measuring.timing.blocks import BlockRecorder, BlockWarmUp, warm_up
-from perfgate.measuring.trace.profile import OperatorProfile
+from perfgate.document.run import BlockColumns, RunDocument
+from perfgate.errors import MeasuringError
+from perfgate.judging.gate.decide import decide, more_pairs_would_help
+from perfgate.measuring.worker.worker import Worker
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.protocol import (
+    BlockRequest,
+    Collected,
+    CollectRequest,
+    Failed,
+    Loaded,
+    LoadRequest,
+    Profiled,
+    ProfileRequest,
+    reply_decoder,
+    request_decoder,
+)
 from tests.fakes.device import FakeDevice, FakeTensor
 from tests.fakes.documents import make_run
 
@@ -24,8 +43,7 @@ US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 SHAPE, WORKLOAD = "default", "encoder"
 POLICY = Policy(looks=[12])
 MESSAGE_NS = 30 * US  # what a request and its reply take
-PAUSE_NS = 2 * MS  # between two quads
-PROFILED_CALLS = 3
+PAUSE_NS = 2 * MS  # before every quad the conductor is held up
 HOST = frozenset[Any]()  # the capabilities of a CPU
 
 Call = Callable[[FakeDevice], Any]
@@ -45,104 +63,250 @@ def workload_of(call: Call) -> Workload:
     )
 
 
+class Block(NamedTuple):
+    """A timed block as the machine saw it: by which worker of which side, when it began, and how many calls it had."""
+
+    worker: int
+    side: str
+    began_ns: int
+    calls: int
+
+
 @dataclass
-class _Member:
-    recorder: BlockRecorder
-    warm: BlockWarmUp
-    profile: OperatorProfile
-    seen_ns: list[int] = field(default_factory=list)
+class Machine:
+    """What all workers of a gate run on: a fresh device for every pair, one clock for the whole job.
+
+    ``servers`` are the hash seeds of the fork servers in the order they started, ``workers`` the sides in the order of
+    their start, ``blocks`` all timed blocks in the order they ran.
+    """
+
+    gate: VirtualGate
+    start_up: float
+    past_ns: int = 0
+    device: FakeDevice = field(default_factory=FakeDevice)
+    alive: dict[int, _WorkerHandle] = field(default_factory=dict)
+    servers: list[str] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+    def fork(self) -> _WorkerHandle:
+        """Start a worker; the first of a pair finds a fresh device."""
+        if not self.alive:
+            self.past_ns += self.device.host_ns
+            self.device = self.gate.device()
+        number = len(self.workers) + 1
+        self.workers.append("")
+        self.alive[number] = _WorkerHandle(self, number)
+        return self.alive[number]
+
+    def now_ns(self) -> int:
+        """Return the time since the job began."""
+        return self.past_ns + self.device.host_ns
+
+    def observer(self) -> Observer:
+        """Return what the conductor looks through."""
+        return Observer(
+            monotonic=lambda: self.now_ns() / SECOND,
+            clock_ns=self.now_ns,
+            cpu_ns=lambda pid: self.alive[pid].cpu_ns,
+            run_delay_ns=lambda pid: self.gate.run_delay(self.now_ns()),
+            thread_settings=lambda pid: {"scheduler": "other"},
+        )
+
+
+class _Server:
+    """Stands for a fork server of one interpreter: every fork is a worker of the machine."""
+
+    running = True
+
+    def __init__(self, machine: Machine, environment: dict[str, str]) -> None:
+        machine.servers.append(environment["PYTHONHASHSEED"])
+        self.start_up = machine.start_up
+        self._machine = machine
+
+    def wait_ready(self, *, timeout: float) -> None:
+        """There is nothing to import."""
+
+    def fork(self, **_: Any) -> _WorkerHandle:
+        return self._machine.fork()
+
+    def close(self) -> None:
+        assert not self._machine.alive, "a fork server is closed under its workers"
+
+
+class _WorkerHandle:
+    """Stands for the conductor's handle on a worker: what it asks crosses the protocol's own bytes, and takes time."""
+
+    exited = None
+
+    def __init__(self, machine: Machine, pid: int) -> None:
+        self.pid = pid
+        self.cpu_ns = 0
+        self._machine = machine
+        self._device = machine.device
+        self._worker = _InProcessWorker(machine.gate, machine.device)
+
+    def ask(self, request: msgspec.Struct, reply: type[Any], *, timeout: float, doing: str) -> Any:
+        if isinstance(request, BlockRequest) and request.sequence % 4 == 0:
+            self._device.host_ns += PAUSE_NS
+        began, cpu = self._machine.now_ns(), self._device.cpu_ns
+        answer = self._worker.answer_bytes(msgspec.json.encode(request))
+        self.cpu_ns += self._device.cpu_ns - cpu
+        self._device.host_ns += MESSAGE_NS
+        if isinstance(request, LoadRequest):
+            self._machine.workers[self.pid - 1] = self._worker.side
+        if isinstance(request, BlockRequest):
+            self._machine.blocks.append(Block(self.pid, self._worker.side, began, request.calls))
+        message = reply_decoder.decode(answer)
+        if isinstance(message, Failed):
+            raise WorkerError(message.error, alive=True)
+        assert isinstance(message, reply)
+        return message
+
+    def close(self) -> None:
+        del self._machine.alive[self.pid]
+
+
+class _InProcessWorker(Worker):
+    """The real worker, but for the workload: that is the call of its side, and no file."""
+
+    def __init__(self, gate: VirtualGate, device: FakeDevice) -> None:
+        super().__init__(connection=None, cpus=[0])  # type: ignore[arg-type]
+        self.device = device
+        self.side = ""
+        self._gate = gate
+
+    def answer_bytes(self, request: bytes) -> bytes:
+        return msgspec.json.encode(self._answer(request_decoder.decode(request)))
+
+    def _load(self, request: LoadRequest) -> Loaded:
+        self.side = Path(request.root).name
+        make = self._gate.head if self.side == "head" else self._gate.base
+        self.workload = BoundWorkload(request.name, workload_of(make()), self._opened, seed=request.seed)
+        return Loaded(
+            batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(self._opened.capabilities)
+        )
+
+    def _profile(self, request: ProfileRequest) -> Profiled:
+        if not self._gate.profiled:
+            raise MeasuringError("the workload cannot be profiled")
+        return super()._profile(request)
+
+    def _collect(self, _: CollectRequest) -> Collected:
+        # No settings of libraries: both workers share those of this process.
+        columns = self._warmed.columns()
+        if self.side == "head":
+            columns = {shape: self._gate.reported(blocks) for shape, blocks in columns.items()}
+        return Collected(shapes=columns)
 
 
 @dataclass
 class VirtualGate:
-    """Measures pairs on one device after another. ``base`` and ``head`` make what a process calls, anew for each process.
+    """Measures pairs of a workload. ``base`` and ``head`` make what a process calls, anew for each process.
 
-    ``device`` makes the machine of a pair; ``in_order`` lets the base go first every time, as a gate that draws no lots
-    would; ``reported`` changes what the head's worker hands over. With ``profiled`` each process shows its operators, too.
+    ``device`` makes the machine of a pair; ``reported`` changes what the head's worker hands over; only a ``profiled``
+    workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
+    takes. ``run_delay`` is what the kernel says of waiting at a time. Pairs are measured until ``policy`` has enough of them,
+    or with ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
     head: Side
     device: Callable[[], FakeDevice] = FakeDevice
-    pairs: int = 12
+    policy: Policy = POLICY
     aa_pairs: int = 7
     quads: int = 3
-    calls: Optional[int] = None
     block_seconds: float = 0.01
-    in_order: bool = False
     reported: Change = lambda columns: columns
+    budget: float = 60.0
+    deadline: float = float("inf")
+    start_up: float = 0.0
+    all_looks: bool = False
     profiled: bool = False
+    run_delay: Callable[[int], Optional[int]] = lambda now: 0
 
-    def decide(self, *, policy: Policy = POLICY) -> DecisionDocument:
+    def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""
-        return judged(*self.documents(), policy=policy)
+        return judged(*self.documents(), policy=self.policy)
 
     def documents(self) -> tuple[RunDocument, RunDocument]:
         """Return the run documents of base and head."""
-        base: list[Replicate] = []
-        head: list[Replicate] = []
-        plans = draw_plans(
-            1, WORKLOAD, pairs=self.pairs, aa_pairs=self.aa_pairs, first_look=self.pairs, quads=self.quads
-        )
-        for plan in plans:
-            device = self.device()
-            calls = [self.base(), self.head() if plan.arm == "ab" else self.base()]
-            starts = (0, 1) if self.in_order or not plan.second_starts else (1, 0)
-            members = {index: self._start(calls[index], device) for index in starts}
-            leads = [False] * self.quads if self.in_order else plan.second_leads_quad
-            self._run_quads(device, members, leads)
-            for index, member in members.items():
-                replicate = self._replicate(plan, member, second=bool(index))
-                (head if index and plan.arm == "ab" else base).append(replicate)
-        return _document("base", base), _document("head", head)
+        return documents_of(self.measure()[0])
 
-    def _start(self, call: Call, device: FakeDevice) -> _Member:
-        bound = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
-        warm = warm_up(bound, device, block_seconds=self.block_seconds, cap_seconds=2.0)
-        return _Member(BlockRecorder(bound, device), warm, OperatorProfile(bound, device))
+    def measure(self, *, round_number: int = 0) -> tuple[PairedMeasurement, Machine]:
+        """Run the conductor's loop, and return what it measured and the machine it ran on."""
+        machine = Machine(self, self.start_up)
+        measured = PairedMeasurement()
+        config = self._config()
+        with _bench(config, machine) as (bench, root):
+            measure_pairs(
+                bench,
+                config.workloads[0],
+                base=Checkout(root / "base", root),
+                head=Checkout(root / "head", root),
+                measured=measured,
+                looks=self.policy.looks,
+                round_number=round_number,
+                enough=lambda: not self.all_looks and self._enough(measured),
+                deadline=self.deadline,
+                observer=machine.observer(),
+            )
+        assert not machine.alive, "workers are left running"
+        return measured, machine
 
-    def _run_quads(self, device: FakeDevice, members: dict[int, _Member], leads: Sequence[bool]) -> None:
-        calls = self.calls or max(member.warm.block_calls[SHAPE] for member in members.values())
-        sequence = 0
-        for quad, second_leads in enumerate(leads):
-            device.host_ns += PAUSE_NS
-            order = (0, 1) if self.in_order else (1, 0, 0, 1) if second_leads else (0, 1, 1, 0)
-            for index in order:
-                started = device.host_ns
-                members[index].recorder.record(SHAPE, calls=calls, quad=quad, sequence=sequence)
-                device.host_ns += MESSAGE_NS
-                members[index].seen_ns.append(device.host_ns - started)
-                sequence += 1
-        for member in members.values() if self.profiled else ():
-            member.profile.run(SHAPE, calls=PROFILED_CALLS)
+    def _enough(self, measured: PairedMeasurement) -> bool:
+        documents = documents_of(measured)
+        return not more_pairs_would_help(*documents, policy=self.policy, workload=WORKLOAD)
 
-    def _replicate(self, plan: Any, member: _Member, *, second: bool) -> Replicate:
-        columns = member.recorder.columns()[SHAPE]
-        if second and plan.arm == "ab":
-            columns = self.reported(columns)
-        return Replicate(
-            pair=plan.pair,
-            arm=plan.arm,
-            member="second" if second else "first",
-            workload=WORKLOAD,
-            layout_seed=plan.layout_seed,
-            cpus=[0],
-            start_up=0.1,
-            warm_up_calls=member.warm.calls,
-            steady=member.warm.steady,
-            operators=member.profile.typical_times(),
-            shapes={SHAPE: msgspec.structs.replace(columns, seen_ns=member.seen_ns)},
+    def _config(self) -> Config:
+        return Config(
+            root=Path(),
+            project="virtual",
+            device="fake",
+            workloads=(WorkloadReference(WORKLOAD, "workload.py", WORKLOAD),),
+            measure=MeasureSettings(seed=1, threads=1),
+            gate=GateSettings(
+                looks=self.policy.looks,
+                budget=self.budget,
+                aa_pairs=self.aa_pairs,
+                quads=self.quads,
+                block_seconds=self.block_seconds,
+                cpus=0,
+            ),
+            store=StoreSettings(),
         )
 
 
-def _document(side: Any, replicates: list[Replicate]) -> RunDocument:
-    run = make_run(side)
-    workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE])]
-    return msgspec.structs.replace(
-        run, replicates=replicates, workloads=workloads, counters=[], operators=[], steps=[], correctness=[]
-    )
+@contextmanager
+def _bench(config: Config, machine: Machine) -> Iterator[tuple[Bench, Path]]:
+    """Open the real bench on a machine's fork servers."""
+
+    def start_server(python: Path, *, environment: dict[str, str], **_: Any) -> _Server:
+        return _Server(machine, environment)
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        bench = Bench(config, scratch=root, logs=root, say=lambda text: None, start_server=start_server)
+        bench.start()
+        try:
+            yield bench, root
+        finally:
+            bench.close()
 
 
-def judged(base: RunDocument, head: RunDocument, *, policy: Policy = POLICY) -> DecisionDocument:
+def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]:
+    """Return the run documents that hold these pairs and nothing else."""
+
+    def document(side: Any, replicates: Sequence[Any], failed: Sequence[Any] = ()) -> RunDocument:
+        run = make_run(side)
+        workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE])]
+        nothing: dict[str, Any] = {"counters": [], "operators": [], "steps": [], "correctness": []}
+        pairs = {"replicates": list(replicates), "failed_pairs": list(failed)}
+        return msgspec.structs.replace(run, workloads=workloads, **pairs, **nothing)
+
+    return document("base", measured.base), document("head", measured.head, measured.failed)
+
+
+def judged(base: RunDocument, head: RunDocument, *, policy: Optional[Policy] = None) -> DecisionDocument:
     """Judge documents as ``VirtualGate.decide`` does."""
-    return decide(base, head, policy=policy, history=History())
+    return decide(base, head, policy=policy or POLICY, history=History())

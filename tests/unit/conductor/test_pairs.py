@@ -1,6 +1,21 @@
 from __future__ import annotations
 
-from perfgate.conductor.pairs import draw_plans
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from perfgate.conductor.pairs import PairedMeasurement, draw_plans
+from perfgate.document.decision import Policy
+from perfgate.document.run import TIME_SPENT, Replicate
+from perfgate.document.samples import unpack
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.fakes.device import FakeDevice
+from tests.traps.virtual import MS, SHAPE, WORKLOAD, Block, Call, Machine, Side, VirtualGate, works
+
+FOUR_LOOKS = Policy(looks=[2, 4, 6, 8])
 
 
 def test_draw_plans__same_seed_and_workload__same_plan_another_seed_another() -> None:
@@ -34,3 +49,219 @@ def test_draw_plans__second_round__other_lots_and_pair_numbers_of_its_own() -> N
     second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=4, round_number=1)
     assert not {plan.pair for plan in first} & {plan.pair for plan in second}
     assert [plan.layout_seed for plan in second] != [plan.layout_seed for plan in first]
+
+
+@pytest.mark.parametrize(
+    ("base_ns", "head_ns", "title"),
+    [
+        (1000, 1060, r"FAIL – .*6\.0 % slower"),
+        (1060, 1000, r"PASS – .*5\.7 % faster"),
+        (1000, 1000, r"PASS – "),
+    ],
+)
+def test_measure_pairs__to_the_comment__the_verdict_rests_on_the_clock_alone(
+    base_ns: int, head_ns: int, title: str
+) -> None:
+    decision = VirtualGate(works(base_ns * 1000), works(head_ns * 1000)).decide()
+
+    assert {comparison.method for comparison in decision.comparisons} == {"paired"}
+    first_line = next(
+        line
+        for line in render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()
+        if line.startswith("## ")
+    )
+    assert re.search(title, first_line), first_line
+
+
+def test_measure_pairs__sides__every_replicate_holds_the_calls_of_its_own_side() -> None:
+    measured, machine = VirtualGate(works(1 * MS), works(2 * MS), aa_pairs=3).measure()
+
+    assert {call_ns(replicate) for replicate in measured.base} == {1 * MS}
+    assert {call_ns(replicate) for replicate in measured.head} == {2 * MS}
+    assert {(replicate.arm, replicate.member) for replicate in measured.head} == {("ab", "second")}
+    of_twins = [replicate for replicate in measured.base if replicate.arm == "aa"]
+    assert sorted(replicate.member for replicate in of_twins) == ["first"] * 3 + ["second"] * 3
+    assert machine.workers.count("head") == 12
+    assert machine.workers.count("base") == 12 + 2 * 3
+
+
+def test_measure_pairs__order__abba_or_baab_and_who_starts_as_the_lot_says() -> None:
+    gate = VirtualGate(works(MS), works(MS), aa_pairs=2, quads=4)
+    _, machine = gate.measure()
+
+    plans = draw_plans(1, WORKLOAD, pairs=12, aa_pairs=2, first_look=12, quads=4)
+    pairs = blocks_by_pair(machine)
+    assert len(pairs) == len(plans)
+    for number, (plan, blocks) in enumerate(zip(plans, pairs)):
+        started = [2 * number + 1, 2 * number + 2]
+        first, second = reversed(started) if plan.second_starts else started
+        order = [block.worker for block in blocks]
+        for quad, second_leads in enumerate(plan.second_leads_quad):
+            expected = [second, first, first, second] if second_leads else [first, second, second, first]
+            assert order[4 * quad : 4 * quad + 4] == expected
+        if plan.arm == "ab":
+            assert machine.workers[second - 1] == "head"
+    leads = [lead for plan in plans for lead in plan.second_leads_quad]
+    assert len(set(leads)) == len({plan.second_starts for plan in plans}) == 2  # the lot says both
+
+
+def test_measure_pairs__blocks__are_collected_in_the_order_they_ran() -> None:
+    measured, machine = VirtualGate(works(MS), works(2 * MS), aa_pairs=0, quads=2).measure()
+
+    for blocks, base, head in zip(blocks_by_pair(machine), measured.base, measured.head):
+        for side, replicate in (("base", base), ("head", head)):
+            columns = replicate.shapes[SHAPE]
+            assert columns.sequence == [place for place, block in enumerate(blocks) if block.side == side]
+            assert columns.quad == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("head_ns", "pairs"), [(1 * MS, 12), (2 * MS, 24)])
+def test_measure_pairs__enough__unchanged_ends_at_the_first_look_a_regression_at_the_second(
+    head_ns: int, pairs: int
+) -> None:
+    gate = VirtualGate(works(1 * MS), works(head_ns), policy=Policy(looks=[12, 24, 36]))
+    assert len(gate.measure()[0].head) == pairs
+
+
+def test_measure_pairs__budget_spent__two_looks_and_no_third() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=1, all_looks=True, budget=0.01)
+    assert len(gate.measure()[0].head) == 4
+
+
+def test_measure_pairs__budget_left__every_look() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=1, all_looks=True, budget=1000)
+    assert len(gate.measure()[0].head) == 8
+
+
+def test_measure_pairs__budget_spent_between__the_look_that_runs_is_finished() -> None:
+    probe = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True)
+    ends = [blocks[-1].began_ns / 1e9 for blocks in blocks_by_pair(probe.measure()[1])]
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True, budget=ends[4])
+    assert len(gate.measure()[0].head) == 6
+
+
+def test_measure_pairs__deadline_between_pairs__none_begins_after_it_and_what_is_there_stays() -> None:
+    probe = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True)
+    begins = [blocks[0].began_ns / 1e9 for blocks in blocks_by_pair(probe.measure()[1])]
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True, deadline=begins[2])
+
+    measured, _ = gate.measure()
+
+    assert len(measured.head) == len(measured.base) == 3
+    assert measured.failed == []
+
+
+def test_measure_pairs__deadline_before_the_first_pair__a_failure_and_inconclusive() -> None:
+    gate = VirtualGate(works(MS), works(MS), deadline=0.0)
+
+    measured, _ = gate.measure()
+
+    assert (measured.base, measured.head) == ([], [])
+    assert [failed.error.message for failed in measured.failed] == [TIME_SPENT]
+    assert gate.decide().verdict == "INCONCLUSIVE"
+
+
+def failing(*processes: int) -> Side:
+    """Return a side whose processes of these numbers cannot make a call."""
+    number = iter(range(1000))
+
+    def make() -> Call:
+        fails = next(number) in processes
+
+        def call(device: FakeDevice) -> None:
+            if fails:
+                raise RuntimeError("out of licences")
+            device.launch("mm", MS)
+
+        return call
+
+    return make
+
+
+def test_measure_pairs__three_failures_in_a_row__ends_and_names_them() -> None:
+    measured, _ = VirtualGate(works(MS), failing(2, 3, 4), aa_pairs=0).measure()
+
+    assert len(measured.head) == 2
+    assert [failed.error.message for failed in measured.failed] == ["RuntimeError: out of licences"] * 3
+    assert [failed.pair for failed in measured.failed] == [2, 3, 4]
+
+
+def test_measure_pairs__failures_with_a_success_between__goes_on() -> None:
+    measured, _ = VirtualGate(works(MS), failing(2, 3, 5, 6), aa_pairs=0).measure()
+
+    assert [failed.pair for failed in measured.failed] == [2, 3, 5, 6]
+    assert len(measured.head) == len(measured.base) == 8
+
+
+def test_measure_pairs__servers__renewed_halfway_to_the_first_look_and_at_every_look_with_other_hashes() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=2, all_looks=True)
+    _, machine = gate.measure()
+    # The first, one before the third of four plans, and one at each look that another follows.
+    assert len(machine.servers) == len(set(machine.servers)) == 1 + 1 + 3
+
+
+def test_measure_pairs__servers_that_start_slowly__are_kept() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=2, all_looks=True, start_up=6.1)
+    assert len(gate.measure()[1].servers) == 1
+
+
+def test_measure_pairs__head_twenty_times_slower__both_sides_run_blocks_of_four_times_its_own() -> None:
+    """50 calls fill a block of the base, 3 one of the head: with 50 a pair would last twenty times as long."""
+    _, machine = VirtualGate(works(MS // 5), works(4 * MS), aa_pairs=0).measure()
+    assert {(block.side, block.calls) for block in machine.blocks} == {("base", 12), ("head", 12)}
+
+
+def test_measure_pairs__profiled_pairs__the_first_twelve_of_base_and_head_in_the_first_round_alone() -> None:
+    gate = VirtualGate(
+        works(MS), works(MS), policy=Policy(looks=[8, 16]), aa_pairs=7, quads=1, all_looks=True, profiled=True
+    )
+    measured, _ = gate.measure()
+    again, _ = gate.measure(round_number=1)
+
+    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[:12]
+    assert {bool(replicate.operators) for replicate in measured.base if replicate.arm == "aa"} == {False}
+    assert not any(replicate.operators for replicate in [*again.base, *again.head])
+
+
+def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted_on_no_block() -> None:
+    waits = VirtualGate(works(MS), works(MS), aa_pairs=0, run_delay=lambda now: now // 10).measure()[0]
+    silent = VirtualGate(
+        works(MS), works(MS), aa_pairs=0, run_delay=lambda now: None if now % 3 == 0 else now // 10
+    ).measure()[0]
+
+    for replicate in waits.head:
+        columns = replicate.shapes[SHAPE]
+        shares = np.array(columns.run_delay_ns) / np.array(columns.seen_ns)
+        assert shares == pytest.approx(0.1, rel=0.001)
+    lengths = {len(replicate.shapes[SHAPE].run_delay_ns) for replicate in [*silent.base, *silent.head]}
+    assert lengths == {0}
+
+
+def test_measure_pairs__books__cpu_time_of_a_block_and_of_the_time_between_are_the_workers_own() -> None:
+    def busy() -> Call:
+        return lambda device: device.host_works(MS)
+
+    measured, _ = VirtualGate(works(MS), busy, aa_pairs=0, quads=2).measure()
+
+    head = measured.head[0].shapes[SHAPE]
+    assert head.used_ns == [MS * (calls + 1) for calls in head.calls]
+    assert head.out_of_turn_ns == [0] * 4
+    base = measured.base[0].shapes[SHAPE]
+    assert base.used_ns == [0] * 4  # its device works, not the host
+    assert sum(head.waited_ns) > 0
+
+
+def numbers(measured: PairedMeasurement) -> list[int]:
+    return [replicate.pair for replicate in measured.head]
+
+
+def call_ns(replicate: Replicate) -> int:
+    return int(np.median(unpack(replicate.shapes[SHAPE].wall)))
+
+
+def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
+    """Return the blocks of each pair: workers start two by two."""
+    pairs: defaultdict[int, list[Block]] = defaultdict(list)
+    for block in machine.blocks:
+        pairs[(block.worker - 1) // 2].append(block)
+    return [pairs[number] for number in sorted(pairs)]
