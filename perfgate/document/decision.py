@@ -71,13 +71,30 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
 
 
+class PartSite(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the head that adds more to a part than on the base, and what it adds on both sides.
+
+    ``tensor`` is the form of the largest tensor that it holds (``float32[8,96]``), of a part that is memory.
+    """
+
+    line: str
+    base: float
+    head: float
+    tensor: Optional[str] = None
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds."""
+    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
+
+    ``sites`` are the lines of the head where it grew, the one to name first; ``line`` is that one, or where it only fell,
+    one at which it is or was.
+    """
 
     name: str
     base: float
     head: float
     line: Optional[str] = None
+    sites: list[PartSite] = []
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +204,8 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     ``kind`` is what became of it: ``other_inputs`` where it runs as often on inputs of another shape, dtype or layout
     (``inputs_change``). ``outside`` is the time outside operators: ``launching`` where it grew with the number of operators,
     ``waiting`` where the host waits for its device more often, in ``op``. Counts are of one call; ``function`` is the
-    project's Python function, ``line`` the project's line. Inputs are said where they differ.
+    project's Python function, ``line`` the project's line. Inputs are said where they differ. ``sites`` are the lines of the
+    head that run it more often, with their own counts.
     """
 
     op: str
@@ -200,6 +218,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     inputs_change: Optional[InputsChange] = None
     base_inputs: Optional[str] = None
     head_inputs: Optional[str] = None
+    sites: list[PartSite] = []
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +227,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ``measured`` is head - base of ``metric``, None where no time moved. ``contributions`` are the differences of operators,
     and of the time outside them, that the pairs show beyond doubt, what explains most first; ``explained`` is their sum and
     may be more than was measured, because the profiler slows what it watches. ``base_bound`` and ``head_bound`` are what
-    holds the call up on either side, None where nothing tells.
+    holds the call up on either side, None where nothing tells. ``other_inputs`` are the operators that run as often as before
+    on inputs of another shape, dtype or layout, whether or not that took time; nobody measured by itself what it took.
     """
 
     workload: str
@@ -219,6 +239,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     contributions: list[Contribution] = []
     base_bound: Optional[Bottleneck] = None
     head_bound: Optional[Bottleneck] = None
+    other_inputs: list[Contribution] = []
 
 
 class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):

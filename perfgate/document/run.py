@@ -143,6 +143,7 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     line: Optional[str] = None
     code: Optional[str] = None
+    tensor: Optional[str] = None
 
 
 class CounterSet(msgspec.Struct, frozen=True, kw_only=True):

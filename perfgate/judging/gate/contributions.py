@@ -27,6 +27,7 @@ from perfgate.document.decision import (
     InputsChange,
     Invalid,
     Part,
+    PartSite,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
@@ -34,6 +35,7 @@ from perfgate.judging.gate.counters import FULL_PRECISION, LOW_PRECISION
 from perfgate.judging.gate.explain import operator_lines
 from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
 from perfgate.judging.gate.rounding import rounded
+from perfgate.judging.gate.sites import grown_sites, rows_by_line
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
 # A difference is believed where its interval at 95 % lies on one side of zero. It explains what was found by another
@@ -42,6 +44,7 @@ _TAIL = 0.025
 # Of what was measured; a smaller part explains nothing, and several of them stay together in what is left unexplained.
 MIN_PART = 0.01
 MAX_CONTRIBUTIONS = 30
+MAX_OTHER_INPUTS = 12
 # The share of a call's change from which what the code does otherwise is its cause, and not what takes longer by itself.
 EXPLAINS = 0.25
 _COUNTED: frozenset[ContributionKind] = frozenset({"added", "removed", "more", "fewer"})
@@ -107,21 +110,45 @@ class _Cell(NamedTuple):
             base_bound=bottleneck(self.before, [first for first, _ in pairs], roof),
             head_bound=bottleneck(self.after, [second for _, second in pairs], roof),
         )
+        made = msgspec.structs.replace(made, other_inputs=self._other_inputs())
         moved = self.moved
         if moved is None or moved.base is None or moved.head is None:
             return made
         measured = moved.head - moved.base
         parts = self._contributions(pairs, moved.base, measured)
-        return Explanation(
-            workload=workload,
-            shape=shape,
+        return msgspec.structs.replace(
+            made,
             metric=moved.metric,
             measured=rounded(measured),
             explained=rounded(sum(part.seconds for part in parts)),
             contributions=parts[:MAX_CONTRIBUTIONS],
-            base_bound=made.base_bound,
-            head_bound=made.head_bound,
         )
+
+    def _other_inputs(self) -> list[Contribution]:
+        """Return the operators that run as often as before on inputs of another form, as the traces show them."""
+        before, after = _by_op(self.before), _by_op(self.after)
+        parts = []
+        for op in [op for op in after if op in before]:
+            count = sum(row.count for row in after[op])
+            if count != sum(row.count for row in before[op]):
+                continue
+            for pair in align(map(_timed, before[op]), map(_timed, after[op])):
+                change = _inputs_change(pair)
+                if change is not None and pair.base is not None and pair.head is not None:
+                    parts.append(
+                        Contribution(
+                            op=op,
+                            kind="other_inputs",
+                            seconds=0.0,
+                            base_count=rounded(pair.base.count),
+                            head_count=rounded(pair.head.count),
+                            line=pair.head.line,
+                            inputs_change=change,
+                            base_inputs=pair.base.shape,
+                            head_inputs=pair.head.shape,
+                        )
+                    )
+        return parts[:MAX_OTHER_INPUTS]
 
     def _contributions(self, pairs: _Pairs, clocked: float, measured: float) -> list[Contribution]:
         believed = _believed(pairs, abs(measured) * MIN_PART)
@@ -258,6 +285,7 @@ class _Sites:
         aligned = align(map(_timed, self._before.get(op, ())), map(_timed, self._after.get(op, ())))
         site = _largest(aligned, growing=seconds > 0)
         change = _inputs_change(site) if base_count == head_count else None
+        grown = self._grown(op) if seconds > 0 and head_count > base_count else []
         return Contribution(
             op=op,
             kind=_kind(base_count, head_count, change, seconds),
@@ -265,13 +293,20 @@ class _Sites:
             base_count=rounded(base_count),
             head_count=rounded(head_count),
             line=self._promised.get(op)
+            or (grown[0].line if grown else None)
             or (site.row.line if site else None)
             or self._lines.get(op)
             or self._waited(site),
             inputs_change=change,
             base_inputs=site.base.shape if change and site and site.base else None,
             head_inputs=site.head.shape if change and site and site.head else None,
+            sites=grown,
         )
+
+    def _grown(self, op: str) -> list[PartSite]:
+        """Return the lines of head that run an operator more often, on whatever inputs."""
+        code = frozenset(row.code for rows in self._before.values() for row in rows if row.code)
+        return grown_sites(rows_by_line(self._before.get(op, ())), rows_by_line(self._after.get(op, ())), code)
 
     def _waited(self, site: Optional[AlignedRow]) -> Optional[str]:
         """Return the line where the host began to wait for a copy, for a copy on the device that is new."""

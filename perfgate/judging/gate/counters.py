@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Optional
 
 from perfgate.catalogue.lookup import metric
+from perfgate.document.alignment import TimedRow
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
 from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rounding import rounded
+from perfgate.judging.gate.sites import grown_sites
 
 MAX_PARTS = 12
 _NOTHING = OpCount(op="", count=0)
@@ -34,19 +35,24 @@ def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> li
     for counters in head.counters:
         key = (counters.workload, counters.shape)
         if key in bases:
-            comparisons += _compare_set(bases[key], counters, policy, checked=key in checked)
+            code = {site.code for site in bases[key].sites if site.code}
+            traced = [account for account in base.accounts if (account.workload, account.shape) == key]
+            code |= {row.code for account in traced for row in account.rows if row.code}
+            comparisons += _compare_set(bases[key], counters, policy, checked=key in checked, base_code=code)
     return comparisons
 
 
-def _compare_set(base: CounterSet, head: CounterSet, policy: Policy, *, checked: bool) -> Iterator[Comparison]:
+def _compare_set(
+    base: CounterSet, head: CounterSet, policy: Policy, *, checked: bool, base_code: Collection[str]
+) -> Iterator[Comparison]:
     for name in sorted(base.values.keys() | head.values.keys()):
         if name not in base.values or name not in head.values:
             yield _one_sided(base, head, name)
         elif name == LOW_PRECISION:
-            yield _compare_precision(base, head, checked=checked)
+            yield _compare_precision(base, head, base_code, checked=checked)
         else:
-            yield _compare_counter(base, head, name, policy)
-    yield from _compare_ops(base, head)
+            yield _compare_counter(base, head, name, policy, base_code)
+    yield from _compare_ops(base, head, base_code)
 
 
 def _one_sided(base: CounterSet, head: CounterSet, name: str) -> Comparison:
@@ -64,11 +70,13 @@ def _one_sided(base: CounterSet, head: CounterSet, name: str) -> Comparison:
     )
 
 
-def _compare_counter(base: CounterSet, head: CounterSet, name: str, policy: Policy) -> Comparison:
+def _compare_counter(
+    base: CounterSet, head: CounterSet, name: str, policy: Policy, base_code: Collection[str]
+) -> Comparison:
     if name in base.unstable or name in head.unstable:
         return _compare_unsteady(base, head, name)
     if 0 in (base.repeats, head.repeats) and base.values[name] != head.values[name]:
-        return _compare_whole(base, head, name)
+        return _compare_whole(base, head, name, base_code)
     allowed = tolerance(policy, name, base.workload, base.shape)
     outcome = _outcome(base.values[name], head.values[name], allowed)
     return _comparison(
@@ -80,11 +88,11 @@ def _compare_counter(base: CounterSet, head: CounterSet, name: str, policy: Poli
         gating=True,
         allowed=allowed,
         reason=_REASONS.get(name, _counted_once(base, head)) if outcome == "regressed" else None,
-        parts=_parts(base, head, name) if outcome in ("regressed", "improved") else [],
+        parts=_parts(base, head, name, base_code) if outcome in ("regressed", "improved") else [],
     )
 
 
-def _compare_whole(base: CounterSet, head: CounterSet, name: str) -> Comparison:
+def _compare_whole(base: CounterSet, head: CounterSet, name: str, base_code: Collection[str]) -> Comparison:
     """Counts of whole recordings are equal or prove nothing: one of them may hold more calls than the other."""
     return _comparison(
         base,
@@ -95,7 +103,7 @@ def _compare_whole(base: CounterSet, head: CounterSet, name: str) -> Comparison:
         gating=True,
         allowed=None,
         reason="counted over whole recordings, which mark no steps: one may hold more iterations than the other",
-        parts=_parts(base, head, name),
+        parts=_parts(base, head, name, base_code),
     )
 
 
@@ -131,7 +139,7 @@ def _outcome(base: float, head: float, allowed: float) -> Outcome:
     return "improved" if head < base else "unchanged"
 
 
-def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> Comparison:
+def _compare_precision(base: CounterSet, head: CounterSet, base_code: Collection[str], *, checked: bool) -> Comparison:
     """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
 
     Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
@@ -152,7 +160,7 @@ def _compare_precision(base: CounterSet, head: CounterSet, *, checked: bool) -> 
             parts=dropped[:MAX_PARTS],
         )
     more = after - before
-    reason, parts = None, _parts(base, head, LOW_PRECISION) if more > 0 else []
+    reason, parts = None, _parts(base, head, LOW_PRECISION, base_code) if more > 0 else []
     if more > 0:
         computed = f"{more} more operators a call compute below 32-bit floating point{_at_first(parts)}"
         reason = (
@@ -188,7 +196,8 @@ def _dropped_precision(base: CounterSet, head: CounterSet) -> list[Part]:
         full_after = max(0, all_after.get(name, _NOTHING).count - _total(after))
         dropped = min(_total(before) - _total(after), full_after - full_before)
         if dropped > 0:
-            line = _changed_line(after, before)
+            asked = grown_sites(map(_row, after), map(_row, before), frozenset())
+            line = asked[0].line if asked else _largest_line(before)
             parts.append(Part(name=name + FULL_PRECISION, base=full_before, head=full_before + dropped, line=line))
     return sorted(parts, key=lambda part: (part.base - part.head, part.name))
 
@@ -205,7 +214,7 @@ def _at_first(parts: list[Part]) -> str:
     return f" ({parts[0].name} at {parts[0].line})" if parts and parts[0].line else ""
 
 
-def _compare_ops(base: CounterSet, head: CounterSet) -> Iterator[Comparison]:
+def _compare_ops(base: CounterSet, head: CounterSet, base_code: Collection[str]) -> Iterator[Comparison]:
     """Ops by name inform and explain; they do not fail the gate, for one op may rightly replace another.
 
     Views are left to the run documents: they launch nothing.
@@ -214,7 +223,7 @@ def _compare_ops(base: CounterSet, head: CounterSet) -> Iterator[Comparison]:
         return
     before, after = _by_op(base), _by_op(head)
     unsteady = {*base.unstable, *head.unstable}
-    parts = {part.name: part for part in _all_parts(base, head, "counters.framework_ops")}
+    parts = {part.name: part for part in _all_parts(base, head, "counters.framework_ops", base_code)}
     for op in sorted(before.keys() | after.keys()):
         old, new = before.get(op, _NOTHING), after.get(op, _NOTHING)
         if old.count == new.count or old.view or new.view or f"ops.count:{op}" in unsteady:
@@ -263,14 +272,14 @@ def _comparison(
     )
 
 
-def _parts(base: CounterSet, head: CounterSet, name: str) -> list[Part]:
-    """Return the largest changes underneath a counter; which operator allocates is not counted, so not said."""
-    return _all_parts(base, head, name)[:MAX_PARTS]
+def _parts(base: CounterSet, head: CounterSet, name: str, base_code: Collection[str]) -> list[Part]:
+    """Return the largest changes underneath a counter."""
+    return _all_parts(base, head, name, base_code)[:MAX_PARTS]
 
 
-def _all_parts(base: CounterSet, head: CounterSet, name: str) -> list[Part]:
+def _all_parts(base: CounterSet, head: CounterSet, name: str, base_code: Collection[str]) -> list[Part]:
     before, after = _sites(base, name), _sites(head, name)
-    parts = [_part(before.get(key, []), after.get(key, []), name) for key in before.keys() | after.keys()]
+    parts = [_part(before.get(key, []), after.get(key, []), name, base_code) for key in before.keys() | after.keys()]
     changed = [part for part in parts if part.base != part.head]
     return sorted(changed, key=lambda part: (-abs(part.head - part.base), part.name))
 
@@ -295,47 +304,26 @@ def _sites_of_ops(ops: Iterable[OpCount]) -> Iterator[CounterSite]:
                 yield CounterSite(metric=name, name=op.op, count=op.count, line=op.line)
 
 
-def _part(before: list[CounterSite], after: list[CounterSite], metric: str) -> Part:
+def _part(before: list[CounterSite], after: list[CounterSite], metric: str, base_code: Collection[str]) -> Part:
     name = (after or before)[0].name
     word = _SITE_WORDS.get(metric)
+    sites = grown_sites(map(_row, before), map(_row, after), base_code)
     return Part(
         name=f"{name} ({word})" if word else name,
-        base=sum(site.count for site in before),
-        head=sum(site.count for site in after),
-        line=_changed_line(before, after),
+        base=_total(before),
+        head=_total(after),
+        line=sites[0].line if sites else _largest_line(after or before),
+        sites=sites,
     )
 
 
-def _changed_line(before: list[CounterSite], after: list[CounterSite]) -> Optional[str]:
-    """Return the line where a counter rose most; where it only fell, the line it is still counted at, or was.
-
-    The same code on both sides is the same place, whatever its line number. Of several equal lines the last is named: the
-    one a change is more likely to have added.
-    """
-    rises = _counts_by_code(after) - _counts_by_code(before)
-    sites = sorted(after or before, key=lambda site: (site.count, _line_number(site.line)))
-    if rises:
-        most = max(rises.values())
-        sites = sorted(
-            (site for site in after if rises[_code_of(site)] == most), key=lambda site: _line_number(site.line)
-        )
-    return sites[-1].line if sites else None
+def _row(site: CounterSite) -> TimedRow:
+    return TimedRow(op=site.name, time=site.count, count=site.count, shape=site.tensor, line=site.line, code=site.code)
 
 
-def _counts_by_code(sites: list[CounterSite]) -> Counter[Optional[str]]:
-    counts: Counter[Optional[str]] = Counter()
-    for site in sites:
-        counts[_code_of(site)] += site.count
-    return counts
-
-
-def _code_of(site: CounterSite) -> Optional[str]:
-    return site.code or site.line
-
-
-def _line_number(line: Optional[str]) -> int:
-    number = (line or "").rpartition(":")[2]
-    return int(number) if number.isdecimal() else 0
+def _largest_line(sites: Iterable[CounterSite]) -> Optional[str]:
+    """Return the line where most of a counter comes from; of equal ones the first."""
+    return max(sites, key=lambda site: site.count).line
 
 
 def _by_op(counters: CounterSet) -> dict[str, OpCount]:

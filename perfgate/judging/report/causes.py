@@ -14,6 +14,7 @@ from perfgate.document.decision import (
     OperatorChange,
     OperatorTest,
     Part,
+    PartSite,
 )
 from perfgate.judging.report.summary import Summary, is_operator, place
 
@@ -28,6 +29,14 @@ _COMPILING: Mapping[str, Compiling] = {
 # What the gate writes behind the name of an operator that a counter tells more of than that it runs.
 Aspect = Literal["kept", "saved", "full precision"]
 _ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
+# What the parts of a counter count, where it is not an operator's calls: bytes, and blocks taken from the allocator.
+Amount = Literal["calls", "held", "copied", "blocks"]
+_AMOUNTS: Mapping[str, Amount] = {
+    "memory.peak": "held",
+    "counters.copy_bytes": "copied",
+    "counters.allocations": "blocks",
+}
+_Key = tuple[str, str, Amount]
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,8 @@ class Cause:
     name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the gate's explanation of a slower
     call, None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
     compiled graph, where ``op`` is the reason of that. ``also`` is a further name by which a counter tells more of the
-    operator (``aten::add (kept)``).
+    operator (``aten::add (kept)``). ``sites`` are the lines that add more than before with their own counts, ``line`` being
+    the first of them where there are any. ``amount`` is what the counts count.
     """
 
     places: tuple[str, ...]
@@ -54,6 +64,8 @@ class Cause:
     counted: bool = False
     compiling: Optional[Compiling] = None
     also: Optional[str] = None
+    sites: tuple[PartSite, ...] = ()
+    amount: Amount = "calls"
 
     @property
     def more_count(self) -> float:
@@ -68,7 +80,7 @@ def causes(summary: Summary) -> list[Cause]:
     slower call, in the gate's order; then the most added self time, and what most counters name.
     """
     decision = summary.decision
-    found: dict[tuple[str, str], Cause] = {}
+    found: dict[_Key, Cause] = {}
     for part in _from_comparisons(decision.comparisons):
         _merge(found, part)
     slower = [explained for explained in decision.explanations if (explained.measured or 0.0) > 0]
@@ -85,7 +97,33 @@ def causes(summary: Summary) -> list[Cause]:
         replace(cause, compiling=compiled.get((cause.places[0], cause.op))) for cause in _with_aspects(found).values()
     ]
     worse = [cause for cause in told if cause.more_count > 0 or (cause.more_time or 0) > 0]
-    return sorted(_led_by_counted(worse), key=_order)
+    return sorted(_led_by_counted(worse), key=_order) + _on_other_inputs(decision, worse)
+
+
+def _on_other_inputs(decision: DecisionDocument, known: Iterable[Cause]) -> list[Cause]:
+    """Return the operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
+
+    They may take memory by themselves: a kernel that first brings its inputs into another layout.
+    """
+    named = {(where, cause.op) for cause in known for where in cause.places}
+    unexplained = {
+        place(c.workload, c.shape)
+        for c in decision.comparisons
+        if c.outcome == "regressed" and c.method == "exact" and not any(part.head > part.base for part in c.parts)
+    }
+    slower = {
+        (place(test.workload, test.shape), test.op): test.head - test.base
+        for test in decision.operator_tests
+        if test.outcome == "regressed"
+    }
+    found = [
+        Cause(places=(where,), op=part.op, base_count=0, head_count=0, line=part.line, part=part, mentions=0)
+        for explained in decision.explanations
+        for where in [place(explained.workload, explained.shape)]
+        for part in explained.other_inputs
+        if where in unexplained and (where, part.op) not in named
+    ]
+    return sorted(found, key=lambda cause: -slower.get((cause.places[0], cause.op), 0.0))
 
 
 def _led_by_counted(found: list[Cause]) -> list[Cause]:
@@ -111,11 +149,12 @@ def _inner(cause: Cause) -> bool:
     return not cause.counted and cause.part is not None and cause.part.kind in _COUNTED
 
 
-def _order(cause: Cause) -> tuple[bool, bool, int, bool, float, int, float, str, tuple[str, ...]]:
+def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float, str, tuple[str, ...]]:
     return (
         cause.compiling is None,
         cause.rank is None,
         cause.rank or 0,
+        cause.amount != "calls",
         not cause.counted,
         -(cause.more_time or 0),
         -cause.mentions,
@@ -131,14 +170,21 @@ def parted(name: str) -> tuple[str, Optional[Aspect]]:
     return (name, None) if found is None else (name[: -len(found) - 3], found)
 
 
-def _with_aspects(found: Mapping[tuple[str, str], Cause]) -> dict[tuple[str, str], Cause]:
-    """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line."""
+def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
+    """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line.
+
+    Where it runs more often, that says enough of the bytes it copies more and of the blocks it takes.
+    """
     joined = dict(found)
-    for (where, name), cause in found.items():
-        own = joined.get((where, parted(name)[0]))
-        if own is not None and own.op != name and own.line == cause.line:
-            joined[where, own.op] = replace(own, also=name)
-            del joined[where, name]
+    for (where, name, amount), cause in found.items():
+        own = joined.get((where, parted(name)[0], "calls"))
+        if own is None or own.line != cause.line:
+            continue
+        if amount == "calls" and own.op != name:
+            joined[where, own.op, "calls"] = replace(own, also=name)
+            del joined[where, name, amount]
+        elif amount in ("copied", "blocks") and own.more_count > 0:
+            del joined[where, name, amount]
     return joined
 
 
@@ -156,7 +202,7 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
     """Return the causes with those joined that change the same count by the same line in several places."""
     joined: dict[tuple[object, ...], Cause] = {}
     for cause in found:
-        key = (cause.op, cause.base_count, cause.head_count, cause.line)
+        key = (cause.op, cause.amount, cause.base_count, cause.head_count, cause.line)
         first = joined.get(key)
         # Sorted by time, the first one has the largest.
         joined[key] = cause if first is None else replace(first, places=first.places + cause.places)
@@ -173,7 +219,11 @@ def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[Ope
     here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
         largest = max(parts, key=lambda name: parts[name])
-        return next((cause for cause in here if largest in (cause.op, cause.also)), None)
+        amount = _AMOUNTS.get(comparison.metric, "calls")
+        named = [cause for cause in here if largest in (cause.op, cause.also)]
+        return next((cause for cause in named if cause.amount == amount), next(iter(named), None))
+    if comparison.method == "exact":
+        return next((cause for cause in here if cause.part is not None and cause.part.inputs_change), None)
     if comparison.unit != "s":
         return None
     if here and here[0].compiling:
@@ -212,7 +262,8 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
         if comparison.unit == "s":
             yield from (_of_stage(where, part) for part in slower_stages(comparison))
         else:
-            yield from (_of_count(where, part) for part in comparison.parts)
+            amount = _AMOUNTS.get(comparison.metric, "calls")
+            yield from (_of_count(where, part, amount) for part in comparison.parts)
 
 
 def slower_stages(comparison: Comparison) -> list[Part]:
@@ -222,8 +273,17 @@ def slower_stages(comparison: Comparison) -> list[Part]:
     return sorted(slower, key=lambda part: part.base - part.head)
 
 
-def _of_count(where: tuple[str, ...], part: Part) -> Cause:
-    return Cause(places=where, op=part.name, base_count=part.base, head_count=part.head, line=part.line, counted=True)
+def _of_count(where: tuple[str, ...], part: Part, amount: Amount) -> Cause:
+    return Cause(
+        places=where,
+        op=part.name,
+        base_count=part.base,
+        head_count=part.head,
+        line=part.line,
+        sites=tuple(part.sites),
+        counted=True,
+        amount=amount,
+    )
 
 
 def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
@@ -276,28 +336,27 @@ def _from_trace(change: OperatorChange) -> Cause:
     )
 
 
-def _merge_explained(
-    found: dict[tuple[str, str], Cause], explained: Explanation, part: Contribution, number: int
-) -> None:
+def _merge_explained(found: dict[_Key, Cause], explained: Explanation, part: Contribution, number: int) -> None:
     """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
     where = place(explained.workload, explained.shape)
     name = part.function or part.op
-    old = found.get((where, name), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
+    old = found.get((where, name, "calls"), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
     counted = old.base_count or old.head_count or part.kind not in _COUNTED
-    found[where, name] = replace(
+    found[where, name, "calls"] = replace(
         old,
         base_count=old.base_count if counted else part.base_count or 0,
         head_count=old.head_count if counted else part.head_count or 0,
         more_time=part.seconds,
         line=old.line or part.line,
+        sites=old.sites if old.line else tuple(part.sites),
         rank=number,
         part=part,
     )
 
 
-def _merge(found: dict[tuple[str, str], Cause], new: Cause) -> None:
+def _merge(found: dict[_Key, Cause], new: Cause) -> None:
     """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
-    key = (new.places[0], new.op)
+    key = (new.places[0], new.op, new.amount)
     old = found.get(key)
     if old is None:
         found[key] = new
@@ -307,6 +366,7 @@ def _merge(found: dict[tuple[str, str], Cause], new: Cause) -> None:
         old,
         more_time=more_time,
         line=old.line or new.line,
+        sites=old.sites if old.line else new.sites,
         mentions=old.mentions + 1,
         counted=old.counted or new.counted,
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Comparison, PartSite
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
@@ -17,6 +17,8 @@ from perfgate.judging.report.words import Words
 
 # Rows that agree in these columns are one row with several places.
 _SAME = ("label", "metric", "base", "head", "change", "limit", "reason")
+# Of the lines that add to one cause.
+_NAMED_LINES = 3
 # How code calls operators whose names are the framework's own.
 _FAMILIAR = {"aten::_local_scalar_dense": ".item()", "aten::_to_copy": ".to()"}
 _OUTCOME_LABELS = {
@@ -77,25 +79,51 @@ def worst_cause(summary: Summary) -> Optional[object]:
 
 def worded_cause(cause: Cause) -> dict[str, object]:
     """Return one operator's change in words; what did not change or is unknown is None."""
+    unit = "B" if cause.amount in ("held", "copied") else "1"
+    first = cause.sites[0] if cause.sites else None
     more = cause.more_count
+    here = more if first is None else first.head - first.base
     op, own_aspect = parted(cause.op)
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
     return {
+        "amount": cause.amount,
+        "here": formats.difference(0, here, unit) if here else None,
+        "one_here": here == 1,
+        "in_all": formats.quantity(more, unit) if here < more else None,
+        "lines": _worded_lines(cause.sites, unit),
+        "more_lines": max(0, len(cause.sites) - _NAMED_LINES),
+        "tensor": first.tensor if first else None,
         "op": op,
         "familiar": _FAMILIAR.get(op),
         "aspect": parted(cause.also)[1] if cause.also else own_aspect,
         "compiling": cause.compiling,
         "places": cause.places,
         "line": cause.line,
-        "more": formats.difference(0, more, "1") if more else None,
+        "more": formats.difference(0, more, unit) if more else None,
         "one": abs(more) == 1,
-        "base": formats.whole(cause.base_count) if is_counted else formats.DASH,
-        "head": formats.whole(cause.head_count) if is_counted else formats.DASH,
+        **dict(zip(("base", "head"), _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH))),
         "time": _grown(cause.more_time, "s"),
         "kind": cause.part.kind if cause.part else None,
         "function": cause.part.function if cause.part else None,
         **dict(zip(("base_input", "head_input"), _changed_input(cause))),
     }
+
+
+def _sides(cause: Cause, unit: str) -> Sequence[Words]:
+    counts = (cause.base_count, cause.head_count)
+    return [formats.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
+
+
+def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[dict[str, object]]:
+    """Return the lines that add more, each with what it adds; behind the first one a line of the same file by its number."""
+    file = sites[0].line.rpartition(":")[0] if sites else ""
+    return [
+        {
+            "line": site.line if number == 0 else site.line.removeprefix(file),
+            "more": formats.quantity(site.head - site.base, unit),
+        }
+        for number, site in enumerate(sites[:_NAMED_LINES])
+    ]
 
 
 def _changed_input(cause: Cause) -> tuple[Optional[str], Optional[str]]:

@@ -21,6 +21,7 @@ from perfgate.document.decision import (
 OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
 _HOLDS_ALL_TIMES = "throughput.turnaround"
+_TAKEN_BY_OPERATORS = ("counters.allocations", "memory.peak")
 _METHOD_RANK = {"check": 0, "budget": 1, "paired": 2, "exact": 3, "recorded": 4}
 
 
@@ -162,7 +163,8 @@ def place(workload: str, shape: str) -> str:
 def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """The turnaround holds all the other times, so it comes after them: it is news where it stands alone.
 
-    A counter that names the line of what it has more of comes before one that only says how many.
+    A counter that names the line of what it has more of comes before one that only says how many, and what an operator does
+    before the memory that it takes for that.
     """
     return sorted(
         comparisons,
@@ -171,6 +173,7 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
             _METHOD_RANK[c.method],
             c.metric == _HOLDS_ALL_TIMES,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
+            c.metric in _TAKEN_BY_OPERATORS,
             -_size(c),
         ),
     )

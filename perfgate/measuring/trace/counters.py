@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.devices.device import Device, MemoryCount
-from perfgate.measuring.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, Site
+from perfgate.measuring.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
@@ -87,6 +87,8 @@ def _counter_set(
     saved = [sum(saving.values()) for saving in savings]
     least = savings[saved.index(min(saved))]
     sites = [*last.sites(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
+    if last.memory:
+        sites += _taken(last).items()
     if last.memory.get("memory.kept"):
         sites += _kept(last).items()
     unstable = _differing([{**tally.values(), **tally.counts()} for tally in tallies])
@@ -97,7 +99,7 @@ def _counter_set(
         values={**last.values(), "counters.repeat_saves": min(saved)},
         ops=ops,
         unstable=unstable,
-        sites=counter_sites(sites, root),
+        sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
     )
 
 
@@ -113,7 +115,9 @@ def _count_call(
     from perfgate.measuring.trace.dispatch import CountingMode
 
     tally = CallTally(order=[] if in_order else None)
-    CountingMode(tally, root=root, waits=device.host_waits()).count(lambda: workload.invoke(inputs))
+    shared = "own_memory" not in device.capabilities
+    mode = CountingMode(tally, root=root, waits=device.host_waits(), counts_host_memory=shared)
+    mode.count(lambda: workload.invoke(inputs))
     device.synchronize()
     return tally
 
@@ -142,6 +146,29 @@ def _kept_by_each(counts: list[MemoryCount]) -> int:
 def _kept(tally: CallTally) -> Counter[Site]:
     """Return which operators made the blocks that outlive the call, and how many."""
     return Counter(Site("memory.kept", block.op, block.line) for block in tally.made if not block.storage.expired())
+
+
+def _taken(tally: CallTally) -> Counter[Site]:
+    """Return which operators took a block for their result, and how many."""
+    return Counter(Site("counters.allocations", block.op, block.line) for block in tally.made)
+
+
+def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
+    """Return what the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
+    made: dict[tuple[str, str], list[MadeBlock]] = {}
+    for block in tally.live.at_peak:
+        made.setdefault((block.op, block.line or ""), []).append(block)
+    return [
+        CounterSite(
+            metric="memory.peak",
+            name=op,
+            count=sum(block.size for block in blocks),
+            line=line or None,
+            code=code_at(root, line or None),
+            tensor=max(blocks, key=lambda block: block.size).tensor,
+        )
+        for (op, line), blocks in sorted(made.items())
+    ]
 
 
 def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> Counter[Site]:

@@ -16,8 +16,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import perfgate
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import HostWait
-from perfgate.measuring.trace.dispatched import describe
+from perfgate.measuring.trace.dispatched import describe, form_of
 from perfgate.measuring.trace.tally import (
     COLLECTIVES,
     COPIES,
@@ -98,12 +99,16 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class CountingMode(WatchingMode):
     """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
 
-    ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation.
+    ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation. On a
+    device with memory of its own the host's is not counted, so tensors there are no blocks.
     """
 
-    def __init__(self, tally: CallTally, *, root: Path, waits: Sequence[HostWait] = ()) -> None:
+    def __init__(
+        self, tally: CallTally, *, root: Path, waits: Sequence[HostWait] = (), counts_host_memory: bool = True
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally = tally
+        self._counts_host_memory = counts_host_memory
         self._lines = SourceLines(root)
         self._waits = waits
         self._waiting = False
@@ -135,7 +140,7 @@ class CountingMode(WatchingMode):
             op.add(COLLECTIVES, line, _is_collective(name))
             # A region of autocast is the reason, whatever runs in it.
             op.add(LOW_PRECISION_OPS, self._autocast.current or line, self._is_low_precision(name, result))
-            self._remember(name, line, result)
+            self._remember(name, line, result, older=(args, keywords))
         waits = _reads_data(func, name, args, keywords)
         for target, source in copied(name, args, result):
             op.add(COPIES, line)
@@ -150,12 +155,25 @@ class CountingMode(WatchingMode):
             return True
         return self._rounds_products and name in _MATRIX_PRODUCTS and torch.float32 in dtypes
 
-    def _remember(self, name: str, line: Optional[str], result: Any) -> None:
-        for tensor in _as_list(result):
-            storage = weak_storage(tensor)
-            if storage is not None and storage.cdata not in self._seen_storages:
-                self._seen_storages.add(storage.cdata)
-                self._tally.made.append(MadeBlock(storage, name, line))
+    def _remember(self, name: str, line: Optional[str], result: Any, *, older: Any) -> None:
+        """Note the memory of a result, unless it is that of ``older`` tensors which the operator only changed."""
+        storages = [(tensor, weak_storage(tensor)) for tensor in _as_list(result) if self._is_counted(tensor)]
+        new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
+        if not new:
+            return
+        known = {at.cdata for tensor in tensors(older) if (at := weak_storage(tensor)) is not None}
+        for tensor, storage in new:
+            if storage.cdata in known or storage.cdata in self._seen_storages:
+                continue
+            self._seen_storages.add(storage.cdata)
+            form = "" if self._tally.order is None else form_of(tensor)
+            block = MadeBlock(storage, name, line, tensor.untyped_storage().nbytes(), form)
+            self._tally.made.append(block)
+            if self._tally.order is not None:
+                self._tally.live.add(block)
+
+    def _is_counted(self, result: Any) -> bool:
+        return isinstance(result, torch.Tensor) and (self._counts_host_memory or result.device.type != "cpu")
 
     def _counting(self, wait: HostWait) -> Callable[..., Any]:
         original = getattr(wait.owner, wait.name)

@@ -54,11 +54,45 @@ class OpTally:
 
 
 class MadeBlock(NamedTuple):
-    """Memory an operator of the call made: a weak reference to it, the operator, and the line that called it."""
+    """Memory an operator of the call made: a weak reference to it, the operator, and the line that called it.
+
+    ``tensor`` is the form of the result that lies in it (``float32[8,96]``), empty where nobody asked for it.
+    """
 
     storage: Any
     op: str
     line: Optional[str]
+    size: int = 0
+    tensor: str = ""
+
+
+# With more blocks alive than this, the peak is known to a 256th of its bytes: to ask every block after every operator whether
+# it is still there takes seconds in the backward pass of a large model.
+_ASKED_EACH_TIME = 256
+
+
+class LiveBlocks:
+    """The blocks of one call that are alive, and those that were when they held most bytes.
+
+    What an operator takes and gives back while it runs is not among them.
+    """
+
+    def __init__(self) -> None:
+        self.at_peak: list[MadeBlock] = []
+        self._alive: list[MadeBlock] = []
+        self._held = self._peak = 0
+
+    def add(self, block: MadeBlock) -> None:
+        """Note a new block. Older ones are asked whether they are still there only where this may be a new peak."""
+        self._alive.append(block)
+        self._held += block.size
+        slack = self._peak // 256 if len(self._alive) > _ASKED_EACH_TIME else 0
+        if self._held <= self._peak + slack:
+            return
+        self._alive = [alive for alive in self._alive if not alive.storage.expired()]
+        self._held = sum(alive.size for alive in self._alive)
+        if self._held > self._peak:
+            self._peak, self.at_peak = self._held, list(self._alive)
 
 
 class Dispatched(NamedTuple):
@@ -87,6 +121,7 @@ class CallTally:
     ops: dict[str, OpTally] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     made: list[MadeBlock] = field(default_factory=list)
+    live: LiveBlocks = field(default_factory=LiveBlocks)
     order: Optional[list[Dispatched]] = None
 
     def values(self) -> dict[str, int]:

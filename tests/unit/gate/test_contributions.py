@@ -7,7 +7,7 @@ from typing import Optional
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Contribution, Explanation, Part, Policy
+from perfgate.document.decision import Comparison, Contribution, Explanation, Part, PartSite, Policy
 from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, Roof, RunDocument, Work
 from perfgate.judging.gate.contributions import explanations
@@ -80,7 +80,7 @@ def test_explanations__operator_came__explains_what_it_took_and_names_line_and_c
     assert named(found) == [("aten::copy_", "added", 900)]
     assert found.contributions[0] == Contribution(
         op="aten::copy_", kind="added", seconds=pytest.approx(900 * US, rel=1e-3), base_count=0, head_count=3,
-        line="model.py:40",
+        line="model.py:40", sites=[PartSite(line="model.py:40", base=0, head=3)],
     )  # fmt: skip
     assert found.measured == pytest.approx(1e-3)
     assert found.explained == pytest.approx(900 * US, rel=1e-3)

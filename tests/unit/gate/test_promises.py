@@ -3,7 +3,7 @@ import pytest
 
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
-from perfgate.document.run import CorrectnessResult, CounterSet, CounterSite, OpCount
+from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, CounterSet, CounterSite, OpCount
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.promises import compare_promises
@@ -171,3 +171,76 @@ def test_compare_counters__only_one_side_has_it__told_and_not_judged():
     found = compared(counted({"counters.graph_breaks": 0}), counted({}))["counters.graph_breaks"]
 
     assert (found.outcome, found.gating, found.reason) == ("not_comparable", False, "only the base has it")
+
+
+def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_the_new_ones_first():
+    """Three lines copy three times each; the last of them is the old return, which the base has too."""
+    tail = "return self.out(heads.transpose(1, 2).reshape(shape))"
+    base = counted({OPS: 3}, [site("attention.py:29", tail, 3, name="aten::addmm")])
+    head = counted(
+        {OPS: 12},
+        [
+            site("attention.py:32", tail, 3, name="aten::addmm"),
+            *(
+                site(f"attention.py:{line}", code, 3, name="aten::clone")
+                for line, code in ((27, "q = q.contiguous()"), (28, "k = k.contiguous()"), (32, tail))
+            ),
+        ],
+    )
+    (part,) = compared(base, head)[OPS].parts
+
+    assert (part.name, part.base, part.head, part.line) == ("aten::clone", 0, 9, "attention.py:27")
+    assert [(at.line, at.base, at.head) for at in part.sites] == [
+        ("attention.py:27", 0, 3), ("attention.py:28", 0, 3), ("attention.py:32", 0, 3),
+    ]  # fmt: skip
+
+
+def test_decide__three_lines_rose_alike__title_says_the_count_of_its_line():
+    base, head = sides(NO_CHANGE)
+    copies = [site(f"attention.py:{line}", f"{line}", 3, name="aten::clone") for line in (27, 28)]
+    base = msgspec.structs.replace(base, counters=[counted({OPS: 10})])
+    head = msgspec.structs.replace(head, counters=[counted({OPS: 16}, copies)])
+    comment = render_comment(decide(base, head, policy=Policy(), history=History()), CONTEXT)
+
+    assert "3 more `aten::clone` at `attention.py:27` (6 in all, also at `:28`)" in comment, comment
+    assert "6 more calls (0 → 6) at `attention.py:27` (3), `:28` (3)" in comment
+
+
+def test_compare_counters__edited_line__only_what_it_adds_beyond_the_line_it_was():
+    base = counted({OPS: 3}, [site("m.py:5", "x = x.contiguous()", 3)])
+    head = counted({OPS: 4}, [site("m.py:5", "x = x.contiguous() + bias", 4)])
+    (part,) = compared(base, head)[OPS].parts
+
+    assert [(at.line, at.base, at.head) for at in part.sites] == [("m.py:5", 3, 4)]
+
+
+def test_compare_counters__more_only_where_something_fell_too__unchanged_line_is_not_named():
+    base = counted({OPS: 4}, [site("m.py:5", "a", 3), site("m.py:6", "b", 1)])
+    head = counted({OPS: 5}, [site("m.py:5", "a", 3), site("m.py:6", "b", 0), site("m.py:7", "c", 2)])
+    (part,) = compared(base, head)[OPS].parts
+
+    assert [at.line for at in part.sites] == ["m.py:7"]
+
+
+def test_decide__allocations_rose_and_no_operator_ran_more_often__title_names_the_layout_that_changed():
+    """A kernel that is handed another layout takes memory inside, where no operator shows it."""
+    base, head = (traced(run, layout) for run, layout in zip(sides(NO_CHANGE), (" channels_last", "")))
+    base = msgspec.structs.replace(base, counters=[counted({"counters.allocations": 68})])
+    head = msgspec.structs.replace(head, counters=[counted({"counters.allocations": 89})])
+    comment = render_comment(decide(base, head, policy=Policy(), history=History()), CONTEXT)
+
+    named = "`aten::max_pool2d` on `float32[4,32,24,24]` instead of `float32[4,32,24,24] channels_last` at `m.py:7`"
+    assert f"allocations per call of `encoder/long`: 68 → 89, confirmed (exact count): {named}" in comment, comment
+
+
+def traced(run, layout):
+    row = CallRow(
+        op="aten::max_pool2d",
+        kind="host",
+        self_time=1e-3,
+        count=2,
+        inputs=f"float32[4,32,24,24]{layout}",
+        line="m.py:7",
+    )
+    account = CallAccount(workload="encoder", shape="long", calls=3, wall=2e-3, parts={"operators": 2e-3}, rows=[row])
+    return msgspec.structs.replace(run, accounts=[account])
