@@ -52,10 +52,10 @@ def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
-def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, access: GitAccess) -> Grounds:
+def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Optional[Forge], access: GitAccess) -> Grounds:
     """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
-    Raises RepositoryError where that commit cannot be read.
+    ``forge`` is asked which files that are; without it the clone is. Raises RepositoryError where that commit cannot be read.
     """
     found = config_at(root, base, access)
     notes = []
@@ -79,10 +79,10 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge, 
     return Grounds(found.config, tuple(notes), skipped)
 
 
-def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge) -> Optional[list[str]]:
+def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Optional[Forge]) -> Optional[list[str]]:
     """Return the paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
     try:
-        changed = forge.changed_files(change.number)
+        changed = forge.changed_files(change.number) if forge else None
     except ForgeGoneError:  # GitLab before 15.7 has no such list
         changed = None
     return files_between(root, base, change.head_sha) if changed is None else changed

@@ -39,6 +39,8 @@ from perfgate.judging.report.comment import CommentContext, render_comment, rend
 from perfgate.judging.store.store import GitAccess
 from perfgate.version import __version__
 
+# Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
+CANCELLED = ("cancelled", "timed_out")
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 
 
@@ -104,7 +106,9 @@ def publish(request: PublishRequest, doors: Doors) -> int:
 def _documents(
     request: PublishRequest, forge: Forge, event: CiEvent
 ) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
-    """Return the documents of the artifact, or why there are none."""
+    """Return the documents of the artifact, or why there are none: a cancelled job may find those of an earlier attempt."""
+    if event.measured in CANCELLED:
+        return None, DocumentError("the measuring job was cancelled or ran into its time limit; run it again")
     try:
         return read_check(request.artifact or fetch_artifact(forge, event, request.key)), None
     except DocumentError as error:
@@ -160,16 +164,17 @@ def _is_the_same_change(case: _Case) -> bool:
     """Return whether the files that a change request was asked for can have been those of this head beside this target."""
     before = case.change
     if before is None:
-        return False
+        # The commits of a merge queue do not move.
+        return case.event.base_sha is not None
     now = case.forge.find_change_request(prefer=before.number)
     return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
 
 
 def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
-    change = case.change
+    change = case.change or _queued(case.event)
     if change is None or change.base_sha is None:
         return grounds_at_hand(request.root, doors.environ)
-    return grounds_of_base(request.root, change, change.base_sha, case.forge, case.access)
+    return grounds_of_base(request.root, change, change.base_sha, case.forge if case.change else None, case.access)
 
 
 def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
@@ -180,8 +185,10 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
     not bounded.
     """
     commit = documents.base.source.commit or ""
-    change = case.change or ChangeRequest(number=0, head_sha=case.event.head_sha, target=checked_out(root))
+    change = case.change or _queued(case.event) or _headless(case.event, root)
     if base_is_proven(documents, change, case.forge, root):
+        if case.change is None and case.event.base_sha is not None:
+            return "what the merge queue puts the change on"
         target = (case.change.target or "the target branch") if case.change else "what this job has checked out"
         return f"merge base of {target} and head"
     if is_behind(root, commit):
@@ -190,6 +197,17 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
         f"it compares with the commit {commit[:12]!r}, and nothing shows that the change is to be compared with that one; "
         'check the target branch out with its history before (`fetch-depth: 0`, GIT_DEPTH: "0")'
     )
+
+
+def _queued(event: CiEvent) -> Optional[ChangeRequest]:
+    """Return the change that a merge queue is about to merge; it may be several requests in one, so it has no number."""
+    if event.base_sha is None:
+        return None
+    return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
+
+
+def _headless(event: CiEvent, root: Path) -> ChangeRequest:
+    return ChangeRequest(number=0, head_sha=event.head_sha, target=checked_out(root))
 
 
 def _decide(
@@ -276,7 +294,12 @@ def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRe
         doors.say(f"The comment on change request {change.number} was {done.outcome}.")
     else:
         doors.say(log_lines(text, doors.environ))
-        doors.say(f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set.")
+        why = (
+            "A merge queue has no comments"
+            if event.base_sha
+            else f"No change request has the head {event.head_sha[:12]} any more"
+        )
+        doors.say(f"{why}: only the commit status is set.")
     _mark(case.forge, event, decision, request, doors)
 
 

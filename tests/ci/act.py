@@ -90,7 +90,7 @@ class Hub:
         for name in (GATE, TRUSTED):
             workflow = YAML(typ="safe").load(WORKFLOWS / name)
             (job,) = workflow["jobs"].values()
-            job["with"] = {"python-version": "3.11", **inputs}
+            job["with"] = {"python-version": "3.11", "package": "perfgate", **inputs}
             (target / name).write_text(json.dumps(workflow, indent=2))
         (self.clone.root / ".gitignore").write_text(IGNORED)
         config = self.clone.root / "perfgate.toml"

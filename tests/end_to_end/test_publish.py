@@ -338,3 +338,52 @@ def test_publish__real_command__posts_and_exits_with_the_verdict(github: Job) ->
         "The comment on change request 7 was created.",
         f"The commit status perfgate of {github.project.head[:12]} is failure.",
     ]
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "timed_out"])
+def test_publish__measuring_job_was_cancelled__says_so_and_judges_no_earlier_attempt(github: Job, ended: str) -> None:
+    github.measure(ops=40)
+    github.fake.upload(50, "perfgate-default-1", github.zipped())
+    github.environ |= {"GITHUB_RUN_ATTEMPT": "2", "PERFGATE_MEASURED": ended}
+    done = github.download()
+    assert done.returncode == 3, done.stderr
+    assert "## perfgate: INCONCLUSIVE" in github.comment()
+    assert "the measuring job was cancelled or ran into its time limit" in github.comment()
+    assert github.statuses() == [(github.project.head, "error")]
+
+
+def queue(job: Job, *, base: str, head: str) -> None:
+    """Make the job one of GitHub's merge queue: the checkout is the commit that the change is put on."""
+    job.event({"merge_group": {"head_sha": head, "base_sha": base, "head_ref": "refs/heads/gh-readonly-queue/main/x"}})
+    job.environ |= {"GITHUB_EVENT_NAME": "merge_group", "GITHUB_SHA": head}
+
+
+@pytest.mark.parametrize(("ops", "code", "state"), [(64, 1, "failure"), (40, 0, "success")])
+def test_publish__merge_queue__marks_its_head_and_comments_nowhere(
+    github: Job, ops: int, code: int, state: str
+) -> None:
+    queued = github.project.merge
+    queue(github, base=github.project.base, head=queued)
+    github.measure(ops=ops, ci=msgspec.structs.replace(github.ci, head_sha=queued))
+    done = github.publish()
+    assert done.returncode == code, done.stderr
+    assert github.statuses() == [(queued, state)]
+    assert github.comments() == []
+    assert "A merge queue has no comments: only the commit status is set." in done.stdout
+
+
+def test_publish__merge_queue_and_another_base_than_the_events__is_not_believed(github: Job) -> None:
+    queued = github.project.merge
+    queue(github, base=github.project.base, head=queued)
+    github.measure(ci=msgspec.structs.replace(github.ci, head_sha=queued), base=github.project.unrelated)
+    done = github.publish()
+    assert done.returncode == 3, done.stderr
+    assert github.statuses() == [(queued, "error")]
+
+
+def test_publish__merge_queue_with_prose_alone__is_skipped(github: Job) -> None:
+    prose = github.project.commit(github.project.base, README__md="words\n")
+    queue(github, base=github.project.base, head=prose)
+    done = github.download()
+    assert done.returncode == 0, done.stderr
+    assert github.statuses() == [(prose, "success")]

@@ -21,6 +21,8 @@ P = TypeVar("P")
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The measuring job's artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
 ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
+# How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
+MEASURED_VARIABLE = "PERFGATE_MEASURED"
 # What a job is told of itself on a CI whose variables perfgate does not know (Jenkins, say), each with publish's option.
 # The first turns it on, and then the first four are needed.
 GIVEN = {
@@ -53,7 +55,10 @@ def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -
 def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     """Return the event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
     event = _read(environ)
-    return replace(event, account=environ.get(ACCOUNT_VARIABLE) or None) if event else None
+    if event is None:
+        return None
+    account, measured = environ.get(ACCOUNT_VARIABLE) or None, environ.get(MEASURED_VARIABLE) or None
+    return replace(event, account=account, measured=measured)
 
 
 def _read(environ: Mapping[str, str]) -> Optional[CiEvent]:
@@ -141,6 +146,7 @@ class _WorkflowRun(msgspec.Struct):
 
 class _MergeGroup(msgspec.Struct):
     head_sha: str
+    base_sha: str
 
 
 class _PullMark(msgspec.Struct):
@@ -187,7 +193,7 @@ def _github(environ: Mapping[str, str]) -> CiEvent:
         built = event.built_sha if environ.get("GITHUB_EVENT_NAME") == "pull_request" else None
         return replace(event, head_sha=pull.head.sha, built_sha=built, change_request=pull.number)
     if payload.merge_group is not None:
-        return replace(event, head_sha=payload.merge_group.head_sha)
+        return replace(event, head_sha=payload.merge_group.head_sha, base_sha=payload.merge_group.base_sha)
     return event
 
 

@@ -24,7 +24,8 @@ class CiEvent:
     ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
     ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
     CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
-    where the event does not name it. ``account`` is whom the token belongs to, where the forge does not say that.
+    where the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
+    the measuring job ended, where the CI says so. ``account`` is whom the token belongs to, where the forge does not say that.
     """
 
     forge: str
@@ -39,6 +40,8 @@ class CiEvent:
     change_request: Optional[int] = None
     owner: Optional[str] = None
     branch: Optional[str] = None
+    base_sha: Optional[str] = None
+    measured: Optional[str] = None
     job_url: Optional[str] = None
     artifact_url: Optional[str] = None
     ca_file: Optional[str] = None

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 import zipfile
@@ -15,8 +16,6 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-
-from perfgate.version import __version__
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -77,9 +76,11 @@ def test_ci_files__zizmor_at_its_strictest__finds_nothing() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_ci_files__ignored_findings__are_two_of_these_files_alone() -> None:
+def test_ci_files__ignored_findings__are_these_alone() -> None:
     found = re.findall(r"zizmor: ignore\[([\w-]+)\]", "".join(path.read_text() for path in CI_FILES))
-    assert sorted(found) == ["dangerous-triggers", "self-repository", "self-repository"]
+    assert sorted(found) == [
+        "dangerous-triggers", "self-repository", "self-repository", "unpinned-images", "unpinned-images",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.name)
@@ -150,7 +151,7 @@ def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
     assert (
         revisions
         == {
-            "gate": {"publish": "${{ github.event.pull_request.base.sha }}"},
+            "gate": {"publish": "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"},
             "trusted": {
                 "baseline": None,
                 "command": None,
@@ -161,9 +162,9 @@ def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
     )
 
 
-def test_workflows__inputs__are_the_same_and_install_this_version() -> None:
+def test_workflows__inputs__are_the_same_and_name_no_package_that_nobody_owns() -> None:
     assert _inputs("trusted") == _inputs("gate")
-    assert _inputs("gate")["package"]["default"] == f"perfgate=={__version__}"
+    assert _inputs("gate")["package"].keys() == {"description", "type", "required"}
     assert all(one["description"] for one in _inputs("gate").values())
 
 
@@ -232,7 +233,8 @@ def _measuring(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     text = json.dumps(steps[start:]).replace("${{ inputs.out }}", "perfgate-out")
     ordered = "${{ github.event_name == 'issue_comment' && needs.command.outputs."
     text = text.replace(ordered + "workload || inputs.workload }}", "${{ inputs.workload }}")
-    for base in ("${{ inputs.base }}", ordered + "base_sha || '' }}"):
+    queued = "github.event.merge_group.base_sha }}"
+    for base in ("${{ inputs.base || " + queued, ordered + "base_sha || '' }}", "${{ " + queued):
         text = text.replace(base, "")
     shared: list[dict[str, Any]] = json.loads(text)
     return shared
@@ -258,6 +260,7 @@ class Measuring:
         plain = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
+            "RUNNER_TEMP": str(self.folder),
             "GITHUB_OUTPUT": str(self.folder / "output"),
             "GITHUB_STEP_SUMMARY": str(self.folder / "summary"),
             "GITHUB_EVENT_NAME": "pull_request",
@@ -397,6 +400,45 @@ def test_measure__shallow_clone__stops_with_the_remedy(measuring: Measuring, tmp
 def test_measure__script__asks_bash_for_nothing_it_cannot_parse(measuring: Measuring) -> None:
     script = measuring.steps["Measure"]["run"]
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_measure__python_that_takes_no_packages__is_seen_and_left_alone(measuring: Measuring) -> None:
+    # As a distribution marks its own Python (PEP 668); the one below stands for it, in an environment with a package.
+    system = measuring.folder / "system"
+    _run(sys.executable, "-m", "venv", "--without-pip", system)
+    (site_packages,) = system.glob("lib/python3*/site-packages")
+    (site_packages / "of_the_system.py").write_text("WORD = 'seen'\n")
+    inherited = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
+    (site_packages / "inherited.pth").write_text(inherited)
+    before = sorted(site_packages.iterdir())
+    site_packages.chmod(0o555)
+    probe = measuring.folder / "probe-1.0-py3-none-any.whl"
+    _write_wheel(probe, "PROBE = 1\n")
+    done = measuring.run("Measure", PERFGATE_PYTHON=str(system / "bin" / "python"), PERFGATE_PACKAGE=str(probe))
+    assert measuring.outputs()["exit-code"] == "2", done.stdout
+    assert "perfgate.toml does not exist" in done.stdout
+    site_packages.chmod(0o755)
+    assert sorted(site_packages.iterdir()) == before
+    own = measuring.folder / "perfgate-measuring" / "bin" / "python"
+    found = _run(
+        own, "-I", "-c", "import of_the_system, probe, sys; print(of_the_system.WORD, probe.PROBE, sys.prefix)"
+    )
+    assert found.stdout.split() == ["seen", "1", str(own.parents[1])]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_measure__checkout_that_another_user_owns__is_read_all_the_same(measuring: Measuring) -> None:
+    _run("git", "-C", measuring.folder, "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet",
+         "--allow-empty", "--message", "x")  # fmt: skip
+    for path in (measuring.folder, measuring.folder / ".git"):
+        os.chown(path, 12345, 12345)
+    refused = subprocess.run(
+        ["git", "status"], cwd=measuring.folder, env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
+    )
+    assert b"dubious ownership" in refused.stderr
+    done = measuring.run("Measure", PERFGATE_SETUP="git log --format=%s")
+    assert done.stdout.splitlines()[1] == "x"
+    assert "dubious ownership" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("code", "expected"), [("0", 0), ("1", 1), ("3", 3), ("", 5)])

@@ -123,13 +123,25 @@ def test_detect__workflow_run_of_a_push__has_no_change_request(tmp_path: Path) -
         ("push", {"ref": "refs/heads/main", "after": MERGE}, MERGE),
         ("schedule", {"schedule": "0 3 * * 1"}, MERGE),
         ("workflow_dispatch", {"inputs": None}, MERGE),
-        ("merge_group", {"merge_group": {"head_sha": OTHER}}, OTHER),
+        ("merge_group", {"merge_group": {"head_sha": OTHER, "base_sha": HEAD}}, OTHER),
     ],
 )
 def test_detect__other_github_events__no_change_request(tmp_path: Path, name: str, payload: Any, head: str) -> None:
     event = _github(tmp_path, name, payload)
     assert event is not None
     assert (event.head_sha, event.change_request) == (head, None)
+
+
+def test_detect__merge_group__base_is_that_of_the_event(tmp_path: Path) -> None:
+    event = _github(tmp_path, "merge_group", {"merge_group": {"head_sha": OTHER, "base_sha": HEAD}})
+    assert event is not None
+    assert (event.head_sha, event.base_sha) == (OTHER, HEAD)
+
+
+def test_detect__how_the_measuring_job_ended__is_known_where_the_job_is_told(tmp_path: Path) -> None:
+    told = _github(tmp_path, "push", {}, PERFGATE_MEASURED="cancelled")
+    untold = _github(tmp_path, "push", {}, PERFGATE_MEASURED="")
+    assert (told and told.measured, untold and untold.measured) == ("cancelled", None)
 
 
 @pytest.mark.parametrize("payload", ["", "{", "[]", '{"pull_request": {"number": "7"}}', "[" * 100_000])

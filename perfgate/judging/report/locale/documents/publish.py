@@ -7,6 +7,7 @@ from perfgate.catalogue.card import Text
 MESSAGES: tuple[Text, ...] = (
     # why this base
     Text("an ancestor of what this job has checked out", "本作业所检出提交的祖先"),
+    Text("what the merge queue puts the change on", "合并队列中改动所基于的提交"),
     # what there is to note
     Text(
         "the base's perfgate.toml cannot be read, so perfgate's own tolerances judge: {error}",
@@ -36,6 +37,10 @@ MESSAGES: tuple[Text, ...] = (
     # why there is no verdict
     Text("artifact: {why}", "产物：{why}"),
     Text("policy: perfgate.toml of the base cannot be read: {why}", "策略：无法读取 base 的 perfgate.toml：{why}"),
+    Text(
+        "the measuring job was cancelled or ran into its time limit; run it again",
+        "测量作业被取消或超过了时间限制；请重新运行",
+    ),
     Text("it has no {name}; see the log of the measuring job", "其中没有 {name}；请查看测量作业的日志"),
     Text("there is none with a {name}; see the log of the measuring job", "没有含 {name} 的产物；请查看测量作业的日志"),
     Text(
