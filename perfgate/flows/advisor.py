@@ -67,7 +67,7 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
 def _advise(folder: Path, workload: str, say: Say) -> Advised:
     command = _command()
     if command is None:
-        say(f"{TOOL} is not installed, so its advisor is not asked (pip install perfgate[advisor])")
+        say(f"{TOOL} is not installed, so its advisor is not asked (pip install msprof-analyze openpyxl)")
         return Advised([], [])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if size > MOST_BYTES:
@@ -160,7 +160,7 @@ def _workbook(scratch: Path) -> Optional[Sheets]:
     try:
         from openpyxl import load_workbook
     except ImportError as error:
-        raise ValueError("openpyxl is not installed (pip install perfgate[advisor])") from error
+        raise ValueError("openpyxl is not installed (pip install msprof-analyze openpyxl)") from error
     book = load_workbook(path, read_only=True, data_only=True)
     try:
         return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}

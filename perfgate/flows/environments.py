@@ -102,7 +102,7 @@ def _given(python: Optional[Path], option: str) -> _Choice:
     if python is None or is_running(python):
         return _Choice("running", None, "reinstall perfgate")
     found = check_given(python, option)
-    return _Choice("given", found, f"install perfgate and torch there: {found} -m pip install perfgate torch")
+    return _Choice("given", found, f"install torch and this same perfgate there, with {found} -m pip")
 
 
 def _built(

@@ -15,16 +15,12 @@ from perfgate.conductor.repository import Repository
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.clone import checked_out
-from perfgate.flows.pin import TAG, Pin, ask_for_pin, given_pin
+from perfgate.flows.installed import REMEDY, Revision, address, installed_revision, named_revision
 from perfgate.flows.starter import render_starter, write_all
 from perfgate.git import run_git
-from perfgate.version import __version__
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
-SOURCE = "https://github.com/perfgate/perfgate"
-# Where one file of a commit can be read without an account; a mirror is included as a project of the same server.
-RAW = "https://raw.githubusercontent.com/perfgate/perfgate"
 WORKLOAD = "perf/workload.py"
 GITLAB_FILE = ".gitlab-ci.yml"
 _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
@@ -40,11 +36,27 @@ _HOSTS: Mapping[str, Forge] = {
     "github": "github", "gitlab": "gitlab", "gitee": "gitee", "gitcode": "gitcode", "atomgit": "gitcode", "gitea": "gitea",
     "forgejo": "gitea", "codeberg": "gitea",
 }  # fmt: skip
-# A URL with a scheme, or git's short form for ssh: `git@host:path`.
-_ORIGIN = re.compile(r"(?:[a-z+]+://)?(?:[^@/]*@)?(?P<host>[^:/]+)")
+# Of a repository that has no origin yet.
+_USUAL_HOST: Mapping[Forge, str] = {
+    "github": "github.com", "gitlab": "gitlab.com", "gitee": "gitee.com", "gitcode": "gitcode.com", "gitea": "codeberg.org",
+}  # fmt: skip
 # The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
 # registered for the first verdict.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
+# What a container must see of the machine: the device files and the driver (docs/runner.md).
+_CONTAINERS: Mapping[str, Mapping[str, object]] = {
+    "cpu": {},
+    "cuda": {"options": "--gpus all"},
+    "npu": {
+        "options": "--device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc",
+        "volumes": [
+            "/usr/local/dcmi:/usr/local/dcmi",
+            "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi",
+            "/usr/local/Ascend/driver:/usr/local/Ascend/driver",
+            "/etc/ascend_install.info:/etc/ascend_install.info",
+        ],
+    },
+}
 # Where a project has no requirements. Some indexes hold a build with gigabytes of CUDA: a project that minds names another.
 TORCH = "python -m pip install torch"
 
@@ -53,8 +65,8 @@ TORCH = "python -m pip install torch"
 class InitOptions:
     """What ``perfgate init`` was asked for; None is what the repository says, or the default.
 
-    ``mirror`` is where perfgate's own repository lies on the user's server, as ``OWNER/REPO``; ``source`` is asked for the
-    commit of the release, unless ``pin`` names it.
+    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
+    pip installs there; without them it is what this perfgate was installed from. ``image`` is a container to measure in.
     """
 
     forge: Optional[Forge] = None
@@ -63,9 +75,9 @@ class InitOptions:
     python: Optional[str] = None
     setup: Optional[str] = None
     branch: Optional[str] = None
-    mirror: Optional[str] = None
-    source: Optional[str] = None
-    pin: Optional[str] = None
+    image: Optional[str] = None
+    action: Optional[str] = None
+    package: Optional[str] = None
     ci_only: bool = False
 
 
@@ -81,7 +93,6 @@ class Started:
     is_empty: bool
     files: Sequence[str]
     lines: str
-    pin: Optional[Pin]
 
 
 def start_project(folder: Path, options: InitOptions) -> Started:
@@ -98,12 +109,14 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     # A pipeline of the user's own is theirs to change.
     added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
     _refuse_existing(repository.root, templates, below)
-    pin = _pin(options, origin, repository.root) if forge in _CI_FILES else None
+    revision = _revision(forge, options, origin)
     project = (not below and _name_in(origin)) or folder.resolve().name
-    values = _values(repository, folder, forge, options, pin, project=project)
+    values = _values(repository, folder, forge, options, revision, project=project)
+    if forge in _CI_FILES:
+        values.update(_called(forge, revision, origin))
     lines = render_starter(added, values) if added else ""
     write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
-    return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines, pin)
+    return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines)
 
 
 def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:
@@ -113,9 +126,10 @@ def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]
 
 
 def _refuse_strange(options: InitOptions) -> None:
-    if options.mirror and not re.fullmatch(r"[\w.-]+(/[\w.-]+)+", options.mirror):
-        raise UsageError(f"--mirror must read OWNER/REPO, found {options.mirror!r}")
-    texts = {"--setup": options.setup, "--python": options.python, "--branch": options.branch}
+    texts = {
+        "--setup": options.setup, "--python": options.python, "--branch": options.branch, "--image": options.image,
+        "--package": options.package,
+    }  # fmt: skip
     for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
         if text and not text.isprintable():
             raise UsageError(f"{name} must be one line without control characters, found {text!r}")
@@ -139,43 +153,59 @@ def _forge_of(origin: str) -> Forge:
 
 
 def _host(origin: str) -> str:
-    found = _ORIGIN.match(origin)
-    return found["host"].lower() if found and not origin.startswith(("/", ".", "file:")) else ""
+    place = address(origin)
+    return place[0] if place else ""
 
 
 def _name_in(origin: str) -> str:
     return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
 
 
-def _pin(options: InitOptions, origin: str, root: Path) -> Pin:
-    if options.pin:
-        return given_pin(options.pin)
-    if options.source is None and options.mirror:
-        host = _host(origin)
-        if not host:
-            return Pin(because="the remote `origin` does not name a server with the mirror; give its URL with --source")
-        return ask_for_pin(f"https://{host}/{options.mirror}", root)
-    return ask_for_pin(options.source or SOURCE, root)
+def _revision(forge: Forge, options: InitOptions, origin: str) -> Optional[Revision]:
+    """Return the commit of perfgate that CI runs; None where only a package is needed, and it is named."""
+    if options.action:
+        return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
+    if options.package and forge not in _CI_FILES:
+        return None
+    return installed_revision()
+
+
+def _called(forge: Forge, revision: Optional[Revision], origin: str) -> dict[str, object]:
+    """Return how the CI files name perfgate's workflows or template: those of one server, or one file's own address."""
+    if revision is None:
+        return {}
+    host = _host(origin) or _USUAL_HOST[forge]
+    called: dict[str, object] = {"action": revision.path, "commit": revision.commit, "remote": None}
+    if revision.host == host:
+        return called
+    below = f"{revision.commit}/templates/perfgate.yml"
+    if forge == "gitlab" and revision.host == "github.com":
+        return {**called, "remote": f"https://raw.githubusercontent.com/{revision.path}/{below}"}
+    if forge == "gitlab" and "gitlab" in revision.host:
+        return {**called, "remote": f"https://{revision.host}/{revision.path}/-/raw/{below}"}
+    raise UsageError(f"perfgate was installed from {revision.host}, whose files {host} does not call, so {REMEDY}")
 
 
 def _values(
-    repository: Repository, folder: Path, forge: Forge, options: InitOptions, pin: Optional[Pin], *, project: str
+    repository: Repository,
+    folder: Path,
+    forge: Forge,
+    options: InitOptions,
+    revision: Optional[Revision],
+    *,
+    project: str,
 ) -> dict[str, object]:
     """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
     branch, is_found = _main_branch(repository, options.branch)
+    package = options.package or (revision.package if revision else "")
     return {
         "forge": forge,
-        "version": __version__,
+        "package": package,
         "project": project,
         "device": options.device,
         "main_branch": branch,
         "main_is_found": is_found,
-        "mirror": options.mirror,
-        "raw": RAW,
-        "action": options.mirror or "perfgate/perfgate",
-        "pin": pin,
-        "tag": TAG,
-        "inputs": _inputs(repository.prefix(folder), folder, forge, options),
+        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options), "package": package},
     }
 
 
@@ -192,10 +222,12 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dic
     version = python if re.fullmatch(r"3\.\d+", python) else ""
     inputs: dict[str, object] = {"directory": below}
     if forge == "gitlab":
-        image = f"python:{version}" if version else ""
+        image = options.image or (f"python:{version}" if version else "")
         inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})
     else:
-        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "python-version": version, "setup": setup})
+        container = json.dumps({"image": options.image, **_CONTAINERS[options.device]}) if options.image else ""
+        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
+        inputs.update({"python-version": version, "setup": setup})
     inputs["python"] = "" if version else python
     return {name: value for name, value in inputs.items() if value}
 

@@ -294,12 +294,8 @@ def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRe
         doors.say(f"The comment on change request {change.number} was {done.outcome}.")
     else:
         doors.say(log_lines(text, doors.environ))
-        why = (
-            "A merge queue has no comments"
-            if event.base_sha
-            else f"No change request has the head {event.head_sha[:12]} any more"
-        )
-        doors.say(f"{why}: only the commit status is set.")
+        gone = f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set."
+        doors.say("A merge queue has no comments: only the commit status is set." if event.base_sha else gone)
     _mark(case.forge, event, decision, request, doors)
 
 

@@ -115,7 +115,9 @@ class Project:
 
     def configure(self, own: dict[str, object], **inputs: object) -> None:
         """Write .gitlab-ci.yml."""
-        given = {"tags": ["npu"], "publish-tags": ["docker"], "python": sys.executable, **inputs}
+        given = {
+            "tags": ["npu"], "publish-tags": ["docker"], "python": sys.executable, "package": "perfgate", **inputs,
+        }  # fmt: skip
         include = {"local": "templates/perfgate.yml", "inputs": given}
         (self.root / ".gitlab-ci.yml").write_text(json.dumps({"include": [include], **own}))
 

@@ -21,6 +21,7 @@ EVENTS = [
     ("schedule", "perfgate-trusted.yml", "trusted.yml"),
 ]
 PIN = "a" * 40
+ACTION = f"tools/perfgate@{PIN}"
 OPTIONS = {"python": "3.11", "setup": "echo 'a' # \"b\"", "labels": ["self-hosted", "npu"]}
 
 
@@ -50,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_github_files__action_validator__accepts_both(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN, **OPTIONS))
+    start_project(project, InitOptions(forge="github", action=ACTION, **OPTIONS))
     for name in ("perfgate.yml", "perfgate-trusted.yml"):
         _tool("action-validator", f".github/workflows/{name}", cwd=project)
 
@@ -63,11 +64,13 @@ def test_github_files__act__begins_the_measuring_job_of_the_workflow_they_call(
 
     There is no package index here, so installing perfgate fails; test_github.py runs the workflows to their end.
     """
-    start_project(project, InitOptions(forge="github", pin=PIN, labels=["self-hosted", "npu"], setup="echo set up"))
+    start_project(
+        project, InitOptions(forge="github", action=ACTION, labels=["self-hosted", "npu"], setup="echo set up")
+    )
     _commit(project, "https://github.com/team/model")
     text = (ROOT / ".github" / "workflows" / called).read_text()
     actions = set(re.findall(r"uses: (actions/[\w-]+@\S+)", text))
-    lent = [f"https://github.com/perfgate/perfgate@{PIN}={ROOT}"]
+    lent = [f"https://github.com/tools/perfgate@{PIN}={ROOT}"]
     lent += [f"https://github.com/{used}={ACTIONS / used.split('/')[1].partition('@')[0]}" for used in sorted(actions)]
     command = ["act", event, "-n", "-W", f".github/workflows/{file}", "--no-cache-server", "--env", "PIP_NO_INDEX=1"]
     command += [part for place in lent for part in ("--local-repository", place)]
@@ -84,7 +87,7 @@ def test_github_files__act__begins_the_measuring_job_of_the_workflow_they_call(
 
 
 def test_gitlab_file__gitlab_ci_local__fills_in_the_template(project: Path) -> None:
-    start_project(project, InitOptions(forge="gitlab", pin=PIN, **OPTIONS))
+    start_project(project, InitOptions(forge="gitlab", action=ACTION, **OPTIONS))
     file = project / ".gitlab-ci.yml"
     remote = f"remote: 'https://raw.githubusercontent.com/perfgate/perfgate/{PIN}/templates/perfgate.yml'"
     assert remote in file.read_text()

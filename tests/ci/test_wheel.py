@@ -33,8 +33,8 @@ def test_wheel__installed_alone__init_writes_its_files_and_every_command_has_hel
     perfgate = str(python.with_name("perfgate"))
     model = tmp_path / "model"
     _run(["git", "init", "-q", str(model)], tmp_path)
-    _run([perfgate, "init", "--gitlab", "--pin", "a" * 40], model)
-    _run([perfgate, "init", "--github", "--ci-only", "--pin", "a" * 40], model)
+    _run([perfgate, "init", "--gitlab", "--action", f"tools/perfgate@{'a' * 40}"], model)
+    _run([perfgate, "init", "--github", "--ci-only", "--action", f"tools/perfgate@{'a' * 40}"], model)
     written = {str(path.relative_to(model)) for path in model.rglob("*") if path.is_file() and ".git" not in path.parts}
     assert written == {
         ".github/workflows/perfgate-trusted.yml",

@@ -1,4 +1,4 @@
-"""Where the shell blocks of the pages run: a developer's desk, with a clone, its origin and a release of perfgate in git."""
+"""Where the shell blocks of the pages run: a developer's desk, with a clone, its origin and perfgate's repository."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perfgate.flows.pin import TAG
 from tests.docs.blocks import ROOT
 from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_similar import GiteeDialect
+from tests.installed import from_git, write_installation
 
 SECONDS = 300
 MODEL = "https://github.com/team/model"
-PERFGATE = "https://github.com/perfgate/perfgate"
+# Where the pages say that perfgate lies: OWNER is whoever publishes it.
+PERFGATE = "https://github.com/OWNER/perfgate"
 
 
 class Desk:
@@ -31,9 +32,12 @@ class Desk:
             self._git(folder, "init", "-q", "--bare", "-b", "main", str(self._place(address)))
         self._git(folder, "clone", "-q", PERFGATE, "release")
         shutil.copy(ROOT / ".pre-commit-hooks.yaml", folder / "release")
-        self._commit(folder / "release", "a release")
-        self._git(folder / "release", "tag", TAG)
-        self._git(folder / "release", "push", "-q", "origin", "HEAD", TAG)
+        self._commit(folder / "release", "perfgate")
+        self._git(folder / "release", "push", "-q", "origin", "HEAD")
+        self.commit = self._git(folder / "release", "rev-parse", "HEAD").strip()
+        installed = write_installation(folder / "installed", from_git(PERFGATE, self.commit))
+        # pip has nothing to do for a perfgate that is there already.
+        self.environment.update(PYTHONPATH=str(installed), PERFGATE="perfgate")
         self._git(folder, "clone", "-q", MODEL, "model")
         (self.clone / "README.md").write_text("a model\n")
         self._commit(self.clone, "a model")
@@ -109,7 +113,7 @@ class Project(Desk):
         shutil.copy(WORKLOADS / "small_workload.py", self.clone / "perf" / "workload.py")
         settings = f'workload = "perf/workload.py:small"\n[store]\npath = "branch://perfgate-data"\n{SMALL_GATE}'
         (self.clone / "perfgate.toml").write_text(settings)
-        (self.clone / ".pre-commit-config.yaml").write_text(PRE_COMMIT)
+        (self.clone / ".pre-commit-config.yaml").write_text(PRE_COMMIT.replace("COMMIT", self.commit))
         self._commit(self.clone, "gate performance")
         self._git(self.clone, "push", "-q", "origin", "HEAD")
 
@@ -117,7 +121,7 @@ class Project(Desk):
 # As docs/hook.md writes it.
 PRE_COMMIT = f"""repos:
   - repo: {PERFGATE}
-    rev: {TAG}
+    rev: COMMIT
     hooks:
       - id: perfgate-local
 """

@@ -257,4 +257,4 @@ def test_check__interpreter_without_what_a_worker_needs__exit_2_names_it(
     done = check(perfgate, clone, "--head-python", str(tmp_path / "empty" / "bin" / "python"))
     assert done.returncode == 2
     assert "No module named" in done.stderr
-    assert "-m pip install perfgate torch" in done.stderr
+    assert "install torch and this same perfgate there" in done.stderr

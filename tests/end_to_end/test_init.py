@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end.conftest import Perfgate
 
 PIN = "a" * 40
+ACTION = f"tools/perfgate@{PIN}"
 # Of one model on both sides nothing may regress. A busy machine may leave times undecided, and says so.
 UNCHANGED = {("PASS", 0), ("INCONCLUSIVE", 3)}
 AUTHOR = [option for name in ("name", "email") for option in ("-c", f"user.{name}=someone")]
@@ -26,7 +27,7 @@ def empty(tmp_path: Path, perfgate: Perfgate) -> Path:
 @pytest.mark.slow
 def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfgate: Perfgate) -> None:
     """About a minute: the example is measured as any model is, with the settings that `init` writes."""
-    written = perfgate("init", "--github", "--pin", PIN, cwd=empty)
+    written = perfgate("init", "--github", "--action", ACTION, cwd=empty)
     assert written.returncode == 0, written.stderr
     for arguments in (["add", "--all"], ["commit", "-qm", "Add perfgate"]):
         subprocess.run(["git", *AUTHOR, *arguments], cwd=empty, env=perfgate.environment, check=True)
@@ -46,7 +47,7 @@ def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfga
 
 
 def test_init__first_call__measures_what_the_workload_says(empty: Path, perfgate: Perfgate) -> None:
-    perfgate("init", "--gitlab", "--pin", PIN, cwd=empty)
+    perfgate("init", "--gitlab", "--action", ACTION, cwd=empty)
     done = perfgate("run", "--quick", "--steps", "4", cwd=empty)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((empty / "perfgate-out" / "run.json").read_bytes())

@@ -22,8 +22,8 @@ from perfgate.judging.advice.advise import suggestions
 from tests.fakes.documents import make_run
 from tests.samples import unpacked
 
-pytest.importorskip("msprof_analyze", reason="msprof-analyze is not installed (pip install perfgate[advisor])")
-openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed (pip install perfgate[advisor])")
+pytest.importorskip("msprof_analyze", reason="msprof-analyze is not installed (pip install msprof-analyze openpyxl)")
+openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed (pip install msprof-analyze openpyxl)")
 
 ALEXNET = "msinsight-910B-alexnet-2501/text/level1"
 TOOL = Path(sys.executable).parent / "msprof-analyze"

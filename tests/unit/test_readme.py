@@ -13,7 +13,6 @@ import yaml
 from perfgate.cli import commands
 from perfgate.config import parse_config
 from perfgate.discovery import member_names
-from perfgate.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -62,16 +61,18 @@ def test_readme__ci_snippets__are_valid(tmp_path: Path, number: int, schema: str
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_readme__ci_snippets__name_this_release_and_what_the_called_files_take() -> None:
+def test_readme__ci_snippets__name_one_commit_and_what_the_called_files_take() -> None:
     """The two quick starts run what the shell block says (tests/docs)."""
     github, gitlab = (yaml.safe_load(text) for text in snippets("yaml"))
     (job,) = github["jobs"].values()
     (include,) = gitlab["include"]
     called = yaml.safe_load((ROOT / ".github" / "workflows" / "gate.yml").read_text())
     template = yaml.safe_load((ROOT / "templates" / "perfgate.yml").read_text().partition("\n---\n")[0])
-    assert job["uses"].endswith(f"/gate.yml@v{__version__}")
+    package = "git+https://github.com/OWNER/perfgate@COMMIT"
+    assert job["uses"] == "OWNER/perfgate/.github/workflows/gate.yml@COMMIT"
     assert set(job["with"]) <= set(called[True]["workflow_call"]["inputs"])  # YAML 1.1 reads `on` as true
-    assert f"/v{__version__}/" in include["remote"]
+    assert include["remote"] == "https://raw.githubusercontent.com/OWNER/perfgate/COMMIT/templates/perfgate.yml"
+    assert (job["with"]["package"], include["inputs"]["package"]) == (package, package)
     assert set(include["inputs"]) <= set(template["spec"]["inputs"])
 
 

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
 @click.option("--branch", metavar="NAME", help="The main branch; default: what the repository says.")
-@click.option("--mirror", metavar="OWNER/REPO", help="Where perfgate's repository lies on your own server.")
-@click.option("--source", metavar="URL", help="The repository of perfgate that is asked which commit this release is.")
-@click.option("--pin", metavar="SHA", help="The commit of perfgate that CI runs, so that nothing is asked.")
+@click.option("--image", metavar="IMAGE", help="Measure in a container of this image, with the device in it.")
+@click.option(
+    "--action", metavar="OWNER/REPO@COMMIT", help="The commit of perfgate that CI runs; default: the installed one."
+)
+@click.option("--package", metavar="PACKAGE", help="What pip installs in CI; default: that commit.")
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
@@ -40,9 +42,9 @@ def COMMAND(
     python: Optional[str],
     setup: Optional[str],
     branch: Optional[str],
-    mirror: Optional[str],
-    source: Optional[str],
-    pin: Optional[str],
+    image: Optional[str],
+    action: Optional[str],
+    package: Optional[str],
     ci_only: bool,
     directory: Path,
 ) -> None:
@@ -59,26 +61,19 @@ def COMMAND(
         python=python,
         setup=setup,
         branch=branch,
-        mirror=mirror,
-        source=source,
-        pin=pin,
+        image=image,
+        action=action,
+        package=package,
         ci_only=ci_only,
     )
     _say(start_project(directory, options), directory)
 
 
 def _say(started: Started, directory: Path) -> None:
-    from perfgate.flows.pin import TAG
-
     for name in started.files:
         click.echo(f"wrote {name}")
     if started.lines:
         click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
-    if started.pin is not None and not started.pin.commit:
-        click.echo(
-            f"\nNOT PINNED: the CI files name the tag {TAG}, which can be moved to other code ({started.pin.because}).\n"
-            f"Put the commit in its place: git ls-remote URL-OF-PERFGATE refs/tags/{TAG}"
-        )
     if not started.files:
         return
     there = "" if directory.resolve() == Path.cwd() else f" -C {shlex.quote(str(directory))}"

@@ -247,5 +247,5 @@ def test_advise__tool_not_installed__a_word_in_passing_and_no_warning(
 ) -> None:
     monkeypatch.setattr(advisor, "TOOL", "no-such-tool")
     assert ask(recording) == (
-        [], [], ["no-such-tool is not installed, so its advisor is not asked (pip install perfgate[advisor])"]
+        [], [], ["no-such-tool is not installed, so its advisor is not asked (pip install msprof-analyze openpyxl)"]
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""`perfgate init` in real repositories; the releases it asks for are tags of a repository on this machine."""
+"""`perfgate init` in real repositories; what perfgate was installed from is what a record of pip says."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,10 +19,11 @@ from perfgate.cli.main import cli
 from perfgate.config import parse_config
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init import InitOptions, start_project
-from perfgate.flows.pin import TAG
+from tests.installed import from_git, write_installation
 
 ROOT = Path(__file__).resolve().parents[3]
 PIN = "a" * 40
+ACTION = f"tools/perfgate@{PIN}"
 GITHUB = (
     "perfgate.toml",
     "perf/workload.py",
@@ -47,13 +49,14 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def released(tmp_path: Path) -> Path:
-    """A repository of perfgate: its release is an annotated tag, whose own name is not the commit's."""
+def source(tmp_path: Path) -> Path:
+    """A clone of perfgate whose commit its origin has too."""
     root = tmp_path / "perfgate"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
-    git(root, "commit", "--allow-empty", "-qm", "release")
-    git(root, "tag", "-am", "release", TAG)
+    git(root, "commit", "--allow-empty", "-qm", "a commit")
+    git(root, "remote", "add", "origin", "https://token@github.com/someone/perfgate.git")
+    git(root, "update-ref", "refs/remotes/origin/main", "HEAD")
     return root
 
 
@@ -73,7 +76,7 @@ def init(root: Path, *arguments: str) -> Result:
 def test_init__first_commit_made__every_file_and_the_next_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(project, "commit", "--allow-empty", "-qm", "first")
     monkeypatch.chdir(project)
-    done = init(project, "--github", "--pin", PIN)
+    done = init(project, "--github", "--action", ACTION)
     assert done.exit_code == 0
     assert {name for name in files(project) if (project / name).is_file()} == set(GITHUB)
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == [
@@ -81,24 +84,23 @@ def test_init__first_commit_made__every_file_and_the_next_step(project: Path, mo
     ]
     assert f"git add {' '.join(GITHUB)}\n" in done.output
     assert "perfgate local" in done.output
-    assert "NOT PINNED" not in done.output
 
 
 def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) -> None:
-    next_steps = init(project, "--github", "--pin", PIN).output.partition("Next:\n")[2].splitlines()
+    next_steps = init(project, "--github", "--action", ACTION).output.partition("Next:\n")[2].splitlines()
     assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
     assert next_steps[2].strip() == f"perfgate local -C {project}"
 
 
 def test_init__github__at_most_fifteen_lines_to_read(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN))
+    start_project(project, InitOptions(forge="github", action=ACTION))
     lines = [line for name in GITHUB[2:] for line in (project / name).read_text().splitlines()]
     assert len([line for line in lines if line.strip() and not line.lstrip().startswith("#")]) <= 15
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
 def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_in(project: Path, device: str) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN, device=device))
+    start_project(project, InitOptions(forge="github", action=ACTION, device=device))
     path = project / "perfgate.toml"
     text = path.read_text()
     plain = parse_config(text, path)
@@ -118,7 +120,7 @@ def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_
 
 
 def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN))
+    start_project(project, InitOptions(forge="github", action=ACTION))
     text = (project / "perf" / "workload.py").read_text()
     compile(text, "workload.py", "exec")
     assert text == (ROOT / "perfgate" / "starter" / "workload.py").read_text()
@@ -131,35 +133,35 @@ def test_init__a_file_is_there__all_named_and_nothing_written(project: Path, exi
     (project / existing).write_text("mine")
     before = files(project)
     with pytest.raises(UsageError, match=f"nothing was written, because {re.escape(existing)} would be overwritten"):
-        start_project(project, InitOptions(forge="github", pin=PIN))
+        start_project(project, InitOptions(forge="github", action=ACTION))
     assert files(project) == before
     assert (project / existing).read_text() == "mine"
 
 
 def test_init__run_twice__names_all_files_and_the_way_out(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN))
+    start_project(project, InitOptions(forge="github", action=ACTION))
     with pytest.raises(UsageError, match="--ci-only writes the CI files alone") as refusal:
-        start_project(project, InitOptions(forge="github", pin=PIN))
+        start_project(project, InitOptions(forge="github", action=ACTION))
     assert all(name in str(refusal.value) for name in GITHUB)
 
 
 def test_init__a_dangling_link_in_the_way__not_written_through(project: Path, tmp_path: Path) -> None:
     (project / "perfgate.toml").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match=r"perfgate\.toml would be overwritten"):
-        start_project(project, InitOptions(forge="github", pin=PIN))
+        start_project(project, InitOptions(forge="github", action=ACTION))
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_init__a_file_cannot_be_written__what_was_written_is_taken_away(project: Path) -> None:
     (project / ".github").write_text("a file where a folder must be")
     with pytest.raises(UsageError, match="nothing was kept"):
-        start_project(project, InitOptions(forge="github", pin=PIN))
+        start_project(project, InitOptions(forge="github", action=ACTION))
     assert files(project) == {".github"}
 
 
 def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
-    started = start_project(project, InitOptions(forge="github", pin=PIN, ci_only=True))
+    started = start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
     assert tuple(started.files) == GITHUB[2:]
 
 
@@ -177,7 +179,7 @@ def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
 )
 def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin: str, forge: str) -> None:
     git(project, "remote", "add", "origin", origin)
-    assert start_project(project, InitOptions(pin=PIN)).forge == forge
+    assert start_project(project, InitOptions(action=ACTION)).forge == forge
 
 
 @pytest.mark.parametrize(
@@ -192,59 +194,119 @@ def test_init__a_forge_that_cannot_be_known__asked_for(project: Path, origin: st
     if origin:
         git(project, "remote", "add", "origin", origin)
     with pytest.raises(UsageError, match=words + ".* --github, --gitlab, --gitee, --gitcode or --gitea"):
-        start_project(project, InitOptions(pin=PIN))
+        start_project(project, InitOptions(action=ACTION))
     assert files(project) == set()
 
 
 def test_init__no_repository__said(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="git"):
-        start_project(tmp_path, InitOptions(forge="github", pin=PIN))
+        start_project(tmp_path, InitOptions(forge="github", action=ACTION))
 
 
-def test_init__a_release_that_can_be_asked__pinned_to_its_commit(project: Path, released: Path) -> None:
-    commit = git(released, "rev-parse", "HEAD")
-    assert git(released, "rev-parse", TAG) != commit
-    start_project(project, InitOptions(forge="github", source=str(released)))
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, direct_url: Any) -> None:
+    monkeypatch.syspath_prepend(write_installation(folder / "installed", direct_url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/someone/perfgate.git",
+        "ssh://git@github.com/someone/perfgate",
+        "git@GitHub.com:someone/perfgate.git",
+    ],
+)
+def test_init__installed_from_git__ci_runs_that_commit(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    install(monkeypatch, tmp_path, from_git(url, PIN))
+    start_project(project, InitOptions(forge="github"))
     text = (project / GITHUB[2]).read_text()
-    assert f"uses: perfgate/perfgate/.github/workflows/gate.yml@{commit} # {TAG}\n" in text
+    assert f"uses: someone/perfgate/.github/workflows/gate.yml@{PIN}\n" in text
+    assert f"package: 'git+https://github.com/someone/perfgate@{PIN}'" in text
 
 
-def test_init__a_release_that_is_not_there__the_tag_and_a_plain_word(project: Path, released: Path) -> None:
-    git(released, "tag", "-d", TAG)
-    done = init(project, "--github", "--source", str(released))
-    assert f"NOT PINNED: the CI files name the tag {TAG}" in done.output
-    assert f"has no tag {TAG}" in done.output
-    assert f"gate.yml@{TAG} # not pinned" in (project / GITHUB[2]).read_text()
+@pytest.mark.parametrize("editable", [True, False])
+def test_init__installed_from_a_clone__ci_runs_its_commit_and_no_token_is_written(
+    project: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editable: bool
+) -> None:
+    install(monkeypatch, tmp_path, {"url": source.as_uri(), "dir_info": {"editable": editable}})
+    start_project(project, InitOptions(forge="gitlab"))
+    commit = git(source, "rev-parse", "HEAD")
+    (include,) = load_yaml(project / ".gitlab-ci.yml")["include"]
+    assert include["remote"] == f"https://raw.githubusercontent.com/someone/perfgate/{commit}/templates/perfgate.yml"
+    assert include["inputs"]["package"] == f"git+https://github.com/someone/perfgate@{commit}"
 
 
-def test_init__a_source_that_does_not_answer__the_tag_and_git_s_own_words(project: Path, tmp_path: Path) -> None:
-    done = init(project, "--github", "--source", str(tmp_path / "nothing"))
-    assert "does not appear to be a git repository" in done.output
+def test_init__clone_with_a_commit_that_was_not_pushed__asks_for_it_and_writes_nothing(
+    project: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(source, "commit", "--allow-empty", "-qm", "mine alone")
+    install(monkeypatch, tmp_path, {"url": source.as_uri(), "dir_info": {"editable": True}})
+    with pytest.raises(
+        UsageError, match="in no branch of its origin: push it, or name the commit that CI shall run: --action"
+    ):
+        start_project(project, InitOptions(forge="github"))
+    assert files(project) == set()
 
 
-@pytest.mark.parametrize("wrong", ["main", "v0.1.0", "A" * 40, "a" * 39, "a" * 40 + "\n"])
-def test_init__a_pin_that_is_no_commit__refused(project: Path, wrong: str) -> None:
-    with pytest.raises(UsageError, match="40 hexadecimal digits"):
-        start_project(project, InitOptions(forge="github", pin=wrong))
+@pytest.mark.parametrize(
+    ("direct_url", "words"),
+    [
+        (None, "was not installed from a repository"),
+        ({"url": "https://x.example/perfgate.whl", "archive_info": {}}, "was not installed from a repository"),
+        ({"url": "file:///nowhere/perfgate", "dir_info": {}}, "which is gone"),
+        (from_git("file:///srv/perfgate.git", PIN), "which is on no server"),
+        (from_git("https://git.example.com/tools/perfgate", PIN), "whose files github.com does not call"),
+    ],
+)
+def test_init__a_commit_that_ci_cannot_get__asks_for_one_and_names_nobody_s_package(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct_url: Any, words: str
+) -> None:
+    install(monkeypatch, tmp_path, direct_url)
+    with pytest.raises(UsageError, match=f"{words}, so name the commit that CI shall run: --action OWNER/REPO@COMMIT"):
+        start_project(project, InitOptions(forge="github"))
+    assert files(project) == set()
 
 
-def test_init__an_option_of_git_as_source__refused(project: Path) -> None:
-    with pytest.raises(UsageError, match="must be a URL or a path"):
-        start_project(project, InitOptions(forge="github", source="--upload-pack=touch owned"))
+def test_init__installed_from_a_directory_that_is_no_clone__asked(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tmp_path, {"url": tmp_path.as_uri(), "dir_info": {}})
+    with pytest.raises(UsageError, match="is no clone of a server's repository"):
+        start_project(project, InitOptions(forge="gitlab"))
 
 
-def test_init__mirror__the_workflows_are_those_of_the_own_server(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN, mirror="tools/perfgate"))
-    assert f"uses: tools/perfgate/.github/workflows/gate.yml@{PIN}" in (project / GITHUB[2]).read_text()
-    with pytest.raises(UsageError, match="OWNER/REPO"):
-        start_project(project, InitOptions(forge="github", pin=PIN, mirror="tools"))
+@pytest.mark.parametrize(
+    "wrong", ["tools/perfgate", "tools/perfgate@main", f"tools@{PIN}", f"a/b@{PIN[:-1]}", f"a/b@{PIN}\n"]
+)
+def test_init__an_action_that_is_no_commit__refused(project: Path, wrong: str) -> None:
+    with pytest.raises(UsageError, match="must read OWNER/REPO@COMMIT"):
+        start_project(project, InitOptions(forge="github", action=wrong))
+
+
+def test_init__action_and_package__those_of_the_own_server(project: Path) -> None:
+    git(project, "remote", "add", "origin", "git@github.example.com:team/model.git")
+    wheel = "https://files.example.com/perfgate-0.1.0-py3-none-any.whl"
+    start_project(project, InitOptions(action=ACTION))
+    assert f"package: 'git+https://github.example.com/tools/perfgate@{PIN}'" in (project / GITHUB[2]).read_text()
+    shutil.rmtree(project / ".github")
+    start_project(project, InitOptions(action=ACTION, package=wheel, ci_only=True))
+    assert f"package: '{wheel}'" in (project / GITHUB[2]).read_text()
+
+
+def test_init__image__the_container_sees_the_devices(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", action=ACTION, device="npu", image="cann:8.2"))
+    container = json.loads(load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["container"])
+    assert container["image"] == "cann:8.2"
+    assert "--device /dev/davinci_manager" in container["options"]
+    assert "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi" in container["volumes"]
 
 
 def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path) -> None:
     root = tmp_path / "model"
     root.mkdir()
     git(root, "init", "-q", "-b", "trunk")
-    start_project(root, InitOptions(forge="github", pin=PIN))
+    start_project(root, InitOptions(forge="github", action=ACTION))
     assert "branches: ['trunk']" in (root / GITHUB[2]).read_text()
     # perfgate looks for main and master by itself; any other must be told.
     assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == "trunk"
@@ -253,7 +315,7 @@ def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path
 def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project: Path) -> None:
     folder = project / "models" / "encoder"
     folder.mkdir(parents=True)
-    started = start_project(folder, InitOptions(forge="github", pin=PIN))
+    started = start_project(folder, InitOptions(forge="github", action=ACTION))
     assert started.files[0] == "models/encoder/perfgate.toml"
     assert "directory: 'models/encoder'" in (project / GITHUB[2]).read_text()
 
@@ -263,12 +325,12 @@ def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(
     folder = project / "sub"
     folder.mkdir()
     for python in ("3.11", "/opt/conda/bin/python"):
-        options = InitOptions(forge="github", pin=PIN, labels=("self-hosted", "npu"), python=python, setup="true")
+        options = InitOptions(forge="github", action=ACTION, labels=("self-hosted", "npu"), python=python, setup="true")
         start_project(folder, options)
         for file, callee in zip(GITHUB[2:], ("gate.yml", "trusted.yml")):
             (job,) = load_yaml(project / file)["jobs"].values()
             called = load_yaml(ROOT / ".github" / "workflows" / callee)
-            assert job["uses"] == f"perfgate/perfgate/.github/workflows/{callee}@{PIN}"
+            assert job["uses"] == f"tools/perfgate/.github/workflows/{callee}@{PIN}"
             assert set(job["with"]) <= set(called[True]["workflow_call"]["inputs"])  # YAML 1.1 reads `on` as true
             assert job["with"]["directory"] == "sub"
             wanted = [item for each in called["jobs"].values() for item in each.get("permissions", {}).items()]
@@ -280,7 +342,7 @@ def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(
 
 
 def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", pin=PIN, setup="echo 'it''s' # fine: \\\"yes\""))
+    start_project(project, InitOptions(forge="github", action=ACTION, setup="echo 'it''s' # fine: \\\"yes\""))
     workflows = [str(project / name) for name in GITHUB[2:]]
     schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows]
     zizmor = [
@@ -297,9 +359,9 @@ def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(proj
 
 
 GITLAB = [
-    InitOptions(forge="gitlab", pin=PIN),
-    InitOptions(forge="gitlab", pin=PIN, python="3.10", setup="pip install -r 'a b.txt' # why"),
-    InitOptions(forge="gitlab", pin=PIN, device="npu", python="/opt/conda/bin/python3", mirror="tools/perfgate"),
+    InitOptions(forge="gitlab", action=ACTION),
+    InitOptions(forge="gitlab", action=ACTION, python="3.10", setup="pip install -r 'a b.txt' # why"),
+    InitOptions(forge="gitlab", action=ACTION, device="npu", python="/opt/conda/bin/python3"),
 ]
 
 
@@ -330,20 +392,22 @@ def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
         return include
 
     first, second, third = map(written, GITLAB)
-    assert first["remote"] == f"https://raw.githubusercontent.com/perfgate/perfgate/{PIN}/templates/perfgate.yml"
+    assert (first["project"], first["ref"], first["file"]) == ("tools/perfgate", PIN, "/templates/perfgate.yml")
+    package = f"git+https://gitlab.com/tools/perfgate@{PIN}"
     assert first["inputs"]["image"] == "python:3.11"
-    assert second["inputs"] == {"image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"]}
-    assert third["inputs"] == {"tags": ["npu"], "python": "/opt/conda/bin/python3"}
-    assert (third["project"], third["ref"], third["file"]) == ("tools/perfgate", PIN, "/templates/perfgate.yml")
+    assert second["inputs"] == {
+        "image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"], "package": package,
+    }  # fmt: skip
+    assert third["inputs"] == {"tags": ["npu"], "python": "/opt/conda/bin/python3", "package": package}
 
 
 def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project: Path) -> None:
     (project / ".gitlab-ci.yml").write_text("test: {script: [make test]}\n")
-    done = init(project, "--gitlab", "--pin", PIN)
+    done = init(project, "--gitlab", "--action", ACTION)
     assert done.exit_code == 0
     assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
     assert ".gitlab-ci.yml exists and was left as it is. Add to it:" in done.output
-    assert f"/{PIN}/templates/perfgate.yml" in done.output
+    assert f"ref: '{PIN}'" in done.output
     assert (project / "perfgate.toml").exists()
 
 
@@ -351,7 +415,7 @@ def test_init__requirements__installed_on_a_runner_that_has_nothing(project: Pat
     folder = project / "my models"
     folder.mkdir()
     (folder / "requirements.txt").write_text("torch\n")
-    start_project(folder, InitOptions(forge="github", pin=PIN))
+    start_project(folder, InitOptions(forge="github", action=ACTION))
     inputs = load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]
     assert inputs["setup"] == "python -m pip install -r 'my models/requirements.txt'"
     assert inputs["python-version"] == "3.11"
@@ -366,20 +430,22 @@ def test_init__requirements__installed_on_a_runner_that_has_nothing(project: Pat
     ],
 )
 def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tuple[str, ...], runs_on: str) -> None:
-    assert init(project, "--github", "--pin", PIN, *arguments).exit_code == 0
+    assert init(project, "--github", "--action", ACTION, *arguments).exit_code == 0
     for name in GITHUB[2:]:
         (job,) = load_yaml(project / name)["jobs"].values()
         assert job["with"]["runs-on"] == runs_on
 
 
 def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(project: Path) -> None:
-    done = init(project, "--gitee", "--branch", "it's main")
+    done = init(project, "--gitee", "--branch", "it's main", "--package", "perf gate.whl")
+    assert done.exit_code == 0, done.output
     assert set(files(project)) == {"perfgate.toml", "perf", "perf/workload.py"}
     (lines,) = re.findall(r"# Variables of both jobs.*(?=\n\nNext:)", done.output, flags=re.DOTALL)
     checked = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
     assert "export PERFGATE_FORGE=gitee\n" in lines
     assert """perfgate check --base 'origin/it'"'"'s main' --out perfgate-out\n""" in lines
+    assert lines.count("pip install 'perf gate.whl'\n") == 2
     assert "perfgate publish perfgate-out" in lines
 
 
@@ -390,26 +456,26 @@ def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(projec
 def test_init__project__named_as_on_the_forge_wherever_the_clone_lies(project: Path, origin: str, name: str) -> None:
     if origin:
         git(project, "remote", "add", "origin", origin)
-    start_project(project, InitOptions(forge="github", pin=PIN))
+    start_project(project, InitOptions(forge="github", action=ACTION))
     assert parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").project == name
 
 
-def test_init__a_file_is_there__said_before_anybody_is_asked_for_a_release(project: Path, tmp_path: Path) -> None:
+def test_init__a_file_is_there__said_before_the_commit_is_asked_for(project: Path) -> None:
     (project / "perfgate.toml").write_text("mine")
     with pytest.raises(UsageError, match="would be overwritten"):
-        start_project(project, InitOptions(forge="github", source="-not-even-a-source"))
+        start_project(project, InitOptions(forge="github", action="-not-even-an-action"))
 
 
 @pytest.mark.parametrize("options", [{"setup": "one\ntwo"}, {"python": "py\tthon"}, {"labels": ["npu\u202e"]}])
 def test_init__more_than_a_line__refused(project: Path, options: Any) -> None:
     with pytest.raises(UsageError, match="must be one line without control characters"):
-        start_project(project, InitOptions(forge="github", pin=PIN, **options))
+        start_project(project, InitOptions(forge="github", action=ACTION, **options))
 
 
 def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(project: Path) -> None:
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "branch", "master")
-    start_project(project, InitOptions(forge="github", pin=PIN, branch="master"))
+    start_project(project, InitOptions(forge="github", action=ACTION, branch="master"))
     assert (
         parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").store.main_branch == "master"
     )

@@ -168,6 +168,24 @@ def test_workflows__inputs__are_the_same_and_name_no_package_that_nobody_owns() 
     assert all(one["description"] for one in _inputs("gate").values())
 
 
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+def test_container__only_the_measuring_runs_in_it_and_none_is_the_default(name: str) -> None:
+    containers = {job: one["container"] for job, one in _jobs(name).items() if "container" in one}
+    assert containers == {"measure": "${{ fromJSON(inputs.container) }}"}
+    assert json.loads(_inputs(name)["container"]["default"]) == ""
+
+
+def test_container__example_of_the_pages__has_what_github_asks_for() -> None:
+    page = (ROOT / "docs" / "runner.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    inputs = YAML(typ="safe").load(block)["jobs"]["gate"]["with"]
+    assert inputs.keys() <= _inputs("gate").keys()
+    container = json.loads(inputs["container"])
+    assert container.keys() == {"image", "options", "volumes"}
+    assert all(re.fullmatch(r"(/[\w.-]+)+:(/[\w.-]+)+", volume) for volume in container["volumes"])
+    assert container["options"].split()[::2] == ["--device"] * 4
+
+
 def _installs() -> list[dict[str, Any]]:
     jobs = [job for name in ("gate", "trusted") for job in _jobs(name).values()]
     return [step for job in jobs for step in job["steps"] if step["name"] == "Install perfgate"]
