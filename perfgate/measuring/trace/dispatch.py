@@ -62,6 +62,10 @@ _COLLECTIVES = ("c10d::", "_c10d_functional::")
 _AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
 _PACKAGE = str(Path(perfgate.__file__).resolve().parent)
 
+# Whether this torch would do by itself what ``WatchingMode`` does only where the compiler is loaded.
+_TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
+_compiler_kept_out = False
+
 
 class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See every operator that is dispatched while active; what is done with it a subclass says in ``saw``.
@@ -70,6 +74,22 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
     operators that have a kernel of their own. Marks of ``record_function`` (``profiler::``) are no operators.
     """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Say no when the class is made: torch would import its compiler to keep it out (torch 2.13: 822 modules)."""
+        return False
+
+    def __enter__(self) -> WatchingMode:
+        """Become active. Where the workload has loaded torch's compiler, it is kept out of what is done here."""
+        global _compiler_kept_out
+        if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
+            WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign]
+                WatchingMode.__torch_dispatch__, recursive=True
+            )
+            _compiler_kept_out = True
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Run one operator and see it."""

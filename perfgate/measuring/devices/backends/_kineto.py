@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,18 @@ def record_kineto(
     calls: int,
     folder: Path,
     name: str,
-    activities: Sequence[Any],
+    profiler: Any,
     synchronize: Callable[[], None],
 ) -> Path:
-    """Profile ``calls`` calls with shapes and Python stacks into ``name.json.gz``; each is waited for within its mark.
+    """Profile ``calls`` calls with one of torch's profilers into ``name.json.gz``; each is waited for within its mark.
 
     The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
     """
-    import torch
+    from torch.autograd.profiler import record_function
 
-    with torch.profiler.profile(activities=list(activities), record_shapes=True, with_stack=True) as profiler:
+    with profiler:
         for _ in range(calls):
-            with torch.profiler.record_function(CALL):
+            with record_function(CALL):
                 call()
                 synchronize()
     path = folder / f"{name}.json.gz"

@@ -117,14 +117,16 @@ class CpuDevice(HostClocks, HostMemoryReader):
 
         The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
         """
-        from torch.profiler import ProfilerActivity
+        # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
+        # modules); the profiler inside it writes the same trace.
+        from torch.autograd.profiler import profile
 
         return record_kineto(
             call,
             calls=calls,
             folder=folder,
             name=name,
-            activities=[ProfilerActivity.CPU],
+            profiler=profile(use_cpu=True, record_shapes=True, with_stack=True),
             synchronize=self.synchronize,
         )
 
@@ -143,15 +145,15 @@ class CpuDevice(HostClocks, HostMemoryReader):
         reports about older blocks depends on whether it ran before (c10 ProfiledCPUMemoryReporter knows no block that
         was allocated while no profiler ran), so counting it would not be repeatable.
         """
-        from torch.profiler import ProfilerActivity, profile, record_function
+        from torch.autograd.profiler import profile, record_function
 
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        with profile(use_cpu=True, profile_memory=True) as profiler:
             for call in calls:
                 with record_function(CALL):
                     output = call()
                     del output
                     gc.collect()
-        results = profiler.profiler.kineto_results if profiler.profiler is not None else None
+        results = profiler.kineto_results
         if results is None:
             raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
         return held_by_call(_allocations(results.experimental_event_tree()))

@@ -87,14 +87,15 @@ class CudaDevice(AcceleratorDevice):
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls, host and kernels, with shapes and stacks into ``name.json.gz``."""
-        from torch.profiler import ProfilerActivity
+        from torch.profiler import ProfilerActivity, profile
 
+        activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
         return record_kineto(
             call,
             calls=calls,
             folder=folder,
             name=name,
-            activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+            profiler=profile(activities=activities, record_shapes=True, with_stack=True),
             synchronize=self.synchronize,
         )
 
