@@ -9,7 +9,7 @@ import msgspec
 from perfgate.catalogue.advice.advice import GainOf
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import Budget
-from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
+from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
@@ -220,6 +220,11 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     head_inputs: Optional[str] = None
     sites: list[PartSite] = []
 
+    @property
+    def profiled(self) -> str:
+        """Return the name under which the pairs profiled what it is about."""
+        return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
+
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
@@ -276,14 +281,27 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     sha256: Optional[str] = None
 
 
-class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator that came, went or changed: self seconds per call and calls per call on both sides."""
+class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's self seconds in one call on both sides, over all profiled pairs; also of OUTSIDE_OPERATORS.
+
+    ``base`` is the median of the base's members, and ``head - base`` the one estimate of the difference there is: that of the
+    explanation, else of the operator's test, else the paired one (Hodges-Lehmann). ``pairs`` is how many pairs profiled.
+    """
 
     workload: str
     shape: str
     op: str
-    base_time: float
-    head_time: float
+    base: float
+    head: float
+    pairs: int
+
+
+class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator that came, went or runs more or less often: how often a call runs it on both sides."""
+
+    workload: str
+    shape: str
+    op: str
     base_count: float
     head_count: float
     line: Optional[str] = None
@@ -399,6 +417,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     harness_changes: list[HarnessChange] = []
     invalid: list[Invalid] = []
     operator_tests: list[OperatorTest] = []
+    operator_times: list[OperatorTime] = []
     operator_changes: list[OperatorChange] = []
     explanations: list[Explanation] = []
     suggestions: list[Suggestion] = []

@@ -16,6 +16,7 @@ from perfgate.document.decision import (
     NoiseFloor,
     OperatorChange,
     OperatorTest,
+    OperatorTime,
     Part,
     Policy,
     Procedure,
@@ -94,8 +95,9 @@ def make_counter(metric: str, base: float, head: float, **fields: Any) -> Compar
 
 
 def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
-    """Return a decision about one change to ``encoder``."""
+    """Return a decision about one change to ``encoder``; operators that changed were profiled in the pairs too."""
     values: dict[str, Any] = {
+        "operator_times": operator_times() if fields.get("operator_changes") else [],
         "perfgate_version": "0.1.0",
         "project": "demo",
         "reasons": [],
@@ -190,14 +192,20 @@ def operator_changes() -> list[OperatorChange]:
     """Return what the traces show of the same change."""
     return [
         OperatorChange(
-            workload="encoder", shape="long", op="aten::add", base_time=0.0009, head_time=0.0028, base_count=12,
-            head_count=36, line="model.py:88",
+            workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36, line="model.py:88",
         ),
         OperatorChange(
-            workload="encoder", shape="long", op="aten::clone", base_time=0.0, head_time=0.0004, base_count=0,
-            head_count=1, line="model.py:91",
+            workload="encoder", shape="long", op="aten::clone", base_count=0, head_count=1, line="model.py:91",
         ),
     ]  # fmt: skip
+
+
+def operator_times() -> list[OperatorTime]:
+    """Return what the pairs say of the same operators."""
+    return [
+        OperatorTime(workload="encoder", shape="long", op="aten::add", base=0.0009, head=0.0028, pairs=12),
+        OperatorTime(workload="encoder", shape="long", op="aten::clone", base=0.0, head=0.0004, pairs=12),
+    ]
 
 
 def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorTest:

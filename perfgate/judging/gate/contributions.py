@@ -11,7 +11,7 @@ what is still more is said.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 import msgspec
@@ -26,6 +26,7 @@ from perfgate.document.decision import (
     Explanation,
     InputsChange,
     Invalid,
+    OperatorTest,
     Part,
     PartSite,
 )
@@ -59,9 +60,17 @@ _Pairs = Sequence[tuple[dict[str, float], dict[str, float]]]
 
 
 def explanations(
-    base: RunDocument, head: RunDocument, comparisons: Sequence[Comparison], *, invalid: Iterable[Invalid] = ()
+    base: RunDocument,
+    head: RunDocument,
+    comparisons: Sequence[Comparison],
+    tests: Sequence[OperatorTest] = (),
+    *,
+    invalid: Iterable[Invalid] = (),
 ) -> list[Explanation]:
-    """Return for every shape that both sides traced what its change of time is made of, and what holds it up."""
+    """Return for every shape that both sides traced what its change of time is made of, and what holds it up.
+
+    What one of the ``tests`` says an operator lost is what it is said to add.
+    """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
     moved = {
         (comparison.workload, comparison.shape, comparison.metric): comparison
@@ -80,6 +89,9 @@ def explanations(
             after[workload, shape],
             None if (workload, shape) in spoiled else next((time for time in times if time is not None), None),
             exact=exact,
+            tested={
+                test.op: test.head - test.base for test in tests if (test.workload, test.shape) == (workload, shape)
+            },
         )
         found.append(cell.explanation())
     return found
@@ -98,6 +110,7 @@ class _Cell(NamedTuple):
     after: CallAccount
     moved: Optional[Comparison]
     exact: Sequence[Comparison]
+    tested: Mapping[str, float]
 
     def explanation(self) -> Explanation:
         """Return what the difference is made of."""
@@ -161,7 +174,7 @@ class _Cell(NamedTuple):
             promised=self._lost_precision(),
             changed=self.head.source.changed_functions,
         )
-        parts = [sites.of_operator(op, seconds) for op, seconds in believed.items()]
+        parts = [sites.of_operator(op, self.tested.get(op, seconds)) for op, seconds in believed.items()]
         if outside is not None:
             parts.append(sites.of_outside(outside, before=float(np.median([a[OUTSIDE_OPERATORS] for a, _ in pairs]))))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))

@@ -46,7 +46,7 @@ from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.location import LOW_QUANTILES
-from perfgate.judging.gate.operators import compare_operators
+from perfgate.judging.gate.operators import compare_operators, operator_times
 from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times, why_untimed
@@ -102,6 +102,9 @@ def decide(
     if recorded and not differences:
         comparisons += recorded_times(base, head)
     failures = _failures(base, head)
+    incomparable = bool(differences) and comparing == "code"
+    tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
+    explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, untimed=why_untimed(base, head))
     return DecisionDocument(
         perfgate_version=__version__,
@@ -123,9 +126,10 @@ def decide(
         package_differences=_package_differences(base, head),
         harness_changes=changes,
         invalid=invalid,
-        operator_tests=[] if differences and comparing == "code" else compare_operators(base, head, invalid=invalid),
+        operator_tests=tests,
+        operator_times=[] if incomparable else operator_times(base, head, tests, explained, invalid=invalid),
         operator_changes=operator_changes(base, head),
-        explanations=[] if recorded else explanations(base, head, comparisons, invalid=invalid),
+        explanations=explained,
         steps=[
             StepSummary(
                 number=step.number,

@@ -1,4 +1,4 @@
-"""Why it changed: operators of base and head side by side."""
+"""Why it changed: how often base and head run their operators, side by side."""
 
 from __future__ import annotations
 
@@ -9,29 +9,52 @@ from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
 
 MAX_CHANGES = 10
-MIN_SHARE = 0.002  # of the base's busy time; an op that runs more often for less than this explains nothing
+MIN_SHARE = 0.002  # of a side's busy time; an op that runs more often for less than this explains nothing
 
 
 def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
-    """Return the operators that came, went or changed, the largest change of time first, a few per shape.
+    """Return the operators that came, went or run more or less often, a few per shape.
 
-    Recordings that mark no calls are left out: their counts are not of one call.
+    Each side was traced by itself, so the traced times say how much an operator weighs on its side, never how much more or
+    less it takes: they choose the operators and their order, and no more. Recordings that mark no calls are left out: their
+    counts are not of one call.
     """
     before, after = _by_shape(base), _by_shape(head)
     whole = {(c.workload, c.shape) for run in (base, head) for c in run.counters if not c.repeats}
     changes: list[OperatorChange] = []
     for key in sorted((before.keys() & after.keys()) - whole):
-        total = sum(row.self_time for row in before[key].values()) or 1.0
         lines = operator_lines(head, *key)
-        found = [
-            change
-            for op in before[key].keys() | after[key].keys()
-            if (change := _change(key, op, before[key].get(op), after[key].get(op), lines.get(op)))
-            and _matters(change, total)
+        weights = {
+            op: _weight(before[key].get(op), after[key].get(op)) for op in before[key].keys() | after[key].keys()
+        }
+        chosen = [
+            op
+            for op in sorted(weights, key=lambda op: (-weights[op], op))
+            if weights[op] > MIN_SHARE or not (op in before[key] and op in after[key])
         ]
-        found.sort(key=lambda change: (-abs(change.head_time - change.base_time), change.op))
-        changes += found[:MAX_CHANGES]
+        changes += [
+            OperatorChange(
+                workload=key[0],
+                shape=key[1],
+                op=op,
+                base_count=rounded(_count(before[key].get(op))),
+                head_count=rounded(_count(after[key].get(op))),
+                line=lines.get(op),
+            )
+            for op in chosen[:MAX_CHANGES]
+        ]
     return changes
+
+
+def changed_counts(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:
+    """Return workload, shape and name of the operators that a call of one side runs more often than one of the other."""
+    before, after = _by_shape(base), _by_shape(head)
+    return {
+        (*key, op)
+        for key in before.keys() & after.keys()
+        for op in before[key].keys() | after[key].keys()
+        if _count(before[key].get(op)) != _count(after[key].get(op))
+    }
 
 
 def operator_lines(run: RunDocument, workload: str, shape: str) -> dict[str, str]:
@@ -52,24 +75,12 @@ def _by_shape(run: RunDocument) -> dict[tuple[str, str], dict[str, OperatorRow]]
     return shapes
 
 
-def _change(
-    key: tuple[str, str], op: str, before: Optional[OperatorRow], after: Optional[OperatorRow], line: Optional[str]
-) -> OperatorChange:
-    return OperatorChange(
-        workload=key[0],
-        shape=key[1],
-        op=op,
-        base_time=rounded(before.self_time) if before else 0.0,
-        head_time=rounded(after.self_time) if after else 0.0,
-        base_count=rounded(before.count) if before else 0.0,
-        head_count=rounded(after.count) if after else 0.0,
-        line=line,
-    )
+def _weight(before: Optional[OperatorRow], after: Optional[OperatorRow]) -> float:
+    """Return the share of its side's time that the runs take which only one side has."""
+    rows = [row for row in (before, after) if row is not None]
+    more = abs(_count(after) - _count(before))
+    return max(row.share for row in rows) * more / max(abs(row.count) for row in rows) if more else 0.0
 
 
-def _matters(change: OperatorChange, total: float) -> bool:
-    """Only ops whose count changed: the profiler's times alone are too noisy to accuse one."""
-    if change.base_count == change.head_count:
-        return False
-    came_or_went = min(change.base_count, change.head_count) == 0
-    return came_or_went or abs(change.head_time - change.base_time) > MIN_SHARE * total
+def _count(row: Optional[OperatorRow]) -> float:
+    return row.count if row else 0.0

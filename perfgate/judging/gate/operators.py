@@ -6,15 +6,15 @@ FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.decision import Invalid, OperatorTest
+from perfgate.document.decision import Explanation, Invalid, OperatorTest, OperatorTime
 from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument
-from perfgate.judging.gate.explain import operator_lines
+from perfgate.judging.gate.explain import changed_counts, operator_lines
 from perfgate.judging.gate.rounding import rounded
 from perfgate.stats.multiple import false_discovery
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -52,20 +52,23 @@ class _Evidence(NamedTuple):
 
 
 def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable[Invalid] = ()) -> list[OperatorTest]:
-    """Test every operator that both sides have in enough pairs; those that lost most seconds come first.
+    """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
-    Shapes whose times are ``invalid`` are left out, and an operator that only one side has is a matter of the exact counters.
+    Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is a matter of the exact
+    counters, and what that costs one of the explanation.
     An operator is named where its change is above ``SMALLEST_CHANGE`` and its false-discovery-adjusted p-value, over all
     operators of all shapes, at most ``FALSE_DISCOVERIES``: of those named slower at most that share is wrong on average, and
     of those named faster.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    counts = changed_counts(base, head)
     cells = [
         cell
         for workload in head.workloads
         for shape in workload.shapes
         if (workload.name, shape) not in spoiled
         for cell in _cells(base, head, workload.name, shape)
+        if (cell.workload, cell.shape, cell.op) not in counts
     ]
     lines = {(cell.workload, cell.shape): operator_lines(head, cell.workload, cell.shape) for cell in cells}
     tests = [
@@ -73,6 +76,52 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
         for cell, evidence in zip(cells, _evidence(cells))
     ]
     return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
+
+
+def operator_times(
+    base: RunDocument,
+    head: RunDocument,
+    tests: Iterable[OperatorTest],
+    explanations: Iterable[Explanation],
+    *,
+    invalid: Iterable[Invalid] = (),
+) -> list[OperatorTime]:
+    """Return what every profiled operator takes on both sides, most time first, shape by shape.
+
+    Whatever says by how much an operator differs says the difference of these two numbers: what the explanation puts down to
+    it, which is without the profiler's own time, else what its test found, else the paired estimate.
+    """
+    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    known = {(test.workload, test.shape, test.op): test.head - test.base for test in tests}
+    known |= {(e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions}
+    times: list[OperatorTime] = []
+    for workload in head.workloads:
+        for shape in workload.shapes:
+            pairs = [] if (workload.name, shape) in spoiled else paired_times(base, head, workload.name, shape)
+            rows = [
+                _time(workload.name, shape, op, pairs, known)
+                for op in sorted({op for a, b in pairs for op in [*a, *b]})
+            ]
+            times += sorted(rows, key=lambda row: -max(row.base, row.head))
+    return times
+
+
+def _time(
+    workload: str,
+    shape: str,
+    op: str,
+    pairs: list[tuple[dict[str, float], dict[str, float]]],
+    known: Mapping[tuple[str, str, str], float],
+) -> OperatorTime:
+    before = float(np.median([first.get(op, 0.0) for first, _ in pairs]))
+    difference = known.get((workload, shape, op))
+    if difference is None:
+        difference = estimate(np.array([second.get(op, 0.0) - first.get(op, 0.0) for first, second in pairs]))
+    gone = not any(op in second for _, second in pairs)
+    before, after = (max(0.0, -difference), 0.0) if gone else (before, max(0.0, before + difference))
+    return OperatorTime(
+        workload=workload, shape=shape, op=op, base=rounded(before), head=rounded(after), pairs=len(pairs)
+    )
 
 
 def _evidence(cells: list[_Cell]) -> list[_Evidence]:

@@ -84,10 +84,9 @@ def causes(summary: Summary) -> list[Cause]:
     for part in _from_comparisons(decision.comparisons):
         _merge(found, part)
     slower = [explained for explained in decision.explanations if (explained.measured or 0.0) > 0]
-    places = {(explained.workload, explained.shape) for explained in slower}
-    for change in _believable(decision):
-        timed = (change.workload, change.shape) not in places
-        _merge(found, _from_trace(change if timed else _without_time(change)))
+    times = {(time.workload, time.shape, time.op): time.head - time.base for time in decision.operator_times}
+    for change in decision.operator_changes:
+        _merge(found, _of_change(change, times.get((change.workload, change.shape, change.op))))
     for explained in slower:
         for number, contribution in enumerate(explained.contributions):
             if contribution.seconds > 0:
@@ -291,47 +290,13 @@ def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
     return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=more, line=part.line, stage=True)
 
 
-def _believable(decision: DecisionDocument) -> Iterable[OperatorChange]:
-    """Return the traced changes, without times of recordings and where they add up to more than a whole call takes.
-
-    The profiler slows what it watches, and a cold operator is slow once: such times say nothing about a call.
-    """
-    longest: dict[tuple[str, str], float] = {}
-    grown: dict[tuple[str, str], float] = {}
-    for comparison in decision.comparisons:
-        if comparison.unit == "s" and comparison.head is not None and comparison.method not in ("check", "budget"):
-            key = (comparison.workload, comparison.shape)
-            longest[key] = max(longest.get(key, 0.0), comparison.head)
-    for change in decision.operator_changes:
-        key = (change.workload, change.shape)
-        grown[key] = grown.get(key, 0.0) + max(0.0, change.head_time - change.base_time)
-    for change in decision.operator_changes:
-        key = (change.workload, change.shape)
-        too_much = decision.recorded or (key in longest and grown[key] > longest[key])
-        yield _without_time(change) if too_much else change
-
-
-def _without_time(change: OperatorChange) -> OperatorChange:
-    return OperatorChange(
-        workload=change.workload,
-        shape=change.shape,
-        op=change.op,
-        base_time=0.0,
-        head_time=0.0,
-        base_count=change.base_count,
-        head_count=change.head_count,
-        line=change.line,
-    )
-
-
-def _from_trace(change: OperatorChange) -> Cause:
-    more = change.head_time - change.base_time
+def _of_change(change: OperatorChange, more_time: Optional[float]) -> Cause:
     return Cause(
         places=(place(change.workload, change.shape),),
         op=change.op,
         base_count=change.base_count,
         head_count=change.head_count,
-        more_time=more or None,
+        more_time=more_time or None,
         line=change.line,
     )
 

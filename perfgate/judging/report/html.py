@@ -89,7 +89,7 @@ def _middle(summary: Summary, base: Optional[RunDocument], head: RunDocument) ->
         "rows": [_bar_row(comparison, summary, scale, known) for comparison in shown],
         "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
         "operator_tests": operator_rows(summary, most=_MAX_ROWS),
-        "operators": operator_tables(base, head),
+        "operators": operator_tables(summary.decision, base, head),
         "counters": counter_rows(base, head),
     }
 

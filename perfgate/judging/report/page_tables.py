@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.run import OperatorRow, RunDocument
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import metric_name
@@ -17,13 +19,22 @@ _MAX_OPERATORS = 40
 _MAX_TABLES = 40
 _MAX_ROWS = 2000
 _Key = tuple[str, str]
+_Rows = Mapping[str, OperatorRow]
+_Times = dict[str, tuple[Optional[float], Optional[float]]]
 
 
-def operator_tables(base: Optional[RunDocument], head: RunDocument) -> list[dict[str, object]]:
-    """Return per workload and shape the operators of both sides, those with the most self time first."""
+def operator_tables(
+    decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument
+) -> list[dict[str, object]]:
+    """Return per workload and shape the operators of both sides, those with the most self time first.
+
+    How often they run each side's trace says. What they take the decision says, whose pairs profiled both sides in turns;
+    recordings made apart have nothing but their own times.
+    """
     before, after = _operators(base), _operators(head)
-    keys = list(dict.fromkeys([*after, *before]))[:_MAX_TABLES]
-    return [_operator_table(key, before.get(key, {}), after.get(key, {})) for key in keys]
+    times = _recorded_times(before, after) if decision.recorded else _paired_times(decision)
+    keys = list(dict.fromkeys([*after, *before, *times]))[:_MAX_TABLES]
+    return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
 
 
 def counter_rows(base: Optional[RunDocument], head: RunDocument) -> list[dict[str, object]]:
@@ -70,24 +81,53 @@ def _operators(run: Optional[RunDocument]) -> dict[_Key, dict[str, OperatorRow]]
     return tables
 
 
-def _operator_table(key: _Key, before: dict[str, OperatorRow], after: dict[str, OperatorRow]) -> dict[str, object]:
-    def most(op: str) -> float:
-        return max(side[op].self_time for side in (before, after) if op in side)
+def _recorded_times(before: Mapping[_Key, _Rows], after: Mapping[_Key, _Rows]) -> dict[_Key, _Times]:
+    return {
+        key: {op: (_self_time(before, key, op), _self_time(after, key, op)) for op in sides}
+        for key in before.keys() | after.keys()
+        if (sides := {*before.get(key, {}), *after.get(key, {})})
+    }
 
-    ops = sorted(before.keys() | after.keys(), key=lambda op: (-most(op), op))
+
+def _self_time(side: Mapping[_Key, _Rows], key: _Key, op: str) -> Optional[float]:
+    row = side.get(key, {}).get(op)
+    return None if row is None else row.self_time
+
+
+def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
+    times: dict[_Key, _Times] = {}
+    for row in decision.operator_times:
+        if row.op != OUTSIDE_OPERATORS:
+            times.setdefault((row.workload, row.shape), {})[row.op] = (row.base or None, row.head or None)
+    return times
+
+
+def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> dict[str, object]:
+    def most(op: str) -> float:
+        return max((time or 0.0 for time in times.get(op, ())), default=0.0)
+
+    ops = sorted({*before, *after, *times}, key=lambda op: (-most(op), op))
     largest = most(ops[0]) if ops else 0.0
+    of_head = sum(head or 0.0 for _, head in times.values())
     return {
         "place": place(*key),
-        "rows": [_operator_row(op, before.get(op), after.get(op), largest) for op in ops[:_MAX_OPERATORS]],
+        "rows": [
+            _operator_row(op, before.get(op), after.get(op), times.get(op, (None, None)), largest, of_head)
+            for op in ops[:_MAX_OPERATORS]
+        ],
         "more": max(0, len(ops) - _MAX_OPERATORS),
     }
 
 
 def _operator_row(
-    op: str, before: Optional[OperatorRow], after: Optional[OperatorRow], largest: float
+    op: str,
+    before: Optional[OperatorRow],
+    after: Optional[OperatorRow],
+    times: tuple[Optional[float], Optional[float]],
+    largest: float,
+    of_head: float,
 ) -> dict[str, object]:
-    times = [None if side is None else side.self_time for side in (before, after)]
-    shown = formats.quantities(times, "s")
+    shown = formats.quantities(list(times), "s")
     bars = [svg.share_bar((time or 0) / largest if largest else 0, name) for time, name in zip(times, ("base", "head"))]
     return {
         "op": op,
@@ -95,13 +135,15 @@ def _operator_row(
         "head_time": shown[1],
         "base_count": formats.DASH if before is None else formats.whole(before.count),
         "head_count": formats.DASH if after is None else formats.whole(after.count),
-        "share": formats.DASH if after is None else formats.percent(after.share),
+        "share": formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),
         "bars": bars,
-        "state": say("new") if before is None else say("gone") if after is None else _state(before, after),
+        "state": _state(before, after),
     }
 
 
-def _state(before: OperatorRow, after: OperatorRow) -> Words:
+def _state(before: Optional[OperatorRow], after: Optional[OperatorRow]) -> Words:
+    if before is None or after is None:
+        return Words("") if before is after else say("new") if before is None else say("gone")
     if before.count == after.count:
         return Words("")
     return say("more") if after.count > before.count else say("fewer")

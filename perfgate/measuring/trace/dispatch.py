@@ -84,7 +84,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Become active. Where the workload has loaded torch's compiler, it is kept out of what is done here."""
         global _compiler_kept_out
         if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
-            WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign]
+            WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign, attr-defined]
                 WatchingMode.__torch_dispatch__, recursive=True
             )
             _compiler_kept_out = True

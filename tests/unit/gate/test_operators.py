@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Invalid, OperatorTest
-from perfgate.document.run import RunDocument
-from perfgate.judging.gate.operators import compare_operators
+from perfgate.document.decision import Contribution, Explanation, Invalid, OperatorTest
+from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
+from perfgate.judging.gate.operators import compare_operators, operator_times
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 # Seconds of self time in a call of 10 ms: the one that regresses below is 3 % of it.
@@ -165,3 +165,71 @@ def test_compare_operators__identical_code__at_most_one_gate_in_ten_names_anythi
     """Two families of false discoveries at 5 % each; where nothing changed, any name is a false one."""
     found = [named(compare_operators(*measured(seed=seed))) for seed in range(100)]
     assert sum(bool(names) for names in found) <= 10
+
+
+def traced(run: RunDocument, **counts: float) -> RunDocument:
+    """Return a side whose trace has so many runs a call of these operators, ten times as slow as in the pairs."""
+    rows = [
+        OperatorRow(
+            workload=WORKLOAD, shape=SHAPE, op=f"aten::{op}", kind="host", self_time=10 * TIMES[f"aten::{op}"],
+            count=count, share=0.1,
+        )
+        for op, count in counts.items()
+    ]  # fmt: skip
+    return msgspec.structs.replace(run, operators=rows)
+
+
+def test_compare_operators__one_that_a_side_runs_more_often__is_not_called_slower() -> None:
+    base, head = measured(spread=0.0, slower={"aten::copy_": 1.7, "aten::gelu": 1.1})
+    base, head = traced(base, copy_=9, gelu=2), traced(head, copy_=25, gelu=2)
+    assert named(compare_operators(base, head)) == {("aten::gelu", "regressed")}
+
+
+def test_operator_times__one_difference_for_each_operator__the_explanations_before_the_tests() -> None:
+    base, head = measured(spread=0.0, slower={"aten::copy_": 1.7, "aten::gelu": 1.1})
+    base, head = traced(base, copy_=9, gelu=2), traced(head, copy_=25, gelu=2)
+    tests = compare_operators(base, head)
+    part = Contribution(op="aten::copy_", kind="more", seconds=0.0004, base_count=9, head_count=25)
+    times = {time.op: time for time in operator_times(base, head, tests, [explained(part)])}
+    assert (times["aten::copy_"].base, times["aten::copy_"].head) == (0.0008, pytest.approx(0.0012))
+    (gelu,) = [test for test in tests if test.op == "aten::gelu"]
+    assert (times["aten::gelu"].base, times["aten::gelu"].head) == (gelu.base, gelu.head)
+    assert times["aten::addmm"].head == times["aten::addmm"].base
+
+
+def test_operator_times__time_outside_operators_by_another_name__is_its_own_row() -> None:
+    base, head = measured(spread=0.0)
+    base, head = (
+        msgspec.structs.replace(
+            side,
+            replicates=[
+                msgspec.structs.replace(
+                    replicate, operators={SHAPE: {**replicate.operators[SHAPE], OUTSIDE_OPERATORS: 0.001}}
+                )
+                for replicate in side.replicates
+            ],
+        )
+        for side in (base, head)
+    )
+    waiting = Contribution(op=".item()", kind="waiting", seconds=0.0003)
+    times = {time.op: time for time in operator_times(base, head, [], [explained(waiting)])}
+    assert (times[OUTSIDE_OPERATORS].base, times[OUTSIDE_OPERATORS].head) == (0.001, pytest.approx(0.0013))
+    assert ".item()" not in times
+
+
+def test_operator_times__operator_that_only_one_side_runs__is_zero_on_the_other() -> None:
+    base, head = measured(spread=0.1)
+    gone = [
+        msgspec.structs.replace(
+            replicate,
+            operators={SHAPE: {op: time for op, time in replicate.operators[SHAPE].items() if op != "aten::gelu"}},
+        )
+        for replicate in head.replicates
+    ]
+    times = {time.op: time for time in operator_times(base, msgspec.structs.replace(head, replicates=gone), [], [])}
+    assert times["aten::gelu"].head == 0.0
+    assert times["aten::gelu"].base == pytest.approx(0.001, rel=0.1)
+
+
+def explained(*parts: Contribution) -> Explanation:
+    return Explanation(workload=WORKLOAD, shape=SHAPE, metric="latency.low", measured=0.001, contributions=list(parts))

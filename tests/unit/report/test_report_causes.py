@@ -23,7 +23,7 @@ def summary(**fields) -> Summary:
     return Summary(make_decision("FAIL", **fields), CommentContext(marker=""))
 
 
-def test_causes__counts_and_trace__one_entry_per_operator_with_both() -> None:
+def test_causes__counts_and_trace__one_entry_per_operator() -> None:
     found = causes(summary(comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes()))
     assert [(cause.op, cause.base_count, cause.head_count, cause.line) for cause in found] == [
         ("aten::add", 12, 36, "model.py:88"),
@@ -32,13 +32,10 @@ def test_causes__counts_and_trace__one_entry_per_operator_with_both() -> None:
     assert [round(cause.more_time or 0, 6) for cause in found] == [0.0019, 0.0004]
 
 
-def test_causes__traced_times_exceed_a_whole_call__times_are_not_believed() -> None:
-    # Seen on a real run: a cold operator under the profiler took 179 ms of a call that takes 5 ms.
-    cold = OperatorChange(
-        workload="encoder", shape="long", op="aten::add", base_time=0.0, head_time=0.179, base_count=12, head_count=36
-    )
+def test_causes__traces_alone__say_how_often_and_not_how_long() -> None:
+    more = OperatorChange(workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36)
     comparisons = regressed_time() + regressed_counters()
-    found = causes(summary(comparisons=comparisons, operator_changes=[cold]))
+    found = causes(summary(comparisons=comparisons, operator_changes=[more], operator_times=[]))
     assert {cause.more_time for cause in found} == {None}
     assert cause_of(comparisons[0], found) is None
 

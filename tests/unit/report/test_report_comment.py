@@ -118,7 +118,7 @@ def test_table__only_operators_regressed__they_become_rows() -> None:
 def test_why__counter_parts_and_traces__operator_new_count_and_source_line() -> None:
     text = render_comment(failing(suggestions=suggestions()), CONTEXT)
     assert "- `aten::add` in `encoder/long`: 24 more calls (12 → 36) at `model.py:88`, 1.90 ms more self time" in text
-    assert "**1. Why** (a call of `encoder/long` takes 2.50 ms longer" in text
+    assert "**1. Why**\n" in text
     assert "**2. Try**\n\n- Replace the loop of 24 `aten::add` by one batched call" in text
 
 
@@ -231,8 +231,7 @@ def test_error__head_does_not_load__traceback_in_a_fence() -> None:
 def test_budget__thousands_of_ops__stays_within_60000_and_keeps_the_failing_rows() -> None:
     parts = [Part(name=f"custom::op_{n}" + "x" * 90, base=n, head=n + 1, line=f"model.py:{n}") for n in range(5000)]
     changes = [
-        OperatorChange(workload="encoder", shape="long", op=part.name, base_time=0.0, head_time=1e-6,
-                       base_count=part.base, head_count=part.head)
+        OperatorChange(workload="encoder", shape="long", op=part.name, base_count=part.base, head_count=part.head)
         for part in parts
     ]  # fmt: skip
     ops = [make_counter(f"ops.count:{part.name}", part.base, part.head, gating=False) for part in parts]

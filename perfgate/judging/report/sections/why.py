@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
-from perfgate.document.decision import Bottleneck, Comparison, Explanation
+from perfgate.document.decision import Bottleneck, Explanation
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import across_places, causes
+from perfgate.judging.report.headline import metric_name
 from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.rows import worded_cause
 from perfgate.judging.report.summary import Summary, place
@@ -44,7 +45,6 @@ class Why:
             "causes": [worded_cause(cause) for cause in found[:shown]],
             "more": max(0, len(found) - shown),
             "account": worded_account(summary),
-            "profiled": _account_of_profiler(summary),
         }
 
 
@@ -59,6 +59,7 @@ def worded_account(summary: Summary) -> Optional[Mapping[str, object]]:
     told = abs(left) >= _TOLD * explained.measured
     return {
         "place": place(explained.workload, explained.shape),
+        "metric": metric_name(explained.metric or ""),
         "measured": formats.quantity(explained.measured, "s"),
         "more": formats.quantity(more, "s"),
         "saved": formats.quantity(saved, "s") if saved >= _TOLD * explained.measured else None,
@@ -75,30 +76,6 @@ def _explanation(summary: Summary) -> Optional[Explanation]:
     slower = [one for one in summary.decision.explanations if one.measured is not None and one.measured > 0]
     worst = {(one.workload, one.shape): number for number, one in reversed(list(enumerate(summary.regressed)))}
     return min(slower, key=lambda one: worst.get((one.workload, one.shape), len(worst)), default=None)
-
-
-def _account_of_profiler(summary: Summary) -> Optional[Mapping[str, object]]:
-    """Return measured and profiled growth of the worst slower call, for documents without an explanation."""
-    slower = next((c for c in summary.regressed if c.unit == "s" and c.method == "paired"), None)
-    if slower is None or slower.base is None or slower.head is None:
-        return None
-    profiled = _profiled(summary, slower)
-    measured = slower.head - slower.base
-    # What the profiler adds makes the two differ; where they differ much, the sentence would explain nothing.
-    if measured <= 0 or not 0.3 * measured < profiled < 2 * measured:
-        return None
-    return {
-        "place": place(slower.workload, slower.shape),
-        "measured": formats.quantity(measured, "s"),
-        "profiled": formats.quantity(profiled, "s"),
-    }
-
-
-def _profiled(summary: Summary, slower: Comparison) -> float:
-    """Return by how much the operators' self time grew in the place of one comparison, under the profiler."""
-    changes = summary.decision.operator_changes
-    here = (c for c in changes if (c.workload, c.shape) == (slower.workload, slower.shape))
-    return sum(change.head_time - change.base_time for change in here)
 
 
 SECTION = Why()

@@ -27,9 +27,6 @@ WORDS = {
     "operators changed, see Why": "算子有变化，见“原因”",
     # why, and what to try
     "Why": "原因",
-    " (a call of {place} takes {measured} longer; under the profiler these operators take {profiled} more self time)": (
-        "（{place} 的一次调用慢了 {measured}；在 profiler 下，这些算子的自身耗时共增加 {profiled}）"
-    ),
     "{op} in {places}": "{op}，位于 {places}",
     "{op} in {place}": "{op}，位于 {place}",
     ": {more} call ({base} → {head})": "：调用{more} 次（{base} → {head}）",

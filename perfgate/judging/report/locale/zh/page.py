@@ -34,6 +34,8 @@ WORDS = {
     ),
     "Operators of {place}": "{place} 的算子",
     "Self time per call, from the recorded trace.": "每次调用的自身耗时，取自轨迹。",
+    "Self time per call as the pairs profiled it in turns; head differs from base by the paired estimate. Counts are from "
+    "the traces.": "每次调用的自身耗时，由配对双方轮流 profile 得到；head 与 base 之差即配对估计值。次数取自轨迹。",
     "Recorded, not compared: measure with perfgate check.": "录制值，未作比较：请用 perfgate check 测量。",
     "{more} in run.json.": "{more}见 run.json。",
     "Exact counters of one step": "一个 step 的精确计数",

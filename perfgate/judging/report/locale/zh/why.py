@@ -4,10 +4,12 @@ from __future__ import annotations
 
 WORDS = {
     # the account
-    "a call of {place} takes {measured} longer: {more} were added and {saved} saved": (
-        "{place} 的一次调用慢了 {measured}：增加 {more}，节省 {saved}"
+    "a call of {place} takes {measured} longer ({metric}): {more} were added and {saved} saved": (
+        "{place} 的一次调用慢了 {measured}（{metric}）：增加 {more}，节省 {saved}"
     ),
-    "a call of {place} takes {measured} longer: {more} were added": "{place} 的一次调用慢了 {measured}：增加 {more}",
+    "a call of {place} takes {measured} longer ({metric}): {more} were added": (
+        "{place} 的一次调用慢了 {measured}（{metric}）：增加 {more}"
+    ),
     ", {over} above what was measured, because the profiler slows operators": (
         "，比实测多 {over}，因为 profiler 会拖慢算子"
     ),
