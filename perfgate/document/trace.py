@@ -109,6 +109,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     computing: Optional[float]
     communication: Optional[float]
     exposed_communication: Optional[float]
+    exposed_copies: Optional[float] = None
+    preparing: Optional[float] = None
     free: Optional[float]
 
 

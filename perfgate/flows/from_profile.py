@@ -120,7 +120,7 @@ def _project(directory: Path) -> _Project:
 
 def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
     """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
-    if any(summary.totals or summary.times or summary.lengths or any(summary.works) for summary in summaries):
+    if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
         return
     reasons = "".join(f"; {what}: {why}" for what, why in list(recording.absent.items())[:_SHOWN_REASONS])
     analyse = (

@@ -204,20 +204,14 @@ def _step(step: ProfilerStep, origin: Optional[int]) -> StepRow:
     return StepRow(
         number=step.number,
         start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
-        length=_seconds(_length(step)),
+        length=_seconds(step.length_ns),
         computing=_seconds(step.computing_ns),
         communication=_seconds(step.communication_ns),
         exposed_communication=_seconds(step.exposed_communication_ns),
+        exposed_copies=_seconds(step.exposed_copies_ns),
+        preparing=_seconds(step.preparing_ns),
         free=_seconds(step.free_ns),
     )
-
-
-def _length(step: ProfilerStep) -> Optional[int]:
-    """Return the nanoseconds of a step: by its ends, else the sum of its parts."""
-    if step.start_ns is not None and step.end_ns is not None:
-        return step.end_ns - step.start_ns
-    parts = (step.computing_ns, step.exposed_communication_ns, step.free_ns)
-    return None if None in parts else sum(part for part in parts if part is not None)
 
 
 def _slowest(timelines: Iterable[Timeline]) -> Optional[SlowestRank]:
@@ -234,7 +228,7 @@ def _slowest(timelines: Iterable[Timeline]) -> Optional[SlowestRank]:
 
 
 def _own_length(step: ProfilerStep) -> Optional[int]:
-    length = _length(step)
+    length = step.length_ns
     return None if length is None else length - (step.exposed_communication_ns or 0)
 
 

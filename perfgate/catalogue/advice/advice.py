@@ -29,15 +29,14 @@ class Estimated:
     """The most that may be gained, by Amdahl's law: the finding's evidence ``share`` is the part of the time that may go.
 
     Of it ``stays`` is the evidence that says which share stays at best. ``of_busy`` where it is a share of the time that the
-    device works in, which is a part of the call. ``rest`` where the evidence is what would stay. ``less`` is a metric of the
-    run that tells how much of it has another cause. ``seconds`` where it is seconds of a call instead of a share.
+    device works in, which is a part of the call. ``rest`` where the evidence is what would stay. ``seconds`` where it is
+    seconds of a call instead of a share.
     """
 
     share: str
     stays: str = ""
     of_busy: bool = False
     rest: bool = False
-    less: str = ""
     seconds: bool = False
 
 

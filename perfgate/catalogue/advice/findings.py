@@ -80,8 +80,36 @@ _DEVICE = (
             "or the whole call as one captured graph",
             "让 Host 跑在设备前面：算子更少更大、调用中不取回 Python 数值，或把整个调用捕获成一张图（图模式）",
         ),
-        gain=Estimated("utilization.busy", rest=True, less="communication.exposed"),
+        gain=Estimated("utilization.busy", rest=True),
         steps=(2, 9, 12),
+    ),
+    Advice(
+        "utilization.communication",
+        Text(
+            "let communication run behind computing: smaller buckets started earlier, or fewer and larger collectives",
+            "让通信隐藏在计算之后：更早启动的小桶，或更少更大的集合通信",
+        ),
+        gain=Estimated("exposed communication"),
+        steps=(2, 16),
+    ),
+    Advice(
+        "utilization.copies",
+        Text(
+            "copy from pinned memory without blocking, while the step before is computed",
+            "使用锁页内存做非阻塞拷贝，与上一个 step 的计算并行",
+        ),
+        gain=Estimated("exposed copies"),
+        steps=(2, 3),
+    ),
+    Advice(
+        "utilization.preparing",
+        Text(
+            "prepare the next batch while the device still works (workers of the DataLoader), and launch the first operator "
+            "of a step earlier",
+            "在设备仍在工作时准备下一个 batch（DataLoader 的 worker），并更早下发 step 的首个算子",
+        ),
+        gain=Estimated("preparing"),
+        steps=(2, 11),
     ),
     Advice(
         "utilization.host",

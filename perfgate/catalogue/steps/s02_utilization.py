@@ -57,12 +57,43 @@ CARD = StepCard(
             step=2,
             explanation=Text(
                 "Share of the unprofiled wall time in which at least one kernel ran on the device. Of a recording"
-                " made elsewhere it is the share of its steps in which something was computed, under the "
-                "profiler, which stretches gaps.",
+                " made elsewhere it is the share of its steps in which a kernel ran, of computing or of a "
+                "collective, under the profiler, which stretches gaps.",
                 "不开 profiler 的墙钟时间中，设备上至少有一个 kernel 在运行的占比。对他处录制的数据，则是各 "
-                "step 中有计算的时间占比；录制时开着 profiler，间隙会被拉长。",
+                "step 中有 kernel（计算或集合通信）运行的时间占比；录制时开着 profiler，间隙会被拉长。",
             ),
             source="union of kernel intervals over all streams, from " + TRACE,
+            share=True,
+        ),
+        Metric(
+            name="utilization.computing",
+            title=Text("computing share of a step", "step 中的计算占比"),
+            unit="1",
+            better="higher",
+            kind="noisy",
+            step=2,
+            explanation=Text(
+                "Of a recording: the share of its steps in which a kernel computed. With communication and copies that "
+                "nothing hides (communication.exposed, transfer.exposed_share), preparing (preprocess.preparing_share) and "
+                "free time it adds up to the step.",
+                "对录制数据：各 step 中有 kernel 在计算的时间占比。与未被掩盖的通信和拷贝（communication.exposed、"
+                "transfer.exposed_share）、准备（preprocess.preparing_share）以及空闲时间相加，等于整个 step。",
+            ),
+            source="union of computing kernels over all streams / length of the steps",
+            share=True,
+        ),
+        Metric(
+            name="utilization.free",
+            title=Text("free share of a step", "step 中的空闲占比"),
+            unit="1",
+            better="lower",
+            kind="noisy",
+            step=2,
+            explanation=Text(
+                "Of a recording: the share of its steps in which the device did nothing after its first kernel.",
+                "对录制数据：各 step 中首个 kernel 之后设备什么都没做的时间占比。",
+            ),
+            source="the step without computing, exposed communication, exposed copies and preparing",
             share=True,
         ),
         Metric(
@@ -135,6 +166,27 @@ CARD = StepCard(
         Rule(
             "utilization.busy",
             Text("the device waits for the host for much of each call", "每次调用中设备有很大一部分时间在等 Host"),
+        ),
+        Rule(
+            "utilization.communication",
+            Text(
+                "collectives that no computing hides take more of each step than anything else but computing",
+                "除计算外，每个 step 中占时最多的是未被计算掩盖的集合通信",
+            ),
+        ),
+        Rule(
+            "utilization.copies",
+            Text(
+                "copies that no kernel hides take more of each step than anything else but computing",
+                "除计算外，每个 step 中占时最多的是未被 kernel 掩盖的拷贝",
+            ),
+        ),
+        Rule(
+            "utilization.preparing",
+            Text(
+                "the device waits for the host before the first kernel of each step",
+                "每个 step 的首个 kernel 之前，设备在等 Host",
+            ),
         ),
         Rule(
             "utilization.host",

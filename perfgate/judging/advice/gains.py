@@ -63,8 +63,6 @@ def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Map
         return at_most(share / call.value) if call is not None and call.value else None
     if source.rest:
         share = 1 - share
-    if source.less and (other := _value(run, source.less, workload, evidence)) is not None:
-        share -= other.value or 0.0
     if source.stays:
         share *= 1 - (_number(evidence, source.stays) or 0.0)
     if source.of_busy:

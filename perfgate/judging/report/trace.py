@@ -86,9 +86,17 @@ def render_steps(document: StepDocument, console: Console) -> None:
             _print_title(name, clean(timeline.reason or ""), console)
             continue
         _print_title(name, counted(timeline.steps_in_all, "step"), console)
-        table = _table("step>", "length>", "computing>", "communication>", "exposed>", "free>")
+        table = _table("step>", "length>", "computing>", "communication>", "exposed>", "copies>", "preparing>", "free>")
         for step in timeline.steps:
-            times = (step.length, step.computing, step.communication, step.exposed_communication, step.free)
+            times = (
+                step.length,
+                step.computing,
+                step.communication,
+                step.exposed_communication,
+                step.exposed_copies,
+                step.preparing,
+                step.free,
+            )
             table.add_row(*map(Text, ["–" if step.number is None else str(step.number), *map(_time, times)]))
         console.print(table)
         _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)

@@ -14,7 +14,7 @@ from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, st
 from perfgate.measuring.checklist.steps._kernel_runs import judge_long_runs, judge_missing, names_of
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
-from perfgate.measuring.checklist.steps.s02_utilization import judge_busy
+from perfgate.measuring.checklist.steps.s02_utilization import judge_parts
 from perfgate.measuring.trace.kernels import KERNEL_METRICS, with_kernels
 from perfgate.measuring.trace.summary import DeviceSummary
 
@@ -27,6 +27,9 @@ _NO_STEPS = (
 _NO_WINDOWS = "the recording does not say when its steps began and ended"
 _NO_DEVICE = "the recording shows nothing that ran on a device"
 _NO_DEVICE_TIMES = "the recording does not say what the device did in each of its steps"
+_NO_BEGIN = (
+    "nothing says when the first step began: there is no timeline, and the table of steps has no column Preparing"
+)
 _NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
 _NO_OPERATORS = "the recording holds no operator of its steps"
 _ONE_BATCH = "a recording has one batch size"
@@ -125,11 +128,11 @@ def _latency(summaries: Sequence[DeviceSummary]) -> _Gathered:
     for summary in summaries:
         if summary.unit == "whole recording":
             found.lacks(metrics, summary, _NO_STEPS)
-        elif summary.lengths is None:
+        elif (lengths := summary.lengths()) is None:
             found.lacks(metrics, summary, _NO_WINDOWS)
         else:
             labels = {"shape": summary.shape, **PROFILED}
-            seconds = np.array(summary.lengths) / 1e9
+            seconds = np.array(lengths) / 1e9
             found.values += [latency_quantile(name, seconds, labels) for name in QUANTILES]
             found.values.append(
                 Value(metric="latency.max", value=float(seconds.max()), count=int(seconds.size), labels=labels)
@@ -140,37 +143,47 @@ def _latency(summaries: Sequence[DeviceSummary]) -> _Gathered:
 def _utilization(summaries: Sequence[DeviceSummary], limits: Mapping[str, float]) -> _Gathered:
     found = _Gathered()
     for summary in summaries:
-        if not summary.times:
+        parts = summary.parts()
+        if parts is None:
             reason = _NO_DEVICE if summary.on_host else _device_times_missing(summary)
             found.lacks(("utilization.busy", "utilization.gap"), summary, reason)
             continue
         labels = {"shape": summary.shape, **PROFILED}
-        length = sum(times.length_ns for times in summary.times)
-        computing = sum(times.computing_ns for times in summary.times)
-        idle = sum(times.idle_ns for times in summary.times) / summary.spans / 1e9
-        busy = Value(metric="utilization.busy", value=computing / length, count=summary.spans, labels=labels)
-        found.values += [busy, Value(metric="utilization.gap", value=idle, count=summary.spans, labels=labels)]
-        found.findings += judge_busy(busy, limits)
+        kernels = parts.computing_ns + parts.exposed_communication_ns
+        shares = {
+            "utilization.busy": kernels / parts.length_ns,
+            "utilization.computing": parts.computing_ns / parts.length_ns,
+            "utilization.free": parts.free_ns / parts.length_ns,
+        }
+        gap = (parts.length_ns - kernels) / summary.spans / 1e9
+        found.values += [
+            Value(metric=metric, value=value, count=summary.spans, labels=labels)
+            for metric, value in {**shares, "utilization.gap": gap}.items()
+        ]
+        found.findings += judge_parts(parts, summary.shape, limits)
     return found
 
 
 def _device_times_missing(summary: DeviceSummary) -> str:
-    return _NO_STEPS if summary.unit == "whole recording" else _NO_DEVICE_TIMES
+    if summary.unit == "whole recording":
+        return _NO_STEPS
+    known = all(step.computing_ns is not None for step in summary.steps)
+    return _NO_BEGIN if known else _NO_DEVICE_TIMES
 
 
 def _transfer(summaries: Sequence[DeviceSummary]) -> _Gathered:
     """Only what no kernel hides is in a recording; what copying costs a call takes a call without it."""
     found = _Gathered()
     for summary in summaries:
+        parts = summary.parts()
         if summary.on_host:
             found.lacks(("transfer.exposed_share",), summary, _NO_DEVICE)
-        elif summary.exposed_copies is None:
-            found.lacks(("transfer.exposed_share",), summary, _NO_COPIES)
-        elif not summary.times:
+        elif parts is None:
             found.lacks(("transfer.exposed_share",), summary, _device_times_missing(summary))
+        elif parts.exposed_copies_ns is None:
+            found.lacks(("transfer.exposed_share",), summary, _NO_COPIES)
         else:
-            length = sum(times.length_ns for times in summary.times)
-            share = min(sum(summary.exposed_copies) / length, 1.0)
+            share = parts.exposed_copies_ns / parts.length_ns
             labels = {"shape": summary.shape, **PROFILED}
             found.values.append(Value(metric="transfer.exposed_share", value=share, count=summary.spans, labels=labels))
     return found

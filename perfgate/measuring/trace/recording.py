@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Optional
 
 from perfgate.measuring.trace.events import EventTable
+from perfgate.measuring.trace.readers._categories import COLLECTIVES
 
 RecordingFormat = Literal["ascend-pytorch", "ascend-db", "ascend-trace-view", "msprof", "kineto", "chrome"]
 
@@ -50,20 +51,44 @@ class Kernel(NamedTuple):
     @property
     def is_collective(self) -> bool:
         """Return whether it is the share of a collective operation."""
-        return (self.core or "").upper() in ("HCCL", "COMMUNICATION")
+        # At level 0 the profiler names no core: there only the name tells.
+        return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(COLLECTIVES)
 
 
 class ProfilerStep(NamedTuple):
     """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
 
-    ``number`` is None for what the profiler ascribes to no step. The parts are nanoseconds of device time: computing,
-    communication, the part of it that no computing hides, and neither. ``preparing_ns`` passed between the start of the step
-    and the device's first task; as written, so that it may be below zero.
+    ``number`` is None for what the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
+    device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
+    kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
+    ``communication_ns`` is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
     """
 
     number: Optional[int]
     start_ns: Optional[int] = None
     end_ns: Optional[int] = None
+    computing_ns: Optional[int] = None
+    communication_ns: Optional[int] = None
+    exposed_communication_ns: Optional[int] = None
+    exposed_copies_ns: Optional[int] = None
+    preparing_ns: Optional[int] = None
+    free_ns: Optional[int] = None
+
+    @property
+    def length_ns(self) -> Optional[int]:
+        """Return the sum of the parts; of a step without any on a device, how long the host was in it."""
+        if self.computing_ns is None:
+            return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
+        if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
+            return None
+        kernels = self.computing_ns + self.exposed_communication_ns
+        return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
+
+
+class TabledStep(NamedTuple):
+    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero."""
+
+    number: Optional[int]
     computing_ns: Optional[int] = None
     communication_ns: Optional[int] = None
     exposed_communication_ns: Optional[int] = None
@@ -165,7 +190,8 @@ class AllocationTotal:
 class Timeline:
     """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
 
-    ``events`` holds the host's events and those of this device alone. A table that was not collected is None.
+    ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
+    made of what there is, ``step_table`` is what the profiler's own table of them says.
     """
 
     rank: Optional[int]
@@ -173,6 +199,7 @@ class Timeline:
     events: EventTable
     kernels: Optional[tuple[Kernel, ...]] = None
     steps: Optional[tuple[ProfilerStep, ...]] = None
+    step_table: Optional[tuple[TabledStep, ...]] = None
     collectives: Optional[tuple[Collective, ...]] = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
     rank_links: Optional[tuple[RankLink, ...]] = None

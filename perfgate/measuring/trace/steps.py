@@ -1,74 +1,130 @@
-"""Profiler steps of a timeline, and what its device did in each: exact nanoseconds that add up to the step."""
+"""Steps of a recording, and what the device did in each: parts in nanoseconds that add up to the step's length exactly.
+
+A step begins where the host began it, or where the device had done the step before. It ends when the last of its work on the
+device has ended. This is the same whatever the steps are read from: a timeline, an export or tables.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Optional
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import IntColumn, Intervals, exposed_length, union, union_length
-from perfgate.measuring.trace.events import DEVICE_KINDS, EventKind, EventTable
-from perfgate.measuring.trace.launches import launch_starts, launched_or_began
-from perfgate.measuring.trace.recording import ProfilerStep
+from perfgate.measuring.trace.analysis import IntColumn, Intervals, joined, union, union_length
+from perfgate.measuring.trace.events import DEVICE_KINDS, KERNEL_KINDS, KIND_CODES, EventTable
+from perfgate.measuring.trace.kernels import OUTSIDE, span_of
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, TabledStep
 
 # What torch.profiler and torch_npu.profiler name the span between two calls of step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
+_LATEST = int(np.iinfo(np.int64).max)
 
 
-def profiler_steps(events: EventTable) -> Optional[tuple[ProfilerStep, ...]]:
-    """Return the steps that annotations ``ProfilerStep#N`` of the host mark, in time order; None where there are none.
+class Mark(NamedTuple):
+    """When the host was in a step or a call, by the recording's clock; ``start_ns`` is None where nothing says."""
 
-    The device runs behind the host. As in PyTorch's TensorBoard plugin a step therefore lasts until what was launched in
-    it has ended, and the next one begins there; what no launch is recorded for belongs to the step in which it began.
-    Computing, exposed communication and free time add up to the step. A copy counts as free time, as Ascend's profiler has
-    it. Where the device shows no work at all, a step has no parts.
-    """
+    number: Optional[int]
+    start_ns: Optional[int]
+    end_ns: Optional[int] = None
+
+
+def step_marks(events: EventTable) -> list[Mark]:
+    """Return the annotations ``ProfilerStep#N`` of the host, in time order."""
     numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
     marks = events.of_kind("annotation")
     marks = marks.select(np.isin(marks.name, list(numbers)))
-    if not len(marks):
+    rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
+    return sorted((Mark(numbers[name], start, end) for name, start, end in rows), key=_start_of)
+
+
+def profiler_steps(events: EventTable, marks: Optional[Sequence[Mark]] = None) -> Optional[tuple[ProfilerStep, ...]]:
+    """Return the steps that the host marked, in time order; None where it marked none.
+
+    Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
+    """
+    marks = step_marks(events) if marks is None else marks
+    if not marks:
         return None
-    marks = marks.select(np.argsort(marks.start, kind="stable"))
     work = events.of_kind(*DEVICE_KINDS)
-    starts, ends = _windows(marks, work, launch_starts(work, events.of_kind("runtime")))
-    spans = zip((numbers[code] for code in marks.name.tolist()), starts, ends)
     if not len(work):
-        return tuple(ProfilerStep(number, start, end) for number, start, end in spans)
-    computing, communication = _covered(work, "compute"), _covered(work, "comm")
-    return tuple(_step(number, start, end, computing, communication) for number, start, end in spans)
+        return tuple(ProfilerStep(mark.number, mark.start_ns, mark.end_ns) for mark in marks)
+    return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
 
 
-def _windows(marks: EventTable, work: EventTable, launched: IntColumn) -> tuple[list[int], list[int]]:
-    """Return where each step starts and ends when the device's part is taken to it."""
-    began = launched_or_began(work, launched)
-    owner = np.searchsorted(marks.start, began, side="right") - 1
-    last = np.full(len(marks) + 1, np.iinfo(np.int64).min)
-    # What belongs to no step (before the first, between two) gets the spare place.
-    owner[(owner < 0) | (began >= marks.end[owner])] = len(marks)
-    np.maximum.at(last, owner, work.end)
-    ends = np.maximum.accumulate(np.maximum(marks.end, last[:-1]))
-    starts = np.maximum(marks.start, np.concatenate((marks.start[:1], ends[:-1])))
-    return starts.tolist(), np.maximum(ends, starts).tolist()
+def windows_of(marks: Iterable[Mark]) -> Intervals:
+    """Return when the host was in each of some steps whose begin and end are known."""
+    table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
+    return Intervals(table[:, 0], table[:, 1])
 
 
-def _covered(work: EventTable, kind: EventKind) -> Intervals:
-    return union(work.of_kind(kind).intervals)
+def device_steps(
+    marks: Sequence[Mark], work: EventTable, owners: IntColumn, *, copies: bool = True
+) -> tuple[ProfilerStep, ...]:
+    """Return what the device did in each step; ``owners`` are the positions of the events' steps among the marks.
+
+    ``copies`` says whether copies would have been recorded: else their time is in that before the first kernel and in the
+    free time.
+    """
+    first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
+    inside = owners != OUTSIDE
+    np.minimum.at(first, owners[inside], work.start[inside])
+    np.maximum.at(last, owners[inside], work.end[inside])
+    device = _Device(work, copies=copies)
+    steps: list[ProfilerStep] = []
+    for mark, begun, ended in zip(marks, first.tolist(), last.tolist()):
+        start = _begin(mark, steps[-1] if steps else None)
+        if ended == -_LATEST:
+            # The device had nothing to do: the step is as long as the host was in it.
+            begun = ended = start if mark.end_ns is None else mark.end_ns
+        if start is None:
+            steps.append(device.step(mark.number, begun, ended)._replace(start_ns=None, preparing_ns=None))
+        else:
+            steps.append(device.step(mark.number, start, max(ended, start)))
+    return tuple(steps)
 
 
-def _step(number: int, start: int, end: int, computing: Intervals, communication: Intervals) -> ProfilerStep:
-    computed, communicated = _within(computing, start, end), _within(communication, start, end)
-    exposed = exposed_length(communicated, computed)
-    busy = union_length(computed)
-    return ProfilerStep(
-        number=number,
-        start_ns=start,
-        end_ns=end,
-        computing_ns=busy,
-        communication_ns=union_length(communicated),
-        exposed_communication_ns=exposed,
-        free_ns=end - start - busy - exposed,
-    )
+def _begin(mark: Mark, before: Optional[ProfilerStep]) -> Optional[int]:
+    """Return where a step begins: what passes between two steps that follow each other belongs to the later one."""
+    if before is None or before.end_ns is None:
+        return mark.start_ns
+    if mark.number is not None and before.number is not None and mark.number == before.number + 1:
+        return before.end_ns
+    return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
+
+
+class _Device:
+    """When a device computed, sent and copied: sorted and disjoint stretches."""
+
+    def __init__(self, work: EventTable, *, copies: bool) -> None:
+        self._computing = union(work.of_kind("compute").intervals)
+        self._communication = union(work.of_kind("comm").intervals)
+        self._kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
+        self._copies = union(work.of_kind("copy").intervals) if copies else None
+
+    def step(self, number: Optional[int], start: int, end: int) -> ProfilerStep:
+        """Return the parts of a window, which add up to it."""
+        computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
+        first = int(kernels.start[0]) if kernels.start.size else start
+        copied = copied_before = None
+        if self._copies is not None:
+            copying = _within(self._copies, start, end)
+            copied = union_length(joined(kernels, copying)) - kernels.length
+            copied_before = _within(copying, start, first).length
+        preparing = first - start - (copied_before or 0)
+        exposed = kernels.length - computing.length
+        return ProfilerStep(
+            number=number,
+            start_ns=start,
+            end_ns=end,
+            computing_ns=computing.length,
+            communication_ns=_within(self._communication, start, end).length,
+            exposed_communication_ns=exposed,
+            exposed_copies_ns=copied,
+            preparing_ns=preparing,
+            free_ns=end - start - computing.length - exposed - (copied or 0) - preparing,
+        )
 
 
 def _within(covered: Intervals, start: int, end: int) -> Intervals:
@@ -76,3 +132,76 @@ def _within(covered: Intervals, start: int, end: int) -> Intervals:
     first = int(np.searchsorted(covered.end, start, side="right"))
     last = int(np.searchsorted(covered.start, end, side="left"))
     return Intervals(np.maximum(covered.start[first:last], start), np.minimum(covered.end[first:last], end))
+
+
+def steps_of_tables(
+    kernels: Optional[Sequence[Kernel]], work: EventTable, table: Optional[Sequence[TabledStep]], *, copies: bool
+) -> Optional[tuple[ProfilerStep, ...]]:
+    """Return the steps that tables tell, where no timeline marks them; None where they tell of none.
+
+    The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
+    the latter tells of has its parts as they are written.
+    """
+    rows = {row.number: row for row in table or ()}
+    owned = {kernel.start_ns: kernel.step for kernel in kernels or () if kernel.step is not None}
+    timed = _first_kernels(owned)
+    if not timed:
+        return tuple(_as_written(row) for row in rows.values()) or None
+    numbers = sorted(timed)
+    marks = [Mark(number, _host_begin(timed[number], rows.get(number))) for number in numbers]
+    return device_steps(marks, work, _owners(work, owned, numbers), copies=copies)
+
+
+def shows_copies(events: EventTable) -> bool:
+    """Return whether copies on the device would be among the events.
+
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
+    events that were made of it, which are all kernels.
+    """
+    kernels = events.of_kind(*KERNEL_KINDS)
+    return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
+
+
+def _first_kernels(owned: Mapping[Optional[int], int]) -> dict[int, int]:
+    first: dict[int, int] = {}
+    for start, number in owned.items():
+        if start is not None:
+            first[number] = min(start, first.get(number, start))
+    return first
+
+
+def _host_begin(first_kernel: int, row: Optional[TabledStep]) -> Optional[int]:
+    # Builds of before March 2026 may write a time below zero, which tells nothing.
+    if row is None or row.preparing_ns is None or row.preparing_ns < 0:
+        return None
+    return first_kernel - row.preparing_ns
+
+
+def _owners(work: EventTable, owned: Mapping[Optional[int], int], numbers: Sequence[int]) -> IntColumn:
+    """Return the position of each event's step; a copy belongs to the step of the kernel before it."""
+    at = {number: position for position, number in enumerate(numbers)}
+    owners = np.full(len(work), OUTSIDE, dtype=np.int64)
+    is_copy = (work.kind == KIND_CODES["copy"]).tolist()
+    current = OUTSIDE
+    for position in np.argsort(work.start, kind="stable").tolist():
+        if not is_copy[position]:
+            number = owned.get(int(work.start[position]))
+            current = OUTSIDE if number is None else at[number]
+        owners[position] = current
+    return owners
+
+
+def _as_written(row: TabledStep) -> ProfilerStep:
+    """Return a row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
+    return ProfilerStep(
+        number=row.number,
+        computing_ns=row.computing_ns,
+        communication_ns=row.communication_ns,
+        exposed_communication_ns=row.exposed_communication_ns,
+        free_ns=row.free_ns,
+        preparing_ns=None if row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns,
+    )
+
+
+def _start_of(mark: Mark) -> int:
+    return mark.start_ns or 0

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Optional
 import numpy as np
 
 from perfgate.measuring.devices.device import CALL
-from perfgate.measuring.trace.analysis import IntColumn, Intervals, exposed_length, union_length
+from perfgate.measuring.trace.analysis import IntColumn, Intervals
 from perfgate.measuring.trace.events import (
     DEVICE_KINDS,
     KINDS,
@@ -33,20 +33,23 @@ from perfgate.measuring.trace.kernels import (
 )
 from perfgate.measuring.trace.operators import OperatorTotal, operator_totals
 from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
-from perfgate.measuring.trace.readers._categories import COLLECTIVES as COLLECTIVE_NAMES
 from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
-from perfgate.measuring.trace.steps import STEP_NAME
+from perfgate.measuring.trace.steps import STEP_NAME, Mark, profiler_steps, shows_copies
 from perfgate.measuring.trace.tally import COLLECTIVES
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
 
-class DeviceTimes(NamedTuple):
-    """What a device did of each span: how long the span was by its clock, computing, and neither computing nor sending."""
+class StepParts(NamedTuple):
+    """Nanoseconds of all steps together: their length, and the parts that add up to it (``communication_ns`` is none)."""
 
     length_ns: int
     computing_ns: int
-    idle_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    exposed_copies_ns: Optional[int]
+    preparing_ns: int
+    free_ns: int
 
 
 class OwnedEvents(NamedTuple):
@@ -68,11 +71,11 @@ class OwnedEvents(NamedTuple):
 class DeviceSummary:
     """One device of one rank, under the name it has in documents.
 
-    ``spans`` is how many times the ``unit`` was recorded; a tuple has one entry a span. ``lengths`` are wall times on the
-    host; ``exposed_copies`` is the time of copies while nothing was computed. ``totals`` are the kernels, or where
-    ``on_host`` is set the framework operators, and ``counted`` is how many events they come from. The counters in
-    ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of collective, over all spans.
-    ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels has none.
+    ``spans`` is how many times the ``unit`` was recorded; ``steps`` has one entry a span, or none for a whole recording.
+    ``totals`` are the kernels, or where ``on_host`` is set the framework operators, and ``counted`` is how many events they
+    come from. The counters in ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of
+    collective, over all spans. ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels
+    has none.
     """
 
     shape: str
@@ -84,11 +87,31 @@ class DeviceSummary:
     counted: int
     works: tuple[Work, ...]
     absent: frozenset[str]
-    lengths: Optional[tuple[int, ...]]
-    times: Optional[tuple[DeviceTimes, ...]]
-    exposed_copies: Optional[tuple[int, ...]]
+    steps: tuple[ProfilerStep, ...]
     collectives: Counter[str]
     work: tuple[OwnedEvents, ...]
+
+    def lengths(self) -> Optional[list[int]]:
+        """Return the nanoseconds of each span; None where one of them is not known."""
+        lengths = [step.length_ns for step in self.steps]
+        known = [length for length in lengths if length is not None]
+        return known if known and len(known) == len(lengths) else None
+
+    def parts(self) -> Optional[StepParts]:
+        """Return what the device did of all spans together; None where that is not known of one of them."""
+        lengths = self.lengths()
+        if lengths is None or any(step.computing_ns is None for step in self.steps):
+            return None
+        copies = [step.exposed_copies_ns for step in self.steps]
+        return StepParts(
+            length_ns=sum(lengths),
+            computing_ns=sum(step.computing_ns or 0 for step in self.steps),
+            communication_ns=sum(step.communication_ns or 0 for step in self.steps),
+            exposed_communication_ns=sum(step.exposed_communication_ns or 0 for step in self.steps),
+            exposed_copies_ns=None if None in copies else sum(copied or 0 for copied in copies),
+            preparing_ns=sum(step.preparing_ns or 0 for step in self.steps),
+            free_ns=sum(step.free_ns or 0 for step in self.steps),
+        )
 
     def kernels(self) -> list[Kernel]:
         """Return the rows of the table of kernels that belong to a span; none where there is no such table."""
@@ -171,9 +194,7 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         counted=sum(len(part.inside()) for part in shown),
         works=tuple(_works(shown, spans) if shown else _collective_works(timeline, spans)),
         absent=_absent(timeline, spans, device, on_host=on_host),
-        lengths=_lengths(spans),
-        times=_times(timeline, spans, device),
-        exposed_copies=_exposed_copies(spans, device) if _has_copies(timeline, spans) else None,
+        steps=_steps(timeline, spans, on_host=on_host),
         collectives=_collective_times(timeline, device),
         work=tuple(shown),
     )
@@ -232,7 +253,7 @@ def _spans(timeline: Timeline) -> _Spans:
 
 
 def _step_windows(timeline: Timeline) -> dict[int, tuple[int, int]]:
-    """Return begin and end of each numbered profiler step on the host: its span there, else what the table of steps says."""
+    """Return begin and end of each numbered profiler step: its span on the host, else on the device."""
     found = {
         step.number: (step.start_ns, step.end_ns)
         for step in timeline.steps or ()
@@ -287,7 +308,6 @@ def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> Ow
 
 
 def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
-    collective = kernel.is_collective or kernel.name.lower().startswith(COLLECTIVE_NAMES)
     # Rows without a start would nest into each other on one track.
     track = (kernel.core or "", str(kernel.stream) if kernel.start_ns is not None else f"row {number}")
     builder.add(
@@ -295,7 +315,7 @@ def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None
         kernel.duration_ns,
         track=track,
         name=kernel.name,
-        kind="comm" if collective else "compute",
+        kind="comm" if kernel.is_collective else "compute",
         correlation=NO_CORRELATION,
         group=kernel.type or type_by_name(kernel.name),
     )
@@ -311,61 +331,19 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
 
 
 def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
-    """Return whether copies would have been seen: on a timeline of the device, and in known spans.
-
-    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
-    events that were made of it, which are all kernels.
-    """
-    kernels = timeline.events.of_kind("compute", "comm")
-    on_timeline = len(timeline.events) > len(kernels) > 0 or len(timeline.events.of_kind("copy")) > 0
-    return on_timeline and (spans.windows is not None or spans.size == 1)
+    """Return whether copies would have been seen: on a timeline of the device, and in known spans."""
+    return shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
 
 
-def _lengths(spans: _Spans) -> Optional[tuple[int, ...]]:
-    if spans.windows is None:
-        return None
-    return tuple((spans.windows.end - spans.windows.start).tolist())
-
-
-def _times(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents]) -> Optional[tuple[DeviceTimes, ...]]:
-    """Return the device's times from the table of steps, else from its kernels in spans whose begin and end are known."""
-    table = {step.number: step for step in timeline.steps or ()}
-    tabled = [_tabled_times(table.get(number)) for number in spans.numbers]
-    if tabled and None not in tabled:
-        return tuple(times for times in tabled if times is not None)
-    lengths = _lengths(spans)
-    if lengths is None or not device:
-        return None
-    return tuple(_kernel_times(device, span, length) for span, length in enumerate(lengths))
-
-
-def _tabled_times(step: Optional[ProfilerStep]) -> Optional[DeviceTimes]:
-    if step is None or step.computing_ns is None or step.free_ns is None:
-        return None
-    length = step.computing_ns + (step.exposed_communication_ns or 0) + step.free_ns
-    return DeviceTimes(length, step.computing_ns, step.free_ns) if length > 0 else None
-
-
-def _kernel_times(device: Sequence[OwnedEvents], span: int, length: int) -> DeviceTimes:
-    busy = union_length(_when(device, span, "compute", "comm"))
-    # What a step launched may end a hair after it.
-    return DeviceTimes(length, min(union_length(_when(device, span, "compute")), length), max(length - busy, 0))
-
-
-def _exposed_copies(spans: _Spans, device: Sequence[OwnedEvents]) -> tuple[int, ...]:
-    return tuple(
-        exposed_length(_when(device, span, "copy"), _when(device, span, "compute")) for span in range(spans.size)
-    )
-
-
-def _when(parts: Sequence[OwnedEvents], span: int, *kinds: EventKind) -> Intervals:
-    # Where a table of kernels is empty there is no part at all, and nothing was done.
-    nothing = np.empty(0, dtype=np.int64)
-    found = [part.when(span, *kinds) for part in parts]
-    return Intervals(
-        np.concatenate([nothing, *(one.start for one in found)]),
-        np.concatenate([nothing, *(one.end for one in found)]),
-    )
+def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
+    """Return the steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
+    windows = [] if spans.windows is None else list(zip(spans.windows.start.tolist(), spans.windows.end.tolist()))
+    if spans.unit == "profiler step":
+        on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
+        hosts = [ProfilerStep(number, *window) for number, window in zip(spans.numbers, windows)]
+        bare = hosts or [ProfilerStep(number) for number in spans.numbers]
+        return tuple(on_device.get(step.number, step) for step in bare)
+    return profiler_steps(timeline.events, [Mark(None, *window) for window in windows]) or ()
 
 
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:

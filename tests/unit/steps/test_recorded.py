@@ -14,6 +14,7 @@ from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.measuring.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
+from tests.samples import unpacked
 
 
 def checklist(folder: Path, *, limits: dict[str, float] | None = None, **fields: object) -> RecordedChecklist:
@@ -61,8 +62,14 @@ def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
         "latency.p99": None,
         "latency.max": 0.001,
     }
-    assert values(utilization) == {"utilization.busy": pytest.approx(0.4), "utilization.gap": pytest.approx(0.0005)}
-    assert values(transfer) == {"transfer.exposed_share": pytest.approx(0.05)}
+    # Three steps of 2575 us together: 1200 computing, 300 in a collective, 150 copying, 913 before the first kernels.
+    assert values(utilization) == {
+        "utilization.busy": pytest.approx(1500 / 2575),
+        "utilization.computing": pytest.approx(1200 / 2575),
+        "utilization.free": pytest.approx(12 / 2575),
+        "utilization.gap": pytest.approx((2575 - 1500) * 1e-6 / 3),
+    }
+    assert values(transfer) == {"transfer.exposed_share": pytest.approx(150 / 2575)}
     assert all(
         value.labels == {"shape": "rank 0", "under": "profiler"}
         for step in (latency, utilization, transfer)
@@ -168,3 +175,53 @@ def test_recorded_checklist__collectives_do_not_hide_what_is_computed() -> None:
     found = judged(recorded(on_rank(0, kernels=kernels, steps=(ProfilerStep(1),))))
 
     assert "ops.share.copy" in [finding.rule for finding in found.steps[3].findings]
+
+
+@pytest.mark.parametrize(
+    ("step", "rule", "part"),
+    [
+        (ProfilerStep(1, None, None, 10, 20, 20, 5, 15, 50), "utilization.busy", "free"),
+        (ProfilerStep(1, None, None, 10, 20, 20, 5, 50, 15), "utilization.preparing", "preparing"),
+        (ProfilerStep(1, None, None, 10, 20, 20, 40, 15, 15), "utilization.copies", "exposed copies"),
+        (ProfilerStep(1, None, None, 10, 60, 60, 5, 15, 10), "utilization.communication", "exposed communication"),
+    ],
+)
+def test_recorded_checklist__busy_too_little__worded_by_what_takes_most(
+    step: ProfilerStep, rule: str, part: str
+) -> None:
+    kernels = (Kernel("MatMulV2", "MatMulV2", "AI_CORE", 0, 10, step=1),)
+
+    found = judged(recorded(on_rank(0, kernels=kernels, steps=(step,))))
+
+    (finding,) = found.steps[1].findings
+    assert finding.rule == rule
+    assert finding.evidence["computing"] == pytest.approx(0.1)
+    assert finding.evidence[part] == pytest.approx({"exposed communication": 0.6, "exposed copies": 0.4}.get(part, 0.5))
+
+
+def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(tmp_path: Path) -> None:
+    recording = read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
+
+    utilization = judged(recording).steps[1]
+
+    # Of 154.48 ms of rank 0 8.87 computing and 101.96 in AllReduce.
+    busy = {value.labels["shape"]: value.value for value in utilization.values if value.metric == "utilization.busy"}
+    assert busy == {"rank 0": pytest.approx(0.7174, abs=1e-4), "rank 1": pytest.approx(0.6908, abs=1e-4)}
+    assert [finding.rule for finding in utilization.findings] == ["utilization.communication"] * 2
+    assert "the device waits for the host" not in " ".join(finding.message for finding in utilization.findings)
+
+
+def test_recorded_checklist__shares_of_a_step__add_up_to_one(tmp_path: Path) -> None:
+    recording = read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
+
+    shares = {
+        (value.metric, value.labels["shape"]): value.value or 0.0
+        for step in judged(recording).steps
+        for value in step.values
+        if "shape" in value.labels
+    }
+
+    parts = ("utilization.computing", "communication.exposed", "transfer.exposed_share", "preprocess.preparing_share",
+             "utilization.free")  # fmt: skip
+    for rank in ("rank 0", "rank 1"):
+        assert sum(shares[part, rank] for part in parts) == pytest.approx(1.0, abs=1e-12)

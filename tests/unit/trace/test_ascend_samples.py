@@ -40,11 +40,16 @@ def test_alexnet_level1__two_ranks__kernels_types_and_step(level1):
     assert first.types[1].share == pytest.approx(0.16038)
     # The rows are rounded one by one, the profiler's total once.
     assert sum(k.duration_ns for k in kernels if k.type == "TransData") == 1_423_202
+    (row,) = first.step_table
+    assert (row.number, row.computing_ns, row.exposed_communication_ns) == (50, 8_873_756, 101_963_203)
+    assert (row.communication_ns, row.free_ns, row.preparing_ns) == (105_991_878, 25_744_050, 17_902_500)
+    assert second.step_table[0].computing_ns == 8_878_295
     (step,) = first.steps
-    assert (step.number, step.computing_ns, step.exposed_communication_ns) == (50, 8_873_756, 101_963_203)
-    assert (step.communication_ns, step.free_ns) == (105_991_878, 25_744_050)
-    assert (step.start_ns, step.end_ns) == (1736408883686740710, 1736408883842726510)
-    assert second.steps[0].computing_ns == 8_878_295
+    # From the host's mark to the end of the last kernel: Preparing + Stage of the table are 154483.509 us. The device copied
+    # for 853137 ns of what the table calls Preparing and Free.
+    assert (step.start_ns, step.end_ns) == (1736408883686740710, 1736408883841224221)
+    assert (step.length_ns, step.computing_ns, step.exposed_communication_ns) == (154_483_511, 8_873_737, 101_963_203)
+    assert (step.exposed_copies_ns, step.preparing_ns, step.free_ns) == (853_137, 17_060_125, 25_733_309)
 
 
 def test_alexnet_level1__first_kernels__every_cell(level1):
@@ -216,7 +221,9 @@ def test_gpt3_2309__old_headers_and_a_shifted_row__counted_not_guessed(tmp_path)
     assert timeline.kernels[0].duration_ns == 496_851
     assert timeline.kernels[0].input_formats == ("ND",)
     assert timeline.kernels[0].counters["aiv_total_cycles"] == 43632970
-    assert (timeline.steps[0].number, timeline.steps[0].computing_ns) == (2, 75_174_575)
+    assert (timeline.step_table[0].number, timeline.step_table[0].computing_ns) == (2, 75_174_575)
+    # Written without Preparing, so nothing says when the step began.
+    assert timeline.steps[0].length_ns is None
     assert timeline.memory["APP.reserved"] == 11224.375 * 2**20
     assert sorted({collective.name.partition("__")[0] for collective in timeline.collectives}) == [
         "hcom_allGather", "hcom_allReduce", "hcom_broadcast", "hcom_reduceScatter", "hcom_send",

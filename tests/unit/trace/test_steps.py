@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import ProfilerStep
-from perfgate.measuring.trace.steps import profiler_steps
-from tests.samples import recorded
+from perfgate.measuring.trace.readers._ascend.tasks import events_of_tables
+from perfgate.measuring.trace.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.measuring.trace.steps import profiler_steps, steps_of_tables
+
+from .ascend import ALEXNET, sample
 
 
 def table(*events: tuple[str, str, int, int, int]) -> EventTable:
@@ -30,11 +34,27 @@ def test_profiler_steps__no_device__length_alone() -> None:
     assert profiler_steps(table(step(8, 60, 40), step(7, 0, 50))) == (ProfilerStep(7, 0, 50), ProfilerStep(8, 60, 100))
 
 
-def test_profiler_steps__communication_half_hidden__parts_add_up() -> None:
-    found = profiler_steps(table(step(1, 0, 100), ("k", "compute", 10, 30, -1), ("nccl", "comm", 30, 20, -1),
-                                 ("m", "copy", 60, 10, -1)))  # fmt: skip
+def parts(step: ProfilerStep) -> tuple[int | None, ...]:
+    """Return computing, exposed communication, exposed copies, preparing, free."""
+    return (
+        step.computing_ns, step.exposed_communication_ns, step.exposed_copies_ns, step.preparing_ns, step.free_ns,
+    )  # fmt: skip
 
-    assert found == (ProfilerStep(1, 0, 100, 30, 20, 10, 60),)
+
+def test_profiler_steps__communication_half_hidden__parts_add_up() -> None:
+    (found,) = profiler_steps(table(step(1, 0, 100), ("k", "compute", 10, 30, -1), ("nccl", "comm", 30, 20, -1),
+                                    ("m", "copy", 60, 10, -1))) or ()  # fmt: skip
+
+    # The step ends with its last work, the copy.
+    assert (found.start_ns, found.end_ns, found.communication_ns) == (0, 70, 20)
+    assert parts(found) == (30, 10, 10, 10, 10)
+    assert found.length_ns == 70
+
+
+def test_profiler_steps__copy_before_the_first_kernel__it_is_no_preparing() -> None:
+    (found,) = profiler_steps(table(step(1, 0, 100), ("m", "copy", 5, 10, -1), ("k", "compute", 20, 30, -1))) or ()
+
+    assert parts(found) == (30, 0, 10, 10, 0)
 
 
 def test_profiler_steps__device_runs_behind__the_step_lasts_until_its_work_is_done() -> None:
@@ -44,27 +64,143 @@ def test_profiler_steps__device_runs_behind__the_step_lasts_until_its_work_is_do
     )
 
     # The first kernel ends at 75, the second at 115, after the host's step.
-    assert found == (ProfilerStep(1, 0, 75, 30, 0, 0, 45), ProfilerStep(2, 75, 115, 40, 0, 0, 0))
+    assert [(one.start_ns, one.end_ns) for one in found or ()] == [(0, 75), (75, 115)]
+    assert [parts(one) for one in found or ()] == [(30, 0, 0, 45, 0), (40, 0, 0, 0, 0)]
+
+
+def test_profiler_steps__host_goes_on_after_the_device__its_time_is_in_the_next_steps_preparing() -> None:
+    found = profiler_steps(
+        table(step(1, 0, 50), step(2, 50, 50), ("k", "compute", 10, 20, -1), ("k", "compute", 60, 20, -1))
+    )
+
+    assert [(one.start_ns, one.end_ns) for one in found or ()] == [(0, 30), (30, 80)]
+    assert [parts(one) for one in found or ()] == [(20, 0, 0, 10, 0), (20, 0, 0, 30, 0)]
+
+
+def test_profiler_steps__a_pause_between_two_schedules__belongs_to_no_step() -> None:
+    found = profiler_steps(
+        table(step(1, 0, 50), step(7, 500, 50), ("k", "compute", 10, 20, -1), ("k", "compute", 510, 20, -1))
+    )
+
+    assert [(one.start_ns, one.end_ns) for one in found or ()] == [(0, 30), (500, 530)]
 
 
 def test_profiler_steps__work_outside_of_all_steps__counted_nowhere() -> None:
-    found = profiler_steps(table(("k", "compute", 0, 10, -1), step(1, 20, 10), ("k", "compute", 22, 3, -1),
-                                 ("k", "compute", 40, 10, -1)))  # fmt: skip
+    (found,) = profiler_steps(table(("k", "compute", 0, 10, -1), step(1, 20, 10), ("k", "compute", 22, 3, -1),
+                                    ("k", "compute", 40, 10, -1))) or ()  # fmt: skip
 
-    assert found == (ProfilerStep(1, 20, 30, 3, 0, 0, 7),)
+    assert (found.start_ns, found.end_ns, parts(found)) == (20, 25, (3, 0, 0, 2, 0))
 
 
-@pytest.mark.parametrize("name", ["cuda-hta/nccl_data.json.gz", "cuda-hta/sampled_rank-0.json.gz",
-                                  "cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz"])  # fmt: skip
-def test_profiler_steps__recorded_sample__parts_add_up_and_steps_do_not_overlap(name: str) -> None:
-    path = recorded(name)
-    (timeline,) = read_recording(path).timelines
+def kernel(step: int | None, start: int, duration: int, core: str = "AI_CORE") -> Kernel:
+    return Kernel(name="k", type="k", core=core, start_ns=start, duration_ns=duration, step=step)
 
-    assert timeline.steps
-    reach = 0
-    for one in timeline.steps:
-        parts = (one.computing_ns, one.exposed_communication_ns, one.free_ns)
-        assert None not in (one.start_ns, one.end_ns, *parts)
-        assert sum(parts) == one.end_ns - one.start_ns  # type: ignore[arg-type, operator]
-        assert reach <= one.start_ns  # type: ignore[operator]
-        reach = one.end_ns  # type: ignore[assignment]
+
+def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -> None:
+    kernels = (kernel(1, 10, 20), kernel(2, 60, 20), kernel(2, 75, 10, core="HCCL"))
+    rows = (TabledStep(1, preparing_ns=10), TabledStep(2, preparing_ns=10))
+
+    found = steps_of_tables(kernels, events_of_tables(kernels, ()), rows, copies=False)
+
+    # The same as a timeline tells, above.
+    assert [(one.start_ns, one.end_ns) for one in found or ()] == [(0, 30), (30, 85)]
+    assert [parts(one) for one in found or ()] == [(20, 0, None, 10, 0), (20, 5, None, 30, 0)]
+
+
+@pytest.mark.parametrize("rows", [None, (TabledStep(1),), (TabledStep(1, preparing_ns=-5),)])
+def test_steps_of_tables__nothing_says_when_the_host_began__no_length(rows: tuple[TabledStep, ...] | None) -> None:
+    kernels = (kernel(1, 10, 20), kernel(1, 40, 20))
+
+    (found,) = steps_of_tables(kernels, events_of_tables(kernels, ()), rows, copies=False) or ()
+
+    assert (found.start_ns, found.length_ns, parts(found)) == (None, None, (40, 0, None, None, 10))
+
+
+def test_steps_of_tables__rows_alone__as_they_are_written() -> None:
+    row = TabledStep(3, computing_ns=5, communication_ns=4, exposed_communication_ns=3, free_ns=2, preparing_ns=1)
+
+    (found,) = steps_of_tables(None, table(), (row,), copies=False) or ()
+
+    assert (found.number, found.length_ns, parts(found)) == (3, 11, (5, 3, None, 1, 2))
+
+
+SAMPLES = [
+    "cuda-hta/a100_event_sync.json.gz",
+    "cuda-hta/mi250_rocm62.json.gz",
+    "cuda-hta/nccl_data.json.gz",
+    "cuda-hta/sampled_rank-0.json.gz",
+    "cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz",
+    "mstt-advisor/timeline_advice/trace_view.json.gz",
+    "msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt",
+    "msinsight-910B-alexnet-2501/text/level1",
+    "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt",
+    "msinsight-910B-qwen3-cann8.3RC1-2511/level2",
+]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_steps__recorded_sample__parts_add_up_and_steps_do_not_overlap(name: str, tmp_path: Path) -> None:
+    for timeline in read_recording(sample(name, tmp_path)).timelines:
+        assert timeline.steps
+        reach = 0
+        for one in timeline.steps:
+            known = [part for part in parts(one) if part is not None]
+            assert len(known) >= 4
+            assert min(known) >= 0
+            assert sum(known) == one.length_ns
+            if one.start_ns is not None and one.end_ns is not None:
+                assert one.length_ns == one.end_ns - one.start_ns
+                assert reach <= one.start_ns
+                reach = one.end_ns
+
+
+# What torch_npu writes of steps went through a float of microseconds: 0.25 us a number.
+ROUNDING_NS = 500
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+
+@pytest.mark.parametrize("name", [f"{ALEXNET}/text/level0/rank0_ascend_pt", f"{ALEXNET}/text/level1/rank0_ascend_pt",
+                                  f"{ALEXNET}/text/level1/rank1_ascend_pt"])  # fmt: skip
+@pytest.mark.parametrize(
+    "without",
+    [
+        ("trace_view.json",),
+        ("step_trace_time.csv",),
+        ("kernel_details.csv",),
+        ("trace_view.json", "kernel_details.csv"),
+        ("kernel_details.csv", "step_trace_time.csv"),
+    ],
+)
+def test_steps__whatever_files_lie_beside__the_same_step(name: str, without: tuple[str, ...], tmp_path: Path) -> None:
+    (whole,) = read_recording(sample(name, tmp_path / "whole")).timelines
+    fewer = sample(name, tmp_path / "fewer")
+    for file in without:
+        (removed,) = (fewer / OUTPUT).glob(f"{file}*")
+        removed.unlink()
+
+    (timeline,) = read_recording(fewer).timelines
+
+    _same_step(timeline.steps, whole.steps)
+
+
+@pytest.mark.parametrize("without", ["ascend_pytorch_profiler_0.db", "analysis.db"])
+def test_steps__export_or_its_analysis_alone__the_same_step(without: str, tmp_path: Path) -> None:
+    name = f"{ALEXNET}/db/level1/rank0_ascend_pt"
+    (whole,) = read_recording(sample(name, tmp_path / "whole")).timelines
+    fewer = sample(name, tmp_path / "fewer")
+    (fewer / OUTPUT / without).unlink()
+
+    (timeline,) = read_recording(fewer).timelines
+
+    _same_step(timeline.steps, whole.steps)
+
+
+def _same_step(found: tuple[ProfilerStep, ...] | None, expected: tuple[ProfilerStep, ...] | None) -> None:
+    for one, other in zip(found or (), expected or (), strict=True):
+        assert one.number == other.number
+        assert one.length_ns == pytest.approx(other.length_ns, abs=ROUNDING_NS)
+        for part in ("computing_ns", "communication_ns", "exposed_communication_ns"):
+            assert getattr(one, part) == pytest.approx(getattr(other, part), abs=ROUNDING_NS)
+        # Where no copies were recorded, their time is in that before the first kernel and in the free time.
+        idle = [(step.preparing_ns or 0) + (step.free_ns or 0) + (step.exposed_copies_ns or 0) for step in (one, other)]
+        assert idle[0] == pytest.approx(idle[1], abs=ROUNDING_NS)

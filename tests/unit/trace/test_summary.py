@@ -10,7 +10,8 @@ from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTab
 from perfgate.measuring.trace.kernels import WorkItem
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline
-from perfgate.measuring.trace.summary import DeviceTimes, shape_names, summarize
+from perfgate.measuring.trace.steps import profiler_steps
+from perfgate.measuring.trace.summary import StepParts, shape_names, summarize
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.samples import recorded, unpacked
 
@@ -54,10 +55,18 @@ def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_p
         * 3
     )
     assert found.absent == frozenset()
-    assert found.lengths == (1_000_000,) * 3
-    # 400 us of kernels and 100 of the collective in 1000: copies count as idle, as in Ascend's own table of steps.
-    assert found.times == (DeviceTimes(1_000_000, 400_000, 500_000),) * 3
-    assert found.exposed_copies == (50_000,) * 3
+    # From 20 us on 50 us of the copy, 400 of kernels and 100 of the collective, 1 us apart; after the last of them the next
+    # step begins, so that it is 446 us until its first kernel, without the copy.
+    assert found.lengths() == [575_000, 1_000_000, 1_000_000]
+    assert found.parts() == StepParts(
+        length_ns=2_575_000,
+        computing_ns=1_200_000,
+        communication_ns=300_000,
+        exposed_communication_ns=300_000,
+        exposed_copies_ns=150_000,
+        preparing_ns=913_000,
+        free_ns=12_000,
+    )
     assert found.collectives == {ALL_REDUCE: 300_000}
     assert [(row.name, row.typical_ns, row.count) for row in found.totals[:2]] == [
         (GEMM, 250_000.0, 3),
@@ -68,13 +77,13 @@ def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_p
 def test_summarize__profiler_stopped_right_after_a_step__the_empty_step_is_none(tmp_path: Path) -> None:
     (found,) = summarize(read_recording(kineto_recording(tmp_path / "t.json", steps=(STEP, STEP, ()))).timelines)
 
-    assert (found.spans, len(found.works), found.lengths) == (2, 2, (1_000_000, 1_000_000))
+    assert (found.spans, len(found.works), len(found.steps)) == (2, 2, 2)
 
 
 def test_summarize__no_steps_marked__one_span_without_a_length(tmp_path: Path) -> None:
     (found,) = summarize(read_recording(kineto_recording(tmp_path / "t.json", marked=False)).timelines)
 
-    assert (found.unit, found.spans, found.lengths, found.times) == ("whole recording", 1, None, None)
+    assert (found.unit, found.spans, found.lengths(), found.parts()) == ("whole recording", 1, None, None)
     assert found.works[0][WorkItem("compute", GEMM)] == 3
 
 
@@ -94,8 +103,7 @@ def test_summarize__table_of_kernels__rows_go_to_their_steps_and_copies_are_unkn
         {WorkItem("comm", "hcom_allReduce_"): 1},
     )
     assert found.absent == {"counters.device_copies"}
-    assert found.lengths is None
-    assert found.exposed_copies is None
+    assert (found.lengths(), found.parts()) == (None, None)
 
 
 def test_summarize__level0_without_types__the_type_a_name_tells() -> None:
@@ -120,22 +128,25 @@ def test_summarize__rows_without_a_start__none_inside_another() -> None:
 
 
 def test_summarize__only_steps_and_collectives__times_and_a_count_and_nothing_else() -> None:
-    steps = (ProfilerStep(2, None, None, 600, 300, 100, 300), ProfilerStep(3, None, None, 600, 300, 100, 300))
+    step = ProfilerStep(
+        2, computing_ns=600, communication_ns=300, exposed_communication_ns=100, preparing_ns=50, free_ns=250
+    )
+    steps = (step, step._replace(number=3))
     collectives = tuple(collective("hcom_allReduce__586_0_1@1", step, 40) for step in (2, 2, 3, 3))
 
     (found,) = summarize([timeline(1, 0, steps=steps, collectives=collectives)])
 
     assert found.works == ({WorkItem("comm", "hcom_allReduce_"): 2},) * 2
     assert found.absent == {"counters.kernels", "counters.format_conversions", "counters.device_copies"}
-    assert found.times == (DeviceTimes(1000, 600, 300),) * 2
+    assert found.parts() == StepParts(2000, 1200, 600, 200, None, 100, 500)
     assert found.collectives == {"hcom_allReduce_": 160}
     assert found.totals == ()
 
 
 def test_summarize__empty_table_beside_a_timeline__no_kernels_and_no_copies() -> None:
     seen = host(("annotation", "ProfilerStep#0", 0, 100), ("compute", "x", 10, 5))
-    (found,) = summarize([timeline(0, kernels=(), events=seen, steps=(ProfilerStep(0, 0, 100),))])
-    assert (found.totals, found.exposed_copies) == ((), (0,))
+    (found,) = summarize([timeline(0, kernels=(), events=seen, steps=profiler_steps(seen))])
+    assert (found.totals, found.steps[0].exposed_copies_ns) == ((), 0)
 
 
 def test_summarize__nothing_of_a_device__the_operators_of_the_host() -> None:
@@ -161,7 +172,7 @@ def test_summarize__trace_of_perfgate_itself__its_calls() -> None:
 
     (found,) = summarize([timeline(events=events)])
 
-    assert (found.unit, found.spans, found.lengths) == ("call", 2, (10, 10))
+    assert (found.unit, found.spans, found.lengths()) == ("call", 2, [10, 10])
 
 
 @pytest.mark.parametrize(
@@ -194,9 +205,8 @@ def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the
         assert one.works[0][WorkItem("compute", "TransData")] == 57
         assert one.works[0][WorkItem("comm", "hcom_allReduce_")] == 4
         assert one.works[0][WorkItem("copy", "MEMCPY_ASYNC")] == 24
-    # step_trace_time.csv of rank 0: Computing 8873.756 us.
-    assert found[0].times is not None
-    assert found[0].times[0].computing_ns == 8_873_756
+    # The rows of the table of kernels; step_trace_time.csv of rank 0 has 8873.756 us, of times that went through a float.
+    assert found[0].steps[0].computing_ns == 8_873_737
 
 
 def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of_both(tmp_path: Path) -> None:

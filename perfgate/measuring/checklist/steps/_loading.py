@@ -78,21 +78,11 @@ def _windows(steps: tuple[ProfilerStep, ...]) -> Optional[Intervals]:
 
 
 def preparing_share(timeline: Timeline) -> Optional[float]:
-    """Return the share of the steps that passed before the device's first task; None where no step tells.
-
-    A step is what was prepared and what came after it, computing, sending and idle. Builds of before March 2026 may write
-    a time below zero, which tells nothing.
-    """
-    told = [
-        (step.preparing_ns, step.computing_ns + (step.exposed_communication_ns or 0) + step.free_ns)
-        for step in timeline.steps or ()
-        if step.preparing_ns is not None
-        and step.preparing_ns >= 0
-        and step.computing_ns is not None
-        and step.free_ns is not None
-    ]
-    prepared, rest = sum(one for one, _ in told), sum(other for _, other in told)
-    return prepared / (prepared + rest) if prepared + rest > 0 else None
+    """Return the share of the steps that passed before the device's first kernel; None where no step tells."""
+    told = [(step.preparing_ns, step.length_ns) for step in timeline.steps or ()]
+    known = [(preparing, length) for preparing, length in told if preparing is not None and length is not None]
+    length = sum(length for _, length in known)
+    return sum(preparing for preparing, _ in known) / length if length > 0 else None
 
 
 def _aicpu_seconds(timeline: Timeline) -> Optional[float]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
 
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, limit, noticed
-from perfgate.measuring.trace.analysis import exposed_length, union_length
 from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
-from perfgate.measuring.trace.recording import Collective, ProfilerStep
+from perfgate.measuring.trace.recording import Collective
 from perfgate.measuring.trace.summary import DeviceSummary
 
 # Of fewer of one kind nothing says which is unusual.
@@ -59,59 +57,16 @@ def _links(summary: DeviceSummary) -> Iterator[Value]:
         yield Value(metric="communication.link_bandwidth", value=sizes[name] / times[name] * 1e9, labels=labels)
 
 
-class _Overlap(NamedTuple):
-    """Nanoseconds over all steps: of communication, of the part that no computing hides, and of the steps."""
-
-    communication: int
-    exposed: int
-    length: int
-    steps: int
-
-
 def _overlap(summary: DeviceSummary) -> Iterator[Value]:
     """Yield how much of the communication computing hides, and how much of the steps the rest takes."""
-    found = _tabled_overlap(summary.timeline.steps or ()) or _overlap_of_events(summary)
-    if found is None:
+    parts = summary.parts()
+    if parts is None or not parts.communication_ns:
         return
     labels = {"shape": summary.shape, "under": "profiler"}
-    hidden = 1.0 - found.exposed / found.communication
-    yield Value(metric="communication.hidden", value=hidden, count=found.steps, labels=labels)
-    # What a step launched may end a hair after it.
-    exposed = min(found.exposed / found.length, 1.0)
-    yield Value(metric="communication.exposed", value=exposed, count=found.steps, labels=labels)
-
-
-def _tabled_overlap(steps: Sequence[ProfilerStep]) -> Optional[_Overlap]:
-    """Return what the table of steps says; None where it tells of no communication."""
-    told = [step for step in steps if step.communication_ns and _length_ns(step)]
-    if not told:
-        return None
-    return _Overlap(
-        communication=sum(step.communication_ns or 0 for step in told),
-        exposed=sum(step.exposed_communication_ns or 0 for step in told),
-        length=sum(_length_ns(step) for step in told),
-        steps=len(told),
-    )
-
-
-def _length_ns(step: ProfilerStep) -> int:
-    """Return what the device's parts of a step add up to; 0 where the recording does not tell them."""
-    parts = (step.computing_ns, step.exposed_communication_ns, step.free_ns)
-    return sum(part for part in parts if part is not None) if None not in parts else 0
-
-
-def _overlap_of_events(summary: DeviceSummary) -> Optional[_Overlap]:
-    """Return what the device's timeline says, where it is known how long the calls took."""
-    events = summary.timeline.events
-    communication = events.of_kind("comm").intervals
-    if summary.times is None or not communication.start.size:
-        return None
-    return _Overlap(
-        communication=union_length(communication),
-        exposed=exposed_length(communication, events.of_kind("compute").intervals),
-        length=sum(times.length_ns for times in summary.times),
-        steps=summary.spans,
-    )
+    hidden = 1.0 - parts.exposed_communication_ns / parts.communication_ns
+    exposed = parts.exposed_communication_ns / parts.length_ns
+    yield Value(metric="communication.hidden", value=hidden, count=summary.spans, labels=labels)
+    yield Value(metric="communication.exposed", value=exposed, count=summary.spans, labels=labels)
 
 
 def _judge_exposed(values: Sequence[Value], limits: Mapping[str, float]) -> Iterator[Finding]:

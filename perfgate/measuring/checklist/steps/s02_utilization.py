@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import below
+from perfgate.document.run import Evidence, Finding, Value
+from perfgate.measuring.checklist.limits import below, noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.devices.device import Device
@@ -18,6 +18,7 @@ from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.trace.analysis import union_length
 from perfgate.measuring.trace.collect import calls_within
+from perfgate.measuring.trace.summary import StepParts
 
 _FEWEST_CALLS = 20
 _MOST_CALLS = 100
@@ -135,16 +136,38 @@ def _busy_ns(context: StepContext, shape: str, *, calls: int) -> float:
 
 def _judge(context: StepContext, value: Value) -> list[Finding]:
     if value.metric == "utilization.busy":
-        return judge_busy(value, context.limits)
+        return _below_limits(value, context.limits)
     if value.metric == "utilization.host" and "kernel_timeline" not in context.device.capabilities:
         # Other processes take their part of the CPUs too, so this says no more than that.
         return _below_limits(value, context.limits)
     return []
 
 
-def judge_busy(value: Value, limits: Mapping[str, float]) -> list[Finding]:
-    """Judge how much of the time a device works, as measured or as recorded."""
-    return _below_limits(value, limits)
+def judge_parts(parts: StepParts, shape: str, limits: Mapping[str, float]) -> list[Finding]:
+    """Judge how much of its steps a device ran kernels; what takes most of the time beside computing gives the words."""
+    others = {
+        "utilization.communication": parts.exposed_communication_ns,
+        "utilization.copies": parts.exposed_copies_ns or 0,
+        "utilization.preparing": parts.preparing_ns,
+        "utilization.busy": parts.free_ns,
+    }
+    largest = max(others, key=lambda rule: others[rule])
+    busy = (parts.computing_ns + parts.exposed_communication_ns) / parts.length_ns
+    evidence: dict[str, Evidence] = {
+        "shape": shape,
+        "computing": parts.computing_ns / parts.length_ns,
+        _PART_NAMES[largest]: others[largest] / parts.length_ns,
+    }
+    found = below("utilization.busy", busy, given=limits, evidence=evidence)
+    return [noticed(largest, finding.severity, finding.evidence) for finding in found]
+
+
+_PART_NAMES = {
+    "utilization.communication": "exposed communication",
+    "utilization.copies": "exposed copies",
+    "utilization.preparing": "preparing",
+    "utilization.busy": "free",
+}
 
 
 def _below_limits(value: Value, limits: Mapping[str, float]) -> list[Finding]:

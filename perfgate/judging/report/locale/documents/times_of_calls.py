@@ -21,6 +21,10 @@ MESSAGES: tuple[Text, ...] = (
         "录制数据没有记录设备在各 step 中做了什么",
     ),
     Text(
+        "nothing says when the first step began: there is no timeline, and the table of steps has no column Preparing",
+        "无从得知第一个 step 何时开始：没有时间线，step 表中也没有 Preparing 列",
+    ),
+    Text(
         "the recording has no timeline of the device, and tables of kernels hold no copies",
         "录制数据没有设备时间线，而 kernel 表中不含拷贝",
     ),

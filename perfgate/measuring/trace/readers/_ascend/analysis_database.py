@@ -9,20 +9,20 @@ from typing import Literal, Optional
 
 from perfgate.measuring.trace.events import MAX_NS
 from perfgate.measuring.trace.readers._ascend.database import Database, opened
-from perfgate.measuring.trace.recording import Collective, LinkUse, ProfilerStep
+from perfgate.measuring.trace.recording import Collective, LinkUse, TabledStep
 
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 
 
-def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[ProfilerStep, ...]]:
+def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[TabledStep, ...]]:
     """Return the steps of StepTraceTime by device.
 
     Huawei's description says milliseconds; recorded are microseconds: 8903.431 where the kernels of the same run take
     8903431 ns (sample msinsight-910B-alexnet-2501).
     """
-    found: dict[Optional[int], list[ProfilerStep]] = {}
+    found: dict[Optional[int], list[TabledStep]] = {}
     columns = ("deviceId", "step", "computing", "communication", "communication_not_overlapped", "free", "preparing")
     with opened(path) as database:
         for device, step, *times in database.rows("StepTraceTime", columns):
@@ -30,7 +30,7 @@ def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[ProfilerStep
                 _nanoseconds(database, time, _MICROSECOND) for time in times
             )
             found.setdefault(database.whole(device), []).append(
-                ProfilerStep(
+                TabledStep(
                     number=_step(step),
                     computing_ns=computing,
                     communication_ns=communication,

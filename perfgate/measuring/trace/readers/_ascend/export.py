@@ -6,21 +6,29 @@ ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 import msgspec
 
-from perfgate.measuring.trace.events import MAX_NS, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.measuring.trace.events import (
+    KERNEL_KINDS,
+    MAX_NS,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+)
+from perfgate.measuring.trace.kernels import OUTSIDE, span_of
 from perfgate.measuring.trace.readers._ascend.about import environment_of
 from perfgate.measuring.trace.readers._ascend.database import Database, opened
 from perfgate.measuring.trace.readers._ascend.export_kernels import KERNEL_COLUMNS, Task, kernel_of, read_counters
 from perfgate.measuring.trace.readers._ascend.export_memory import allocations, frequency, peaks
 from perfgate.measuring.trace.readers._ascend.export_words import Words
 from perfgate.measuring.trace.readers._ascend.kinds import HARDWARE, python_kind, task_kind, type_by_name
-from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Timeline
-from perfgate.measuring.trace.steps import profiler_steps
+from perfgate.measuring.trace.recording import Kernel, Timeline
+from perfgate.measuring.trace.steps import Mark, profiler_steps, step_marks, windows_of
 
 Device = Optional[int]
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
@@ -74,14 +82,14 @@ class _Export:
 
     def _timeline(self, device: Device, alone: bool) -> Timeline:
         events, kernels = self._events(device, alone)
-        steps = tuple(self._steps())
+        marks = self._marks() or step_marks(events)
         rank = self._ranks.get(device)
         return Timeline(
             rank=rank if rank is not None and rank >= 0 else None,
             device=device,
             events=events,
-            kernels=tuple(kernels) if self._database.has("COMPUTE_TASK_INFO") else None,
-            steps=steps or profiler_steps(events),
+            kernels=_with_steps(kernels, events, marks) if self._database.has("COMPUTE_TASK_INFO") else None,
+            steps=profiler_steps(events, marks),
             memory=peaks(self._words, device, alone),
             allocations=allocations(self._words, device, alone),
             core_frequency=frequency(self._words, device),
@@ -190,10 +198,22 @@ class _Export:
                     self._database.whole(connection),
                 )
 
-    def _steps(self) -> Iterator[ProfilerStep]:
+    def _marks(self) -> list[Mark]:
+        marks = []
         for number, start, end in self._database.rows("STEP_TIME", ("id", "startNs", "endNs")):
             begin, duration = self._words.span(start, end)
-            yield ProfilerStep(number=self._database.whole(number), start_ns=begin, end_ns=begin + duration)
+            marks.append(Mark(self._database.whole(number), begin, begin + duration))
+        return sorted(marks, key=lambda mark: mark.start_ns or 0)
+
+
+def _with_steps(kernels: Sequence[Kernel], events: EventTable, marks: Sequence[Mark]) -> tuple[Kernel, ...]:
+    """Return the kernels with the number of the step that launched each, which the tables of text have."""
+    work = events.of_kind(*KERNEL_KINDS)
+    owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
+    numbers = {
+        start: marks[owner].number for start, owner in zip(work.start.tolist(), owners.tolist()) if owner != OUTSIDE
+    }
+    return tuple(kernel._replace(step=numbers.get(kernel.start_ns)) for kernel in kernels)
 
 
 def _add(

@@ -131,7 +131,7 @@ def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
             replace(
                 other,
                 kernels=own.kernels or other.kernels,
-                steps=other.steps or own.steps,
+                steps=own.steps or other.steps,
                 memory={**other.memory, **own.memory},
                 allocations=own.allocations or other.allocations,
             )

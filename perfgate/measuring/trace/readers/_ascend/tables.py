@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Optional, TypeVar
 
+from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
 from perfgate.measuring.trace.readers._ascend.cells import rows_of
 from perfgate.measuring.trace.readers._ascend.kernels import read_kernels
 from perfgate.measuring.trace.readers._ascend.memory import read_allocations, read_module_peaks, read_peaks
-from perfgate.measuring.trace.readers._ascend.steps import placed, read_steps
+from perfgate.measuring.trace.readers._ascend.steps import read_steps
 from perfgate.measuring.trace.readers._ascend.tasks import Task, read_tasks
 from perfgate.measuring.trace.readers._ascend.timelines import DeviceEvents
 from perfgate.measuring.trace.readers._ascend.totals import read_calls, read_cpu_nodes, read_operators, read_types
@@ -21,10 +22,11 @@ from perfgate.measuring.trace.recording import (
     OperatorTime,
     ProfilerStep,
     RankLink,
+    TabledStep,
     Timeline,
     TypeTotal,
 )
-from perfgate.measuring.trace.steps import profiler_steps
+from perfgate.measuring.trace.steps import profiler_steps, shows_copies, steps_of_tables
 
 _Item = TypeVar("_Item")
 Device = Optional[int]
@@ -44,7 +46,7 @@ class Tables:
         self.absent: dict[str, str] = {}
         self.kernels = self._read_kernels(kernels)
         self.tasks: _ByDevice[Task] = self._by_device("task_time", read_tasks)
-        self._steps: _ByDevice[ProfilerStep] = self._by_device("step_trace_time", read_steps, "steps", _NO_DEVICE)
+        self._steps: _ByDevice[TabledStep] = self._by_device("step_trace_time", read_steps, "steps", _NO_DEVICE)
         self._types: _ByDevice[TypeTotal] = self._by_device("op_statistic", read_types, "types", _LEVEL1)
         self._nodes: _ByDevice[CallTotal] = self._by_device("data_preprocess", read_cpu_nodes)
         self._allocations: _ByDevice[AllocationTotal] = self._by_device(
@@ -64,7 +66,7 @@ class Tables:
         named: set[Device] = {device for table in tables for device in table if device is not None}
         return named or {device for device in self._peaks if device is not None}
 
-    def add_steps(self, steps: Mapping[Device, tuple[ProfilerStep, ...]]) -> None:
+    def add_steps(self, steps: Mapping[Device, tuple[TabledStep, ...]]) -> None:
         """Take the steps of analysis.db where there is no step_trace_time.csv."""
         if not self._steps:
             self._steps = dict(steps)
@@ -74,14 +76,15 @@ class Tables:
     def timeline(self, rank: Optional[int], found: DeviceEvents, *, alone: bool) -> Timeline:
         """Return the timeline of a device; what names no device is ``alone``'s."""
         device, events = found.device, found.events
-        steps = _of(self._steps, device, alone)
+        table, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
         own = (self._calls, _of(self._nodes, device, alone) or ())
         return Timeline(
             rank=rank,
             device=device,
             events=events,
-            kernels=_of(self.kernels, device, alone),
-            steps=placed(steps, events) if steps is not None else profiler_steps(events),
+            kernels=kernels,
+            steps=_steps(events, kernels, table),
+            step_table=table,
             collectives=self.collectives if alone else None,
             memory=_peaks_of(self._peaks, device, alone),
             rank_links=self.rank_links if alone else None,
@@ -160,6 +163,16 @@ def _of(table: _ByDevice[_Item], device: Device, alone: bool) -> Optional[tuple[
     if device in table:
         return table[device]
     return next(iter(table.values())) if alone and len(table) == 1 else None
+
+
+def _steps(
+    events: EventTable, kernels: Optional[Sequence[Kernel]], table: Optional[Sequence[TabledStep]]
+) -> Optional[tuple[ProfilerStep, ...]]:
+    """Return the steps by the timeline where it shows the device at work in them, else by the tables."""
+    marked = profiler_steps(events)
+    if marked and any(step.computing_ns is not None for step in marked):
+        return marked
+    return steps_of_tables(kernels, events.of_kind(*DEVICE_KINDS), table, copies=shows_copies(events)) or marked
 
 
 def _peaks_of(peaks: dict[Device, dict[str, float]], device: Device, alone: bool) -> dict[str, float]:
