@@ -77,7 +77,10 @@ def device_steps(
         start = _begin(mark, steps[-1] if steps else None)
         if ended == -_LATEST:
             # The device had nothing to do: the step is as long as the host was in it.
-            begun = ended = start if mark.end_ns is None else mark.end_ns
+            if start is None or mark.end_ns is None:
+                steps.append(ProfilerStep(mark.number))
+                continue
+            begun = ended = mark.end_ns
         if start is None:
             steps.append(device.step(mark.number, begun, ended)._replace(start_ns=None, preparing_ns=None))
         else:

@@ -204,3 +204,9 @@ def _same_step(found: tuple[ProfilerStep, ...] | None, expected: tuple[ProfilerS
         # Where no copies were recorded, their time is in that before the first kernel and in the free time.
         idle = [(step.preparing_ns or 0) + (step.free_ns or 0) + (step.exposed_copies_ns or 0) for step in (one, other)]
         assert idle[0] == pytest.approx(idle[1], abs=ROUNDING_NS)
+
+
+def test_steps_of_tables__kernels_that_the_timeline_does_not_show__a_step_without_parts() -> None:
+    found = steps_of_tables((kernel(1, 10, 20),), table(), (TabledStep(1, preparing_ns=5),), copies=False)
+
+    assert found == (ProfilerStep(1),)
