@@ -77,7 +77,7 @@ def run_checklist(
     What fails is kept as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
     """
-    findings = Findings(_record(checkout, reference, loaded=None, error=None))
+    findings = Findings(_record(checkout, reference, steps, loaded=None, error=None))
     # The steps come first, so that the first call that step 1 times is the first there is.
     remaining: list[Optional[int]] = [*steps, _CHECK]
     while remaining:
@@ -86,7 +86,7 @@ def run_checklist(
                 worker,
                 loaded,
             ):
-                findings.workload = _record(checkout, reference, loaded=loaded, error=None)
+                findings.workload = _record(checkout, reference, steps, loaded=loaded, error=None)
                 usable = True
                 while usable and remaining:
                     if (number := remaining.pop(0)) is _CHECK:
@@ -97,8 +97,10 @@ def run_checklist(
                         usable = _run_step(bench, worker, reference, number, quick, folder, findings)
                     usable = usable and "spoiled_by_errors" not in loaded.capabilities
         except WorkerError as error:
+            findings.workload = _record(checkout, reference, steps, loaded=None, error=error.detail)
             pending = [number for number in remaining if number is not _CHECK]
-            return _nothing_loaded(findings, checkout, reference, pending, error.detail)
+            findings.steps += [_failed_step(number, reference, error.detail) for number in pending]
+            return findings
     return findings
 
 
@@ -159,14 +161,6 @@ def _run_step(
     return True
 
 
-def _nothing_loaded(
-    findings: Findings, checkout: Checkout, reference: WorkloadReference, remaining: list[int], error: ErrorDetail
-) -> Findings:
-    findings.workload = _record(checkout, reference, loaded=None, error=error)
-    findings.steps += [_failed_step(number, reference, error) for number in remaining]
-    return findings
-
-
 def _left_out(number: int, reference: WorkloadReference) -> StepResult:
     return StepResult(
         number=number,
@@ -189,7 +183,12 @@ def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) 
 
 
 def _record(
-    checkout: Checkout, reference: WorkloadReference, *, loaded: Optional[Loaded], error: Optional[ErrorDetail]
+    checkout: Checkout,
+    reference: WorkloadReference,
+    steps: tuple[int, ...],
+    *,
+    loaded: Optional[Loaded],
+    error: Optional[ErrorDetail],
 ) -> WorkloadRecord:
     return WorkloadRecord(
         name=reference.name,
@@ -199,6 +198,7 @@ def _record(
         shapes=loaded.shapes if loaded else [],
         sla_p99=loaded.sla_p99 if loaded else None,
         sla_rate=loaded.sla_rate if loaded else None,
+        steps=list(steps),
         error=error,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 import msgspec
 
@@ -26,11 +27,27 @@ def read_harnesses(
     """
     own_base = Checkout(root=base.root, harness=base.root, python=base.python)
     names = [name for name in {**references[0], **references[1]} if _differs(bench, name, own_base, head, references)]
+    before = _read(bench, own_base, references[0], names)
+    by_name = {harness.workload: harness for harness in before}
     after = [
-        msgspec.structs.replace(read, changed_lines=_changed_lines(bench, read.workload, own_base, head, references))
+        msgspec.structs.replace(
+            read,
+            changed_lines=_changed_lines(bench, read.workload, own_base, head, references),
+            added=_added(by_name.get(read.workload), read),
+        )
         for read in _read(bench, head, references[1], names)
     ]
-    return _read(bench, own_base, references[0], names), after
+    return before, after
+
+
+def _added(base: Optional[Harness], head: Harness) -> list[str]:
+    """Return what the base's file has not: without it, something removed from the base's harness would read as new."""
+    if base is None:
+        return [head.workload]
+    added = [*(head.shapes.keys() - base.shapes.keys()), *(head.functions.keys() - base.functions.keys())]
+    if base.sla_p99 is None and head.sla_p99 is not None:
+        added.append("sla_p99")
+    return sorted(added)
 
 
 def unknown_harnesses(names: Sequence[str], why: str) -> list[Harness]:

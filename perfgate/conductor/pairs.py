@@ -23,7 +23,7 @@ from perfgate.conductor.operators import LateOperators, with_operators
 from perfgate.conductor.outside import Observer
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.run import TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
+from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
 from perfgate.interrupts import safe_point
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, Lane, WarmedUp, WarmUpRequest
 
@@ -36,7 +36,6 @@ PROFILED_PAIRS = 12
 MOST_LONGER = 4
 # Renewing the fork servers may cost this share of the budget.
 RENEWAL_SHARE = 0.1
-PAIRS_PER_ROUND = 100_000  # so that the numbers of pairs of two rounds never meet
 
 
 @dataclass

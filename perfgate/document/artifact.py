@@ -76,7 +76,7 @@ def read_artifact_run(artifact: Union[Path, bytes]) -> RunDocument:
 
 
 def _document(data: bytes, name: str) -> RunDocument:
-    run = parse_run(data, name=name)
+    run = parse_run(data, name=name, complete=True)
     announced = sum(packed.count for packed in _samples(run))
     if announced > MAX_SAMPLES:
         raise DocumentError(f"{name} announces {announced} samples; at most {MAX_SAMPLES} are read of an artifact")

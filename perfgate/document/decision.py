@@ -31,6 +31,7 @@ InvalidKind = Literal[
     "out_of_turn",
     "not_steady",
 ]
+MissingSide = Literal["base", "head", "both"]
 Method = Literal["exact", "paired", "check", "budget", "recorded"]
 Comparing = Literal["code", "stack"]
 ContributionKind = Literal[
@@ -172,6 +173,23 @@ class Invalid(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
     kind: InvalidKind
     message: str
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict needs and a document lacks.
+
+    ``metric`` names a metric, or a part of a run document as it is called there (``seen_ns``, ``settings.threads``); it is
+    empty where nothing is there of a shape, and the shape is where nothing is there of a workload. ``pairs`` are the numbers
+    of the pairs that lack it, where others have it. ``named_by`` is what says that it must be there: the base's configuration,
+    main's stored run, or the documents themselves.
+    """
+
+    workload: str
+    shape: str = ""
+    metric: str = ""
+    side: MissingSide
+    pairs: list[int] = []
+    named_by: Literal["configuration", "store", "document"] = "document"
 
 
 class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -416,6 +434,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     package_differences: list[TestbedDifference] = []
     harness_changes: list[HarnessChange] = []
     invalid: list[Invalid] = []
+    missing: list[Missing] = []
     operator_tests: list[OperatorTest] = []
     operator_times: list[OperatorTime] = []
     operator_changes: list[OperatorChange] = []

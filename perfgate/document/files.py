@@ -18,6 +18,7 @@ from typing import Any, TypeVar, Union
 import msgspec
 
 from perfgate.document.columns import misfit
+from perfgate.document.complete import left_out
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
 from perfgate.document.run import RUN_SCHEMA, RunDocument
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
@@ -45,9 +46,12 @@ def read_decision(path: Path, *, max_bytes: int = MAX_BYTES) -> DecisionDocument
     return parse_decision(_read(path, max_bytes), name=str(path))
 
 
-def parse_run(data: bytes, *, name: str) -> RunDocument:
-    """Return the run document in ``data``; ``name`` is what errors call it."""
-    run = _parse(data, RunDocument, name)
+def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
+    """Return the run document in ``data``; ``name`` is what errors call it.
+
+    Where it must be ``complete``, each field that perfgate writes has to be there: no default stands in for one.
+    """
+    run = _parse(data, RunDocument, name, complete=complete)
     for number, replicate in enumerate(run.replicates):
         for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
             for shape, columns in blocks.items():
@@ -118,11 +122,14 @@ def write_atomically(path: Path, data: bytes) -> None:
     _sync_folder(target.parent)
 
 
-def _parse(data: bytes, record: type[_Record], name: str) -> _Record:
+def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = False) -> _Record:
     schema, file = _SCHEMAS[record]
     value = parse_json(data, name=name)
     value = upgrade(value, schema, name=name, current=CURRENT[schema], upgrades=UPGRADES[schema])
-    return convert_checked(value, record, file, name=name, remedy=DAMAGED)
+    document = convert_checked(value, record, file, name=name, remedy=DAMAGED)
+    if complete and (path := left_out(value, document)):
+        refuse(name, ascii(path)[1:-1][:200], "this field is missing", DAMAGED)
+    return document
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

@@ -36,6 +36,10 @@ CallPart = Literal[
     "operators",
     "outside",
 ]
+# The metric of a workload's own check of its output.
+CORRECTNESS = "correctness"
+# The pairs of round N have the numbers from N times this on, so that those of two rounds never meet.
+PAIRS_PER_ROUND = 100_000
 # Stands among the operators of a replicate for the time in which a call ran none.
 OUTSIDE_OPERATORS = "outside operators"
 
@@ -149,7 +153,9 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
 class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
-    ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly.
+    ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly, one
+    in ``steady`` did not, and each is in one of the two. What has no meaning here is in ``not_applicable``, as the graph breaks
+    of a workload that compiles nothing.
     With 0 repeats the counts are of a whole recording that does not tell one call from the next.
     ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from.
     """
@@ -160,6 +166,8 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, int]
     ops: list[OpCount]
     unstable: list[str] = []
+    steady: list[str] = []
+    not_applicable: list[str] = []
     sites: list[CounterSite] = []
 
 
@@ -374,7 +382,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The workload that was measured: where it stands, the hash of its file, its batch size and shapes.
 
-    ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second.
+    ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second. ``steps`` are the
+    numbers of those that were asked for.
     """
 
     name: str
@@ -384,6 +393,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     shapes: list[str]
     sla_p99: Optional[float] = None
     sla_rate: Optional[float] = None
+    steps: list[int] = []
     error: Optional[ErrorDetail] = None
 
 
@@ -393,7 +403,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
     (``build``, ``check``, ...) to a hash of their code, ``file_sha256`` is that of the code of the file
     and of the modules beside it that it imports, without comments and docstrings. ``changed_lines`` are, of head, the
-    places where this code differs from the base's (``perf.py:12``). ``error`` says why the file could not be read.
+    places where this code differs from the base's (``perf.py:12``). ``error`` says why the file could not be read. ``added``
+    names, in head's, what the base's has not: shapes, functions, ``sla_p99``, and the workload itself where it is new.
     """
 
     workload: str
@@ -404,6 +415,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     shapes: dict[str, str] = {}
     functions: dict[str, str] = {}
     changed_lines: list[str] = []
+    added: list[str] = []
     sla_p99: Optional[float] = None
     error: Optional[ErrorDetail] = None
 

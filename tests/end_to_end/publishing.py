@@ -19,7 +19,16 @@ from perfgate.document.decision import Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.history import History
-from perfgate.document.run import CiContext, CounterSet, OpCount, RunDocument, Session, Source, WorkloadRecord
+from perfgate.document.run import (
+    CiContext,
+    CorrectnessResult,
+    CounterSet,
+    OpCount,
+    RunDocument,
+    Session,
+    Source,
+    WorkloadRecord,
+)
 from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
 from perfgate.errors import PerfgateError
 from perfgate.flows.doors import Doors
@@ -29,6 +38,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
+from tests.unit.gate.builders import pairs_of
 
 MARKER = marker("default")
 HOSTS = {"github": GitHubDialect, "gitlab": GitLabDialect, "enterprise": GitHubEnterpriseDialect}
@@ -207,12 +217,16 @@ class Job:
         commit: Optional[str] = None,
         base: Optional[str] = None,
         policy: Optional[Policy] = None,
+        slowdown: float = 1.0,
     ) -> None:
-        """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40."""
+        """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40.
+
+        A call of the head takes ``slowdown`` times as long.
+        """
         context = self.ci if ci == "own" else ci
         runs = {
             "base": make_side("base", 40, base or self.project.base, context),
-            "head": make_side("head", ops, commit or self.project.merge, context),
+            "head": make_side("head", ops, commit or self.project.merge, context, slowdown=slowdown),
         }
         decision = decide(runs["base"], runs["head"], policy=policy or Policy(), history=History())
         for side, run in runs.items():
@@ -292,8 +306,8 @@ class _Time:
         return self.now
 
 
-def make_side(side: Any, ops: int, commit: str, ci: Optional[CiContext]) -> RunDocument:
-    """Return the run document of one side, with one exact counter."""
+def make_side(side: Any, ops: int, commit: str, ci: Optional[CiContext], *, slowdown: float = 1.0) -> RunDocument:
+    """Return the run document of one side, with one exact counter and 16 pairs of equal speed."""
     counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
     counters = CounterSet(
         workload="encoder", shape="short", repeats=3, values={"counters.framework_ops": ops}, ops=[counted]
@@ -303,6 +317,7 @@ def make_side(side: Any, ops: int, commit: str, ci: Optional[CiContext]) -> RunD
         name="encoder", reference="perf/workload.py:encoder", sha256="0" * 64, batch=4, shapes=["short"]
     )
     comparable = {"device.name": "test"}
+    firsts, seconds = pairs_of([slowdown + 0.0005 * (-1) ** pair for pair in range(16)], shape="short")
     return RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -311,7 +326,9 @@ def make_side(side: Any, ops: int, commit: str, ci: Optional[CiContext]) -> RunD
         source=Source(commit=commit, branch="feature", subject="a change"),
         testbed=_Testbed(fingerprint=fingerprint(comparable), device_kind="cpu", comparable=comparable),
         workloads=[workload],
+        correctness=[CorrectnessResult(workload="encoder", shape="short", status="passed", signature="float32[4]")],
         counters=[counters],
+        replicates=firsts if side == "base" else seconds,
     )
 
 

@@ -18,11 +18,21 @@ from perfgate.cli.commands.report import COMMAND
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
-from perfgate.document.run import CiContext, CounterSet, CounterSite, OpCount, RunDocument, StepResult, Value
+from perfgate.document.run import (
+    CiContext,
+    CorrectnessResult,
+    CounterSet,
+    CounterSite,
+    OpCount,
+    RunDocument,
+    StepResult,
+    Value,
+)
 from perfgate.errors import PerfgateError
 from perfgate.judging.gate.decide import decide
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.forge.test_runner import command_of, outputs_of
+from tests.unit.gate.builders import pairs_of
 
 HEAD = "a" * 40
 
@@ -90,8 +100,14 @@ def _run(side: Any, ops: int, name: str, **fields: Any) -> RunDocument:
         workload=name, shape="short", repeats=3, values={"counters.framework_ops": ops},
         ops=[OpCount(op="aten::add", count=ops, line="model.py:8")], sites=[site],
     )  # fmt: skip
-    workloads = [msgspec.structs.replace(make_run().workloads[0], name=name)]
-    values: dict[str, Any] = {"counters": [counters], "workloads": workloads, "steps": [], "replicates": []}
+    firsts, seconds = pairs_of([1.0 + 0.0005 * (-1) ** pair for pair in range(16)], shape="short")
+    values: dict[str, Any] = {
+        "counters": [counters],
+        "workloads": [msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["short"])],
+        "correctness": [CorrectnessResult(workload=name, shape="short", status="passed")],
+        "steps": [],
+        "replicates": [msgspec.structs.replace(one, workload=name) for one in (firsts if side == "base" else seconds)],
+    }
     return make_run(side, **{**values, **fields})
 
 

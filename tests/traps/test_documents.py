@@ -99,7 +99,7 @@ def test_sides_of_two_sessions() -> set[str]:
     named="verdict PASS",
 )
 def test_stored_runs_of_a_faster_day() -> set[str]:
-    base, head = sides([])
+    base, head = sides(SAME)
     value = Value(metric="latency.p50", value=0.02, labels={"shape": SHAPE})
     step = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[value])
     stored = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]

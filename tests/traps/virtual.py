@@ -18,7 +18,7 @@ from perfgate.conductor.workers import WorkerError
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, RunDocument
+from perfgate.document.run import BlockColumns, CorrectnessResult, CounterSet, RunDocument
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
 from perfgate.measuring.worker.worker import Worker
@@ -295,12 +295,14 @@ def _bench(config: Config, machine: Machine) -> Iterator[tuple[Bench, Path]]:
 
 
 def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]:
-    """Return the run documents that hold these pairs and nothing else."""
+    """Return the run documents that hold these pairs and a checklist that found nothing."""
 
     def document(side: Any, replicates: Sequence[Any], failed: Sequence[Any] = ()) -> RunDocument:
         run = make_run(side)
         workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE])]
-        nothing: dict[str, Any] = {"counters": [], "operators": [], "steps": [], "correctness": []}
+        counted = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values={}, ops=[])
+        checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked")
+        nothing: dict[str, Any] = {"counters": [counted], "operators": [], "steps": [], "correctness": [checked]}
         pairs = {"replicates": list(replicates), "failed_pairs": list(failed)}
         return msgspec.structs.replace(run, workloads=workloads, **pairs, **nothing)
 

@@ -120,7 +120,7 @@ def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
         # The books are read before and after the conductor's clock, and it may have waited between the two.
         seen = _seen_ns(replicate) + sum(sum(columns.conductor_delay_ns) for _, columns in replicate.lanes)
         used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
-        if used > CPU_SHARE * len(replicate.cpus) * seen:
+        if seen and used > CPU_SHARE * len(replicate.cpus) * seen:
             message = (
                 f"{side}, pair {replicate.pair}: the worker used {used / seen:.1f} CPUs where {len(replicate.cpus)} "
                 "were granted"

@@ -20,6 +20,7 @@ from perfgate.document.decision import (
     HarnessChange,
     Invalid,
     Link,
+    Missing,
     NoiseFloor,
     Policy,
     Procedure,
@@ -50,6 +51,7 @@ from perfgate.judging.gate.operators import compare_operators, operator_times
 from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times, why_untimed
+from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
@@ -57,6 +59,7 @@ from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
 PROCEDURE_VERSION = 2
+NOTHING_REQUIRED = Required()
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
 
@@ -84,8 +87,9 @@ def decide(
     policy: Policy,
     history: History,
     chosen_because: Optional[str] = None,
+    required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
-    """Judge head against base.
+    """Judge head against base; ``required`` is what the trusted side says that both must hold.
 
     Raises DocumentError when the two were not measured as the two sides of one session.
     """
@@ -105,7 +109,10 @@ def decide(
     incomparable = bool(differences) and comparing == "code"
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
-    judged = _verdict(comparisons, differences, invalid, failures, changes, comparing, untimed=why_untimed(base, head))
+    missing = missing_evidence(base, head, changes, required, timed=not incomparable)
+    judged = _verdict(
+        comparisons, differences, invalid, failures, changes, missing, comparing, untimed=why_untimed(base, head)
+    )
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -126,6 +133,7 @@ def decide(
         package_differences=_package_differences(base, head),
         harness_changes=changes,
         invalid=invalid,
+        missing=missing,
         operator_tests=tests,
         operator_times=[] if incomparable else operator_times(base, head, tests, explained, invalid=invalid),
         operator_changes=operator_changes(base, head),
@@ -216,6 +224,7 @@ def _verdict(
     invalid: list[Invalid],
     failures: list[Failure],
     changes: list[HarnessChange],
+    missing: list[Missing],
     comparing: Comparing,
     *,
     untimed: Optional[str],
@@ -255,6 +264,8 @@ def _verdict(
         ("INCONCLUSIVE", "harness", [_change_name(change) for change in changes if change.kind == "not_comparable"]),
         ("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
         ("INCONCLUSIVE", "invalid", [f"{entry.workload}/{entry.shape} {entry.message}" for entry in invalid]),
+        # What was left out may be what shows a regression, so nothing below counts without it.
+        ("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
     ]
     rules: list[_Rule] = [
         *([slower, *unmeasured] if comparing == "code" else [*unmeasured, slower]),
@@ -273,6 +284,11 @@ def _verdict(
         if names:
             return _Judged(verdict, [f"{reason}: {name}" for name in names])
     return _Judged("PASS", [untimed] if untimed else [])
+
+
+def _missing_name(entry: Missing) -> str:
+    place = f"{entry.workload}/{entry.shape}" if entry.shape else entry.workload
+    return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
 
 
 def _change_name(change: HarnessChange) -> str:

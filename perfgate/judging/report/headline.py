@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Comparison, Missing
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.locale.language import phrase, say, worded
@@ -22,6 +22,8 @@ _VERDICTS = {
     "INCONCLUSIVE": phrase("INCONCLUSIVE"),
     "SKIPPED": phrase("SKIPPED"),
 }
+# What is missing may be a part of a document that is no metric.
+_PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "exact": "counter"}
 _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
@@ -50,6 +52,8 @@ def headline_values(summary: Summary) -> dict[str, object]:
         "invalid": [
             {"place": place(entry.workload, entry.shape), "message": entry.message} for entry in summary.invalid
         ],
+        "missing": next((named_missing(entry) for entry in summary.decision.missing), None),
+        "more_missing": max(0, len(summary.decision.missing) - 1),
         "reason": next(iter(summary.decision.reasons), None),
         "unchanged": len(summary.unchanged),
         "undecided": len(summary.inconclusive),
@@ -80,6 +84,17 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "accepted": comparison.accepted,
         "measured": comparison.head is not None,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
+    }
+
+
+def named_missing(entry: Missing) -> dict[str, object]:
+    """Return what the documents lack, ready for ``shared/missing.j2``."""
+    return {
+        "metric": say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
+        "place": place(entry.workload, entry.shape),
+        "side": Words(entry.side),
+        "pairs": len(entry.pairs),
+        "named_by": entry.named_by,
     }
 
 
@@ -127,6 +142,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.is_unread, "unread"),
         (summary.decision.testbed_differences, "testbed"),
         (summary.invalid, "invalid"),
+        (summary.decision.missing, "missing"),
         (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
     ]

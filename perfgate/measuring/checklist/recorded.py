@@ -15,6 +15,7 @@ from perfgate.measuring.checklist.steps._kernel_runs import judge_long_runs, jud
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_parts
+from perfgate.measuring.trace.counters import with_steady
 from perfgate.measuring.trace.kernels import KERNEL_METRICS, with_kernels
 from perfgate.measuring.trace.summary import DeviceSummary
 
@@ -224,4 +225,4 @@ def _counters(summary: DeviceSummary, workload: str) -> CounterSet:
     empty = CounterSet(workload=workload, shape=summary.shape, repeats=repeats, values={}, ops=[])
     if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
         return empty
-    return with_kernels(empty, list(summary.works), absent=summary.absent)
+    return with_steady(with_kernels(empty, list(summary.works), absent=summary.absent))

@@ -47,9 +47,9 @@ class Compilations(NamedTuple):
 
 
 def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
-    """Return the counters of the workload's shapes with graph breaks and recompiles added, where it compiles something."""
+    """Return the counters of the workload's shapes with graph breaks and recompiles; neither applies where nothing compiles."""
     if not has_compiled():
-        return counters
+        return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
     found = compilations(workload, [counted.shape for counted in counters], root=root)
     return [_added(counted, found.breaks[counted.shape], found.steady[counted.shape], root) for counted in counters]
 

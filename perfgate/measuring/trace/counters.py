@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+import msgspec
+
 from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.devices.device import Device, MemoryCount
 from perfgate.measuring.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
@@ -56,6 +58,11 @@ def count_in_order(
         savings = [_count_saving(workload, device, shape, root) for _ in range(NEW_INPUTS)]
     counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
     return CountedCalls(counted, tallies[-1].order or [])
+
+
+def with_steady(counted: CounterSet) -> CounterSet:
+    """Return a complete set of counters that says which of them were equal in every repeat."""
+    return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
 
 
 def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[CounterSite]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Optional
 import msgspec
 import numpy as np
 
-from perfgate.document.run import Arm, BlockColumns, CounterSet, OpCount, Replicate, RunDocument
+from perfgate.document.run import Arm, BlockColumns, CorrectnessResult, CounterSet, OpCount, Replicate, RunDocument
 from perfgate.document.samples import pack
 from tests.fakes.documents import make_run
 
@@ -33,10 +33,19 @@ def columns(
         minor_faults=[0] * blocks,
         wall=pack(np.full(blocks * calls, wall_ns)),
         cpu=pack(np.full(blocks * calls, cpu_ns)),
+        **seen_of(blocks, round(span * (calls + 1) / calls)),
     )
 
 
-def replicate(pair: int, arm: Arm, member: Literal["first", "second"], call: float, **fields: Any) -> Replicate:
+def seen_of(blocks: int, seen_ns: int) -> dict[str, list[int]]:
+    """Return what the conductor sees of blocks of a worker that works in its own turn alone."""
+    nothing = [0] * blocks
+    return {"seen_ns": [seen_ns] * blocks, "used_ns": nothing, "out_of_turn_ns": nothing, "waited_ns": nothing}
+
+
+def replicate(
+    pair: int, arm: Arm, member: Literal["first", "second"], call: float, *, shape: str = SHAPE, **fields: Any
+) -> Replicate:
     """Return one process whose calls take ``call`` seconds."""
     return Replicate(
         pair=pair,
@@ -48,8 +57,31 @@ def replicate(pair: int, arm: Arm, member: Literal["first", "second"], call: flo
         start_up=0.1,
         warm_up_calls=20,
         steady=True,
-        shapes={SHAPE: columns(call, **fields)},
+        shapes={shape: columns(call, **fields)},
     )
+
+
+def pairs_of(
+    ratios: Sequence[float],
+    *,
+    aa_ratios: Sequence[float] = (1.0,) * 7,
+    call: float = 0.01,
+    gaps: tuple[float, float] = (0.0, 0.0),
+    shape: str = SHAPE,
+    **head_fields: Any,
+) -> tuple[list[Replicate], list[Replicate]]:
+    """Return the processes of both documents; those of base against base come last."""
+    firsts = [replicate(pair, "ab", "first", call, shape=shape, gap=gaps[0]) for pair in range(len(ratios))]
+    twins = [
+        replicate(len(ratios) + pair, "aa", member, call * (ratio if member == "second" else 1.0), shape=shape)
+        for pair, ratio in enumerate(aa_ratios)
+        for member in ("first", "second")
+    ]
+    heads = [
+        replicate(pair, "ab", "second", call * ratio, shape=shape, gap=gaps[1], **head_fields)
+        for pair, ratio in enumerate(ratios)
+    ]
+    return [*firsts, *twins], heads
 
 
 def sides(
@@ -61,19 +93,17 @@ def sides(
     **head_fields: Any,
 ) -> tuple[RunDocument, RunDocument]:
     """Return base and head of one session: pair k's head takes ``ratios[k]`` times as long as its base."""
-    firsts = [replicate(pair, "ab", "first", call, gap=gaps[0]) for pair in range(len(ratios))]
-    twins = [
-        replicate(100 + pair, "aa", member, call * (ratio if member == "second" else 1.0))
-        for pair, ratio in enumerate(aa_ratios)
-        for member in ("first", "second")
-    ]
-    heads = [
-        replicate(pair, "ab", "second", call * ratio, gap=gaps[1], **head_fields) for pair, ratio in enumerate(ratios)
-    ]
+    firsts, heads = pairs_of(ratios, aa_ratios=aa_ratios, call=call, gaps=gaps, **head_fields)
     base, head = make_run("base"), make_run("head")
     workloads = [msgspec.structs.replace(head.workloads[0], shapes=[SHAPE])]
-    base = msgspec.structs.replace(base, replicates=[*firsts, *twins], workloads=workloads, counters=[], operators=[])
-    head = msgspec.structs.replace(head, replicates=heads, workloads=workloads, counters=[], operators=[])
+    checklist = {
+        "workloads": workloads,
+        "counters": [counters({"aten::mm": 1})],
+        "correctness": [CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked")],
+        "operators": [],
+    }
+    base = msgspec.structs.replace(base, replicates=firsts, **checklist)
+    head = msgspec.structs.replace(head, replicates=heads, **checklist)
     return base, head
 
 

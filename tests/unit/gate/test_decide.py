@@ -65,7 +65,7 @@ def test_decide__slower_within_tolerance__pass() -> None:
 
 
 def test_decide__tolerance_raised_in_policy__pass() -> None:
-    policy = Policy(tolerances={"latency.low": 0.1, "latency.p50": 0.1})
+    policy = Policy(tolerances={"latency.low": 0.1, "latency.p50": 0.1, "throughput.turnaround": 0.1})
     assert judge(*sides([1.05] * 14), policy=policy).verdict == "PASS"
 
 
@@ -81,7 +81,8 @@ def test_decide__one_wild_pair_among_equal_ones__pass() -> None:
 
 def test_decide__only_the_gap_grew__fail_by_throughput() -> None:
     decision = judge(*sides(NO_CHANGE, gaps=(1e-6, 0.0004)))
-    assert [c.metric for c in decision.comparisons if c.outcome == "regressed"] == ["throughput.gap"]
+    regressed = [c.metric for c in decision.comparisons if c.outcome == "regressed"]
+    assert regressed == ["throughput.gap", "throughput.turnaround"]
     assert decision.verdict == "FAIL"
 
 
@@ -207,7 +208,7 @@ def test_decide__a_pair_failed__measuring_failed() -> None:
 def test_decide__nothing_measured__inconclusive() -> None:
     decision = judge(*sides([]))
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == ["nothing compared: no comparison could be made"]
+    assert decision.reasons == ["missing: encoder/long latency.low (both)"]
 
 
 def with_p50(head: RunDocument, seconds: float) -> RunDocument:
@@ -222,6 +223,15 @@ STORED = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
 
 def stored(values: list[float]) -> History:
     return History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.p50", values=values)])
+
+
+def test_decide__stored_runs_and_no_pairs__inconclusive_for_times_are_missing() -> None:
+    base, head = sides([])
+    pair = with_counters(base, with_p50(head, 0.012), {"aten::add": 1}, {"aten::add": 1})
+    decision = judge(*pair, history=stored(STORED))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert decision.reasons == ["missing: encoder/long latency.low (both)"]
+    assert exit_code(decision) == 3
 
 
 def test_decide__sides_of_two_sessions__refused() -> None:

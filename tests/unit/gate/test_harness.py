@@ -84,10 +84,10 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ([harness(shapes={"long": "length=512"})], [harness()], "shape short is new"),
-        ([harness(functions={"build": "1", "inputs": "2"})], [harness()], "the head added check="),
-        ([harness(sla_p99=None)], [harness()], "the head added an SLA of the P99 latency"),
-        ([], [harness()], "workload encoder is new"),
+        ([harness(shapes={"long": "length=512"})], [harness(added=["short"])], "shape short is new"),
+        ([harness(functions={"build": "1", "inputs": "2"})], [harness(added=["check"])], "the head added check="),
+        ([harness(sla_p99=None)], [harness(added=["sla_p99"])], "the head added an SLA of the P99 latency"),
+        ([], [harness(added=[WORKLOAD])], "workload encoder is new"),
     ],
 )
 def test_decide__head_measures_more__recorded_and_pass(

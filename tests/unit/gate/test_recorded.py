@@ -127,16 +127,14 @@ def test_decide__measured_against_recorded__not_comparable(tmp_path: Path) -> No
     assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
 
 
-def test_decide__two_measured_runs_without_pairs__pass_by_counts_that_says_so(tmp_path: Path) -> None:
+def test_decide__two_measured_runs_without_pairs__inconclusive_and_names_what_is_missing(tmp_path: Path) -> None:
     run = recorded(tmp_path, "run")
     measured = msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, command="run"))
 
     decision = judge(measured, measured)
 
-    assert (decision.verdict, decision.recorded) == ("PASS", False)
-    assert decision.reasons == [
-        "times not compared: the sides were measured apart; perfgate check measures base and head side by side"
-    ]
+    assert (decision.verdict, decision.recorded) == ("INCONCLUSIVE", False)
+    assert "missing: profile/rank 0 latency.low (both)" in decision.reasons
 
 
 def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Optional
 
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.headline import further_reasons
+from perfgate.judging.report.headline import further_reasons, named_missing
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.text import Medium, ReadyHtml, render
@@ -16,7 +16,9 @@ from perfgate.judging.report.words import Words
 _SHOWN = 5
 # Who is asked for more pairs than this many whole jobs measure is not helped by another job.
 _FULL_JOBS = 2
-_WORDED = {"regressed", "failed", "testbed", "invalid", "nothing compared", "undecided", "doubtful", "harness"}
+_WORDED = {
+    "regressed", "failed", "testbed", "invalid", "missing", "nothing compared", "undecided", "doubtful", "harness",
+}  # fmt: skip
 
 
 class Remedy:
@@ -46,6 +48,8 @@ def remedy(summary: Summary) -> dict[str, object]:
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
         "invalid": [{"place": place(i.workload, i.shape), "message": i.message} for i in summary.invalid[:_SHOWN]],
+        "missing": [named_missing(entry) for entry in decision.missing[:_SHOWN]],
+        "more_missing": max(0, len(decision.missing) - _SHOWN),
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method != "check" for comparison in summary.inconclusive),

@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.steps._traces import steady_calls
 from perfgate.measuring.trace.account import AccountOf, account_for
 from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.compiled import with_compilations
-from perfgate.measuring.trace.counters import count_in_order
+from perfgate.measuring.trace.counters import count_in_order, with_steady
 from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.fallbacks import with_fallbacks
 from perfgate.measuring.trace.kernels import with_kernel_lines, with_kernels, work_by_span
@@ -63,7 +63,7 @@ class TopOpsStep:
             findings=findings,
             operators=[row for shape in shapes for row in shape.operators],
             accounts=accounts,
-            counters=counters,
+            counters=[with_steady(counted) for counted in counters],
         )
 
 

@@ -109,11 +109,9 @@ MESSAGES: tuple[Text, ...] = (
     # times
     Text("recorded, not compared: measure with perfgate check", "录制值，未作比较：请用 perfgate check 测量"),
     Text(
-        "times not compared: {why}; perfgate check measures base and head side by side",
-        "未比较时间：{why}；perfgate check 会把 base 与 head 放在一起测量",
+        "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side",
+        "未比较时间：录制数据的时间不足为据；perfgate check 会把 base 与 head 放在一起测量",
     ),
-    Text("those of recordings prove nothing", "录制数据的时间不足为据"),
-    Text("the sides were measured apart", "两侧是分开测量的"),
     Text(
         "the limit of {limit} lies below this job's noise floor of {floor}", "限值 {limit} 低于本作业的噪声底 {floor}"
     ),

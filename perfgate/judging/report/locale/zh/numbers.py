@@ -31,6 +31,7 @@ WORDS = {
     "{count} more": "另外 {count} 处",
     "{count} more change": "另外 {count} 处改动",
     "{count} more error": "另外 {count} 个错误",
+    "{count} more number": "另外 {count} 项",
     "{count} more field": "另外 {count} 项",
     "{count} more frame": "另外 {count} 个栈帧",
     "{count} more metric": "另外 {count} 个指标",

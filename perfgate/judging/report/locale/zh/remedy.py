@@ -49,6 +49,10 @@ WORDS = {
     "let the device cool down or fix its clock, then run the job again; {perfgate doctor --fitness} shows its state.": (
         "请让设备降温或固定其频率，然后重新运行；{perfgate doctor --fitness} 可查看其状态。"
     ),
+    "and {more_missing}, see `decision.json`": "{more_missing}，见 `decision.json`",
+    "run the measuring job again and look at its log: what is missing may be what got worse, so nothing counts without it.": (
+        "请重新运行测量作业并查看其日志：缺少的部分可能正是变差的部分，没有它任何结果都不作数。"
+    ),
     "something else was at work on this machine. Measure again when it is idle.": (
         "这台机器上有其他负载。请在空闲时重新测量。"
     ),

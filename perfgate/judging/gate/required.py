@@ -1,0 +1,332 @@
+"""What a verdict needs, and what of that the documents lack: leaving evidence out must never improve a verdict.
+
+What must be there is said by the trusted side (the base's configuration, main's stored run), by what each document declares,
+and by the other document: both sides of a check are measured alike, so what one of them has the other must have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Optional
+
+from perfgate.catalogue.lookup import card
+from perfgate.document.decision import HarnessChange, Missing, MissingSide
+from perfgate.document.run import (
+    CORRECTNESS,
+    PAIRS_PER_ROUND,
+    BlockColumns,
+    CorrectnessResult,
+    CounterSet,
+    Replicate,
+    RunDocument,
+    Side,
+)
+from perfgate.judging.gate.counters import LOW_PRECISION
+from perfgate.judging.gate.recorded import are_recordings
+
+LATENCY, PREPROCESS = "latency.low", "preprocess.low"
+COUNTERS = "counters.framework_ops"
+SIGNATURE = "correctness.signature"
+# What the conductor sees of every block, whatever the device. A column that the device fills is held to the other blocks.
+_ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
+_REPORTED = ("run_delay_ns", "throttled", "clock_share", "foreign_processes")
+_SIDES: tuple[Side, ...] = ("base", "head")
+
+
+@dataclass(frozen=True)
+class Required:
+    """What the trusted side says must have been measured; nothing where there is no trusted side.
+
+    ``workloads`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored`` are the newest
+    stored runs of main that measured the very workload files of the base.
+    """
+
+    workloads: tuple[str, ...] = ()
+    aa_pairs: int = 0
+    stored: tuple[RunDocument, ...] = ()
+
+
+class _Documents(NamedTuple):
+    base: RunDocument
+    head: RunDocument
+
+    def of(self, side: Side) -> RunDocument:
+        return self.base if side == "base" else self.head
+
+
+def missing_evidence(
+    base: RunDocument, head: RunDocument, changes: Sequence[HarnessChange], required: Required, *, timed: bool
+) -> list[Missing]:
+    """Return what a verdict over these documents needs and they lack, by name.
+
+    ``timed`` is False where the sides cannot be compared by time, which is said elsewhere. A workload that fails to load, or
+    that the base cannot run, has its own word in the decision too.
+    """
+    both = _Documents(base, head)
+    explained = _explained(both, changes)
+    names = [name for name in _workloads(both, required) if name not in explained]
+    return [entry for name in names for entry in _of_workload(both, name, required, timed=timed)]
+
+
+def _explained(both: _Documents, changes: Iterable[HarnessChange]) -> set[str]:
+    failed = {workload.name for run in both for workload in run.workloads if workload.error}
+    said = {change.workload for change in changes if change.kind == "not_comparable"}
+    measured = {workload.name for run in both for workload in run.workloads}
+    removed = {change.workload for change in changes if change.kind == "removed"} - measured
+    return failed | said | removed
+
+
+def _workloads(both: _Documents, required: Required) -> list[str]:
+    """Return every workload that is asked for, declared, or of which anything was measured."""
+    names = [*required.workloads]
+    for run in both:
+        names += [workload.name for workload in run.workloads]
+        names += [replicate.workload for replicate in run.replicates]
+        names += [counters.workload for counters in run.counters]
+        names += [check.workload for check in run.correctness]
+        names += [step.workload for step in run.steps]
+    return list(dict.fromkeys(names))
+
+
+def _of_workload(both: _Documents, name: str, required: Required, *, timed: bool) -> Iterator[Missing]:
+    unlisted = [side for side in _SIDES if all(workload.name != name for workload in both.of(side).workloads)]
+    if unlisted:
+        asked = name in required.workloads and len(unlisted) == len(_SIDES)
+        yield Missing(workload=name, side=_sides(unlisted), named_by="configuration" if asked else "document")
+        return
+    shapes = _shapes(both, name, required)
+    for shape in shapes:
+        yield from _unlisted_shape(both, name, shape, required)
+    if timed and not are_recordings(*both):
+        yield from _missing_pairs(both, name, shapes)
+        yield from _missing_twins(both.base, name, required)
+        yield from _missing_columns(both, name)
+        yield from _missing_settings(both, name)
+    yield from _missing_steps(both, name)
+    yield from _missing_harness(both, name)
+    for shape in shapes:
+        yield from _missing_counters(both, name, shape)
+        yield from _missing_checks(both, name, shape)
+
+
+def _sides(lacking: Sequence[Side]) -> MissingSide:
+    return "both" if len(lacking) > 1 else lacking[0]
+
+
+def _declared(run: RunDocument, name: str) -> list[str]:
+    return next((workload.shapes for workload in run.workloads if workload.name == name), [])
+
+
+def _shapes(both: _Documents, name: str, required: Required) -> list[str]:
+    shapes: list[str] = []
+    for run in (*both, *required.stored):
+        shapes += _declared(run, name)
+    for run in both:
+        shapes += [shape for one in run.replicates if one.workload == name for shape, _ in one.lanes]
+        shapes += [counters.shape for counters in run.counters if counters.workload == name]
+        shapes += [check.shape for check in run.correctness if check.workload == name]
+    return list(dict.fromkeys(shapes))
+
+
+def _unlisted_shape(both: _Documents, name: str, shape: str, required: Required) -> Iterator[Missing]:
+    unlisted = [side for side in _SIDES if shape not in _declared(both.of(side), name)]
+    if unlisted:
+        stored = any(shape in _declared(run, name) for run in required.stored)
+        yield Missing(workload=name, shape=shape, side=_sides(unlisted), named_by="store" if stored else "document")
+
+
+# --- pairs
+
+
+def _missing_pairs(both: _Documents, name: str, shapes: Sequence[str]) -> Iterator[Missing]:
+    """Yield the pairs that lack a member, and those whose members lack the blocks of a shape.
+
+    Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
+    """
+    members = _members(both, name)
+    absent: dict[MissingSide, list[int]] = {}
+    compared: dict[int, tuple[Replicate, Replicate]] = {}
+    failed = {pair.pair for pair in both.head.failed_pairs if pair.workload == name}
+    for pair in _numbers(members, failed):
+        first, second, twin = (members.get((pair, role)) for role in _ROLES)
+        if pair in failed and not (first or second or twin):
+            continue
+        if first and second and first.arm == "ab":
+            compared[pair] = first, second
+        elif not (first and twin and first.arm == "aa"):
+            absent.setdefault(_absent_side(first, second, twin), []).append(pair)
+    for side, pairs in absent.items():
+        yield Missing(workload=name, metric=LATENCY, side=side, pairs=pairs)
+    yield from _missing_lanes(name, shapes, compared)
+
+
+_Role = Literal["first", "head", "twin"]
+_ROLES: tuple[_Role, ...] = ("first", "head", "twin")
+
+
+def _members(both: _Documents, name: str) -> dict[tuple[int, _Role], Replicate]:
+    """Return the members of pairs; a twin is the second member of a pair of base against base."""
+    members: dict[tuple[int, _Role], Replicate] = {}
+    for replicate in both.base.replicates:
+        if replicate.workload == name:
+            members[replicate.pair, "first" if replicate.member == "first" else "twin"] = replicate
+    for replicate in both.head.replicates:
+        if replicate.workload == name:
+            members[replicate.pair, "head"] = replicate
+    return members
+
+
+def _numbers(members: Iterable[tuple[int, _Role]], failed: Collection[int]) -> Iterator[int]:
+    """Yield the numbers of every round from its first pair to the last that left a trace."""
+    last: dict[int, int] = {}
+    for pair in (*(pair for pair, _ in members), *failed):
+        number = pair // PAIRS_PER_ROUND
+        last[number] = max(pair, last.get(number, 0))
+    for number in sorted(last):
+        yield from range(number * PAIRS_PER_ROUND, last[number] + 1)
+
+
+def _absent_side(first: Optional[Replicate], second: Optional[Replicate], twin: Optional[Replicate]) -> MissingSide:
+    if first is None and second is None and twin is None:
+        return "both"
+    return "head" if first and first.arm == "ab" else "base"
+
+
+def _missing_lanes(
+    name: str, shapes: Sequence[str], compared: dict[int, tuple[Replicate, Replicate]]
+) -> Iterator[Missing]:
+    preprocessed = {shape for members in compared.values() for member in members for shape in member.preprocess}
+    for metric, of in ((LATENCY, shapes), (PREPROCESS, [shape for shape in shapes if shape in preprocessed])):
+        for shape in of:
+            lacking: dict[Side, list[int]] = {"base": [], "head": []}
+            for pair, members in compared.items():
+                for side, member in zip(_SIDES, members):
+                    if shape not in (member.shapes if metric == LATENCY else member.preprocess):
+                        lacking[side].append(pair)
+            if not compared or all(len(pairs) == len(compared) for pairs in lacking.values()):
+                yield Missing(workload=name, shape=shape, metric=metric, side="both")
+                continue
+            for side, pairs in lacking.items():
+                if pairs:
+                    # Where no pair has it, its number says nothing.
+                    some = pairs if len(pairs) < len(compared) else []
+                    yield Missing(workload=name, shape=shape, metric=metric, side=side, pairs=some)
+
+
+def _missing_twins(base: RunDocument, name: str, required: Required) -> Iterator[Missing]:
+    """Yield that fewer pairs of base against base were measured than the base's configuration asks for."""
+    twins = [one for one in base.replicates if one.workload == name and one.arm == "aa" and one.member == "second"]
+    if len(twins) < required.aa_pairs:
+        yield Missing(workload=name, metric="replicates.aa", side="base", named_by="configuration")
+
+
+def _missing_columns(both: _Documents, name: str) -> Iterator[Missing]:
+    lanes: dict[Side, list[tuple[str, BlockColumns]]] = {
+        side: [lane for one in both.of(side).replicates if one.workload == name for lane in one.lanes]
+        for side in _SIDES
+    }
+    every = [columns for side in _SIDES for _, columns in lanes[side]]
+    needed = [*_ALWAYS_SEEN, *(column for column in _REPORTED if any(getattr(one, column) for one in every))]
+    for column in needed:
+        for side in _SIDES:
+            for shape in dict.fromkeys(shape for shape, columns in lanes[side] if not getattr(columns, column)):
+                yield Missing(workload=name, shape=shape, metric=column, side=side)
+
+
+def _missing_settings(both: _Documents, name: str) -> Iterator[Missing]:
+    """Yield the settings that one member of a pair reports and another does not: they must be equal on both sides."""
+    members = {side: [one for one in both.of(side).replicates if one.workload == name] for side in _SIDES}
+    settings = sorted({key for side in _SIDES for one in members[side] for key in one.settings})
+    for key in settings:
+        for side in _SIDES:
+            if any(key not in one.settings for one in members[side]):
+                yield Missing(workload=name, metric=f"settings.{key}", side=side)
+
+
+# --- what the checklist counts and checks
+
+
+def _missing_steps(both: _Documents, name: str) -> Iterator[Missing]:
+    for side in _SIDES:
+        run = both.of(side)
+        asked = {number for workload in run.workloads if workload.name == name for number in workload.steps}
+        for number in sorted(asked - {step.number for step in run.steps if step.workload == name}):
+            yield Missing(workload=name, metric=f"steps.{card(number).slug}", side=side)
+
+
+def _missing_harness(both: _Documents, name: str) -> Iterator[Missing]:
+    """Yield what the harnesses of the sides lack: what only the head has is new where the head's says so."""
+    before, after = (next((one for one in run.harness if one.workload == name), None) for run in both)
+    if before and not after:
+        yield Missing(workload=name, metric="harness", side="head")
+    if not after or name in after.added:
+        return
+    if not before:
+        yield Missing(workload=name, metric="harness", side="base")
+    elif before.error is None and after.error is None:
+        new = {*(after.shapes.keys() - before.shapes.keys()), *(after.functions.keys() - before.functions.keys())}
+        if before.sla_p99 is None and after.sla_p99 is not None:
+            new.add("sla_p99")
+        for entry in sorted(new - set(after.added)):
+            yield Missing(workload=name, metric=f"harness.{entry}", side="base")
+
+
+def _missing_counters(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+    sets = {side: _counters(both.of(side), name, shape) for side in _SIDES}
+    lacking = [side for side in _SIDES if sets[side] is None]
+    if lacking:
+        # Recordings of a host alone, or of a device alone, count what they have.
+        if len(lacking) < len(_SIDES) or not are_recordings(*both):
+            yield Missing(workload=name, shape=shape, metric=COUNTERS, side=_sides(lacking))
+        return
+    yield from _missing_counts(both, name, shape)
+
+
+def _missing_counts(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+    counted = [(side, one) for side in _SIDES if (one := _counters(both.of(side), name, shape))]
+    metrics = sorted({metric for _, one in counted for metric in (*one.values, *one.steady, *one.unstable)})
+    says_steady = any(one.steady for run in both for one in run.counters)
+    for side, one in counted:
+        for metric in metrics:
+            if metric in one.not_applicable or not _is_of_set(metric):
+                continue
+            unknown = says_steady and metric not in one.steady and metric not in one.unstable
+            if metric not in one.values or unknown:
+                yield Missing(workload=name, shape=shape, metric=metric, side=side)
+        for metric in _incomplete_sites(one):
+            yield Missing(workload=name, shape=shape, metric=f"sites.{metric}", side=side)
+
+
+def _is_of_set(metric: str) -> bool:
+    """Return whether a metric is a counter of its own: ``unstable`` names single operators too."""
+    return not metric.startswith("ops.")
+
+
+def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
+    """Yield the counters whose places do not add up to them, of those whose places the gate judges by."""
+    for metric in (COUNTERS, LOW_PRECISION) if counted.sites else ():
+        sites = [site for site in counted.sites if site.metric == metric]
+        if sum(site.count for site in sites) != counted.values.get(metric, 0):
+            yield metric
+
+
+def _counters(run: RunDocument, name: str, shape: str) -> Optional[CounterSet]:
+    return next((one for one in run.counters if (one.workload, one.shape) == (name, shape)), None)
+
+
+def _missing_checks(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+    checks = {side: _check(both.of(side), name, shape) for side in _SIDES}
+    lacking = [side for side in _SIDES if checks[side] is None]
+    if lacking:
+        if len(lacking) < len(_SIDES) or not are_recordings(*both):
+            yield Missing(workload=name, shape=shape, metric=CORRECTNESS, side=_sides(lacking))
+        return
+    unsigned = [side for side in _SIDES if (check := checks[side]) and check.signature is None]
+    failed = any(check and check.status == "error" for check in checks.values())
+    if len(unsigned) == 1 and not failed:
+        yield Missing(workload=name, shape=shape, metric=SIGNATURE, side=unsigned[0])
+
+
+def _check(run: RunDocument, name: str, shape: str) -> Optional[CorrectnessResult]:
+    return next((one for one in run.correctness if (one.workload, one.shape) == (name, shape)), None)
