@@ -62,7 +62,7 @@ def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO
         ({"functions": {"build": "1", "inputs": "2"}}, "removed", "the head removed check="),
         ({"functions": {"build": "1", "inputs": "2", "check": "9"}}, "changed", "the head changed check="),
         (
-            {"functions": {"build": "1", "inputs": "2", "check": "3", "train_step": "4"}},
+            {"functions": {"build": "1", "inputs": "2", "check": "3", "train_step": "4"}, "added": ["train_step"]},
             "changed",
             "the head added train_step=",
         ),

@@ -1,0 +1,169 @@
+"""What a verdict needs: each part that is taken out of measured documents is named, and no verdict gets better by it."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import BlockColumns, Replicate, RunDocument, StepResult
+from perfgate.judging.gate.decide import decide, exit_code
+from perfgate.judging.gate.required import Required
+from perfgate.judging.report.comment import CommentContext, render_comment
+from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+
+replace = msgspec.structs.replace
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
+SLOWER = [1.3] * 16
+Change = Callable[[RunDocument], RunDocument]
+
+
+def judged(
+    base: RunDocument,
+    head: RunDocument,
+    required: Required = Required(),  # noqa: B008 - a frozen record
+) -> DecisionDocument:
+    return decide(base, head, policy=Policy(), history=History(), required=required)
+
+
+def same(run: RunDocument) -> RunDocument:
+    return run
+
+
+def without_replicates(run: RunDocument) -> RunDocument:
+    return replace(run, replicates=[])
+
+
+def without_shape(run: RunDocument) -> RunDocument:
+    """The shape is still listed, but no process has blocks of it."""
+    return replace(run, replicates=[replace(one, shapes={}) for one in run.replicates])
+
+
+def without_counters(run: RunDocument) -> RunDocument:
+    return replace(run, counters=[])
+
+
+def without_counts(run: RunDocument) -> RunDocument:
+    return replace(run, counters=[replace(one, values={}) for one in run.counters])
+
+
+def without_checks(run: RunDocument) -> RunDocument:
+    return replace(run, correctness=[])
+
+
+def without_twins(run: RunDocument) -> RunDocument:
+    return replace(run, replicates=[one for one in run.replicates if one.arm == "ab"])
+
+
+def without_pair(run: RunDocument) -> RunDocument:
+    return replace(run, replicates=[one for one in run.replicates if one.pair != 3])
+
+
+def without_column(name: str) -> Change:
+    def emptied(columns: BlockColumns) -> BlockColumns:
+        return replace(columns, **{name: []})
+
+    def of(one: Replicate) -> Replicate:
+        return replace(one, shapes={shape: emptied(columns) for shape, columns in one.shapes.items()})
+
+    return lambda run: replace(run, replicates=[of(one) for one in run.replicates])
+
+
+def without_listed_shape(run: RunDocument) -> RunDocument:
+    return replace(run, workloads=[replace(one, shapes=[]) for one in run.workloads])
+
+
+def without_workloads(run: RunDocument) -> RunDocument:
+    return replace(run, workloads=[])
+
+
+EVERYWHERE, HERE = f"encoder/{SHAPE}", "encoder"
+
+
+@pytest.mark.parametrize("ratios", [NO_CHANGE, SLOWER], ids=["PASS", "FAIL"])
+@pytest.mark.parametrize(
+    ("of_base", "of_head", "named"),
+    [
+        (without_replicates, without_replicates, f"{EVERYWHERE} latency.low (both)"),
+        (same, without_replicates, f"{HERE} latency.low (head)"),
+        (without_replicates, same, f"{HERE} latency.low (base)"),
+        (without_shape, without_shape, f"{EVERYWHERE} latency.low (both)"),
+        (same, without_shape, f"{EVERYWHERE} latency.low (head)"),
+        (without_pair, without_pair, f"{HERE} latency.low (both)"),
+        (same, without_pair, f"{HERE} latency.low (head)"),
+        (without_column("seen_ns"), without_column("seen_ns"), f"{EVERYWHERE} seen_ns (base)"),
+        (same, without_column("seen_ns"), f"{EVERYWHERE} seen_ns (head)"),
+        (same, without_column("used_ns"), f"{EVERYWHERE} used_ns (head)"),
+        (same, without_counters, f"{EVERYWHERE} counters.framework_ops (head)"),
+        (without_counters, without_counters, f"{EVERYWHERE} counters.framework_ops (both)"),
+        (same, without_counts, f"{EVERYWHERE} counters.copies (head)"),
+        (without_counts, same, f"{EVERYWHERE} counters.copies (base)"),
+        (same, without_checks, f"{EVERYWHERE} correctness (head)"),
+        (without_checks, without_checks, f"{EVERYWHERE} correctness (both)"),
+        (without_listed_shape, without_listed_shape, f"{EVERYWHERE} (both)"),
+        (same, without_workloads, f"{HERE} (head)"),
+        (without_workloads, without_workloads, f"{HERE} (both)"),
+    ],
+)
+def test_decide__evidence_left_out__inconclusive_and_named(
+    ratios: list[float], of_base: Change, of_head: Change, named: str
+) -> None:
+    base, head = sides(ratios)
+    decision = judged(of_base(base), of_head(head))
+    told = [f"missing: {named}" in reason for reason in decision.reasons]
+    # A regression that is still shown still fails.
+    assert decision.verdict == "FAIL" or (decision.verdict == "INCONCLUSIVE" and any(told)), decision.reasons
+    assert decision.missing
+    assert ratios is SLOWER or (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
+
+
+def test_decide__twins_left_out_where_the_base_asks_for_them__inconclusive() -> None:
+    base, head = sides(NO_CHANGE)
+    decision = judged(without_twins(base), head, Required(aa_pairs=7))
+    assert decision.reasons == ["missing: encoder replicates.aa (base)"]
+
+
+def test_decide__workload_of_the_base_config_not_measured__inconclusive_by_its_name() -> None:
+    decision = judged(*sides(NO_CHANGE), Required(workloads=(WORKLOAD, "tagger")))
+    assert decision.reasons == ["missing: tagger (both)"]
+    assert "INCONCLUSIVE – `tagger` was not measured, and the base's perfgate.toml asks for it" in render_comment(
+        decision, CommentContext(marker="<!-- perfgate:v1:demo -->")
+    )
+
+
+def test_decide__shape_of_the_stored_run_not_measured__inconclusive_by_its_name() -> None:
+    base, head = sides(NO_CHANGE)
+    stored = replace(base, workloads=[replace(base.workloads[0], shapes=[SHAPE, "short"])])
+    decision = judged(base, head, Required(stored=(stored,)))
+    assert decision.reasons[0] == "missing: encoder/short (both)"
+    assert decision.missing[0].named_by == "store"
+
+
+def test_decide__head_counts_what_the_base_says_does_not_apply__not_missing() -> None:
+    base, head = sides(NO_CHANGE)
+    compiled = replace(head.counters[0], values={**head.counters[0].values, "counters.graph_breaks": 1})
+    plain = replace(base.counters[0], not_applicable=["counters.graph_breaks"])
+    decision = judged(replace(base, counters=[plain]), replace(head, counters=[compiled]))
+    assert decision.verdict == "PASS"
+
+
+def test_decide__count_that_is_no_longer_said_to_waver__inconclusive() -> None:
+    base, head = sides(NO_CHANGE)
+    names = sorted(base.counters[0].values)
+    before = replace(counters({"aten::mm": 1}), steady=names)
+    after = replace(before, steady=names[1:], unstable=names[:1])
+    wavering = judged(replace(base, counters=[before]), replace(head, counters=[after]))
+    silent = judged(replace(base, counters=[before]), replace(head, counters=[replace(after, unstable=[])]))
+    assert wavering.verdict == "WARN"
+    assert silent.reasons == [f"missing: encoder/{SHAPE} {names[0]} (head)"]
+
+
+def test_decide__step_that_was_asked_for_is_gone__inconclusive() -> None:
+    base, head = sides(NO_CHANGE)
+    asked = [replace(head.workloads[0], steps=[1, 4])]
+    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")
+    decision = judged(base, replace(head, workloads=asked, steps=[step]))
+    assert decision.reasons == ["missing: encoder steps.latency (head)"]
