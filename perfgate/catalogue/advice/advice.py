@@ -44,6 +44,9 @@ class Estimated:
 class Advice:
     """What to try about one rule; ``{name}`` in its words is an entry of the suggestion's evidence.
 
+    ``tried`` is what a step measured that tried this very remedy: where the run has it, it is the gain, and where it is none
+    beyond doubt, nothing is suggested.
+
     ``code`` is what to write, ``steps`` the steps of the checklist that show what it brings: the rule's own unless said.
     """
 
@@ -52,3 +55,4 @@ class Advice:
     gain: Optional[Union[Measured, Estimated]] = None
     code: str = ""
     steps: tuple[int, ...] = ()
+    tried: Optional[Measured] = None

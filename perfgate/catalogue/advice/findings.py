@@ -20,6 +20,7 @@ UNADVISED = frozenset(
         "communication.first",
         "communication.refused",
         "counters.unstable",
+        "fusion.unknown_cost",
         "graph.compiled_already",
         "memory.largest",
         "precision.rounded",
@@ -245,6 +246,7 @@ _FUSION = (
         ),
         gain=Estimated("fusion.share", of_busy=True),
         code="model = torch.compile(model)",
+        tried=Measured("graph.speedup"),
         steps=(6, 9),
     ),
     Advice(
@@ -261,6 +263,7 @@ _FUSION = (
         ),
         gain=Estimated("fusion.share", of_busy=True),
         code="model = torch.compile(model)",
+        tried=Measured("graph.speedup"),
         steps=(6, 9),
     ),
     Advice(
@@ -271,6 +274,7 @@ _FUSION = (
         ),
         gain=Estimated("fusion.sequence_share", of_busy=True),
         code="model = torch.compile(model)",
+        tried=Measured("graph.speedup"),
         steps=(6, 9),
     ),
     Advice(
@@ -279,16 +283,6 @@ _FUSION = (
             "find out why the pass {name} takes no effect: its conditions are on dtype, format and shape",
             "请查明融合 pass {name} 为何不生效：其条件涉及 dtype、格式与 shape",
         ),
-    ),
-    Advice(
-        "fusion.gain",
-        Text(
-            "compile the model: fused, the same call is faster; step 9 says what compiling costs",
-            "请编译模型：融合后同样的调用更快；第 9 步给出编译代价",
-        ),
-        gain=Measured("fusion.speedup"),
-        code="model = torch.compile(model)",
-        steps=(9,),
     ),
 )
 

@@ -23,12 +23,12 @@ CARD = StepCard(
         "and RMS normalization and GELU that are written out, a convolution or matrix product whose normalization, bias "
         "and activation follow as operators of their own, and three or more elementwise operators in a row. A short "
         "trace says what those operators cost; products themselves are not counted as cost, since fusing keeps them. "
-        "Then the call is timed in turns with one that torch.compile has fused, whose output has to agree. Of a "
+        "What the compiler makes of the call is timed by step 9, and by that step alone. Of a "
         "recording the kernels are looked at in their order: fused ones by name, and elementwise ones that follow one "
         "another on one stream.",
         "逐算子观察一次稳态调用，记录谁使用了谁的输出。识别出手写展开的注意力、LayerNorm、RMSNorm 与 GELU，归一化、"
         "偏置、激活作为独立算子跟在卷积或矩阵乘之后的情形，以及连续三个以上的逐元素算子。用一段短轨迹给出这些算子的"
-        "耗时；矩阵乘和卷积本身不计入，因为融合后它们仍在。随后与 torch.compile 融合后的调用交替计时，且输出必须一致。"
+        "耗时；矩阵乘和卷积本身不计入，因为融合后它们仍在。编译后调用的快慢只由第 9 步计时。"
         "对录制的轨迹则按 kernel 顺序判断：按名称识别融合 kernel，以及同一条流上相继执行的逐元素 kernel。",
     ),
     remedy=Text(
@@ -41,9 +41,8 @@ CARD = StepCard(
         "npu_swiglu。逐元素链可由 torch.compile 或图模式融合。",
     ),
     cost=Text(
-        "2 s quick for one shape, 1 s more for each other; in full up to two minutes more for compiling a fused "
-        "call, which quick leaves to step 9.",
-        "quick 模式一个 shape 2 s，每多一个加 1 s；完整模式另需最多两分钟编译融合后的调用，quick 模式把它留给第 9 步。",
+        "2 s quick for one shape, 1 s more for each other.",
+        "quick 模式一个 shape 2 s，每多一个加 1 s。",
     ),
     devices={
         "npu": Text(
@@ -88,8 +87,9 @@ CARD = StepCard(
             step=6,
             explanation=Text(
                 "Share of the operators' time that goes to those that fusing would merge into others. It is the most "
-                "that fusing could gain and more than it will: what is merged still has to be computed.",
-                "可被融合掉的算子占算子总时间的比例。这是融合收益的上限，实际收益更小：被合并的计算仍要完成。",
+                "that fusing could gain and more than it will: what is merged still has to be computed. Patterns whose "
+                "cost is not known are not in it.",
+                "可被融合掉的算子占算子总时间的比例。这是融合收益的上限，实际收益更小：被合并的计算仍要完成。耗时未知的模式不计入。",
             ),
             source=TRACE,
             share=True,
@@ -161,23 +161,6 @@ CARD = StepCard(
             source=Text(
                 "effect_times in fusion_result.json, which CANN's graph engine writes when it compiles a graph",
                 "CANN 图引擎编译图时写出的 fusion_result.json 中的 effect_times",
-            ),
-        ),
-        Metric(
-            name="fusion.speedup",
-            title=Text("speed-up by fusing", "融合带来的加速比"),
-            unit="1",
-            better="higher",
-            kind="noisy",
-            step=6,
-            explanation=Text(
-                "How many times as fast the call is when torch.compile has fused it. The compiler does more than fuse, "
-                "it also takes the host's part out; the output agreed, or there is no value.",
-                "经 torch.compile 融合后调用快多少倍。编译器不只做融合，还省去了 Host 侧开销；输出一致时才给出数值。",
-            ),
-            source=Text(
-                "the call and its compiled twin in turns, Hodges-Lehmann estimate with signed-rank interval",
-                "原调用与其编译版本交替计时，Hodges-Lehmann 估计与符号秩置信区间",
             ),
         ),
     ),
@@ -254,10 +237,11 @@ CARD = StepCard(
             ),
         ),
         Rule(
-            "fusion.gain",
+            "fusion.unknown_cost",
             Text(
-                "the same call is faster when torch.compile fuses it; step 9 says what compiling costs",
-                "torch.compile 融合后同一调用更快；编译代价见第 9 步",
+                "{ops} could be one kernel ({kind}); what they cost is not known, for the trace does not show them as "
+                "they were dispatched",
+                "{ops} 可由一个 kernel 完成（{kind}）；其耗时未知，因为轨迹中的算子与分发的不一致",
             ),
         ),
     ),

@@ -8,7 +8,7 @@ from typing import Optional
 
 from perfgate.catalogue.advice.advice import Advice
 from perfgate.catalogue.advice.lookup import ON_FINDINGS
-from perfgate.document.decision import Suggestion
+from perfgate.document.decision import Gain, Suggestion
 from perfgate.document.run import FROM_PROFILE, Finding, RunDocument, StepResult
 from perfgate.judging.advice.gains import gain_of
 
@@ -46,6 +46,9 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         message, code = (str(text.format_map(finding.evidence)) for text in (advice.message, advice.code))
     except KeyError:  # a document of another version, whose evidence has other names
         return None
+    measured = gain_of(advice.tried, run, step.workload, finding.evidence)
+    if measured is not None and not _gains(measured):
+        return None
     line = finding.evidence.get("line")
     return Suggestion(
         rule=finding.rule,
@@ -56,10 +59,15 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         severity=finding.severity,
         line=None if line is None else str(line),
         evidence=finding.evidence,
-        gain=gain_of(advice.gain, run, step.workload, finding.evidence),
+        gain=measured or gain_of(advice.gain, run, step.workload, finding.evidence),
         code=code or None,
         command=_command(run, step.workload, advice.steps or (step.number,)),
     )
+
+
+def _gains(measured: Gain) -> bool:
+    """Return whether a remedy that was tried is faster beyond doubt."""
+    return (measured.interval[0] if measured.interval else measured.speedup) > 1
 
 
 def _shape(finding: Finding) -> str:

@@ -195,3 +195,26 @@ def test_advised__twice__the_same() -> None:
     base, head = make_run("base", steps=[step(4, status="ok")]), make_run(steps=[SOFTMAX, GRAPH])
     once = advised(make_decision(), base, head)
     assert advised(once, base, head) == once
+
+
+CHAIN = step(6, finding("fusion.elementwise", ops="mul, add, tanh", **{"fusion.share": 0.2}))
+
+
+def compiled(speedup: float, low: float, high: float) -> StepResult:
+    return step(
+        9, values=(Value(metric="graph.speedup", value=speedup, interval=(low, high), labels={"shape": "long"}),)
+    )
+
+
+def test_suggestions__compiling_was_tried_and_is_no_faster__a_chain_does_not_suggest_it() -> None:
+    assert suggestions(make_run(steps=[CHAIN, compiled(1.21, 0.97, 1.4)])) == []
+
+
+def test_suggestions__compiling_was_tried_and_is_faster__a_chain_promises_what_was_measured() -> None:
+    (found,) = suggestions(make_run(steps=[CHAIN, compiled(1.3, 1.2, 1.4)]))
+    assert found.gain == Gain(kind="measured", speedup=1.3, interval=(1.2, 1.4))
+
+
+def test_suggestions__compiling_was_not_tried__a_chain_promises_at_most_its_own_time() -> None:
+    (found,) = suggestions(make_run(steps=[CHAIN]))
+    assert found.gain == Gain(kind="estimated", speedup=1.25, share=0.2)

@@ -38,8 +38,17 @@ class Node(NamedTuple):
     @property
     def plain(self) -> str:
         """Return the name without namespace and without the underscore of the variant that works in place."""
-        name = self.name.rpartition("::")[2]
-        return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        return self.variant.rpartition("::")[2]
+
+    @property
+    def variant(self) -> str:
+        """Return the name that it shares with its variant that works in place."""
+        return variant_of(self.name)
+
+
+def variant_of(name: str) -> str:
+    """Return the name of an operator without the underscore of its variant that works in place (``aten::add_``)."""
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
 def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:

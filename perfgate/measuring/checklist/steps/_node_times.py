@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import NamedTuple, Optional
 
 import numpy as np
 
-from perfgate.measuring.checklist.steps._dataflow import Node
+from perfgate.measuring.checklist.steps._dataflow import Node, variant_of
 from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, self_times
 from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
@@ -18,10 +19,18 @@ _LEAST_JOINED = 0.8
 
 
 class NodeTimes(NamedTuple):
-    """Nanoseconds in a typical call: of each node, in their order, and of all operators or kernels together."""
+    """Nanoseconds in a typical call: of each node, in their order, and of all operators or kernels together.
 
-    nodes: list[float]
+    None for a node that the trace does not show in every call, or not under its name.
+    """
+
+    nodes: list[Optional[float]]
     total: float
+
+    def of(self, positions: Sequence[int]) -> Optional[float]:
+        """Return the time of some nodes together, None where that of one of them is not known."""
+        times = [time for at in positions if (time := self.nodes[at]) is not None]
+        return sum(times) if len(times) == len(positions) else None
 
 
 class _Window(NamedTuple):
@@ -30,7 +39,7 @@ class _Window(NamedTuple):
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> Optional[NodeTimes]:
-    """Return the median over the calls; None where a call's events do not follow the nodes.
+    """Return the median over the calls; None where a call's events show none of the nodes.
 
     With ``on_device`` the times are those of kernels; None also where the trace does not say which operator launched them.
     """
@@ -41,40 +50,56 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> O
     for start, end in zip(spans.start.tolist(), spans.end.tolist()):
         inside = ops.select((ops.start >= start) & (ops.start < end))
         windows = _windows(nodes, inside)
-        if windows is None:
+        if not any(windows):
             return None
         times = _host_times(inside, windows) if kernels is None else _kernel_times(kernels, windows)
         if times is None:
             return None
         measured.append(times)
     return NodeTimes(
-        nodes=np.median([times.nodes for times in measured], axis=0).tolist(),
+        nodes=[_typical(times) for times in zip(*(call.nodes for call in measured))],
         total=float(np.median([times.total for times in measured])),
     )
 
 
-def _windows(nodes: Sequence[Node], ops: EventTable) -> Optional[list[_Window]]:
-    """Return when each node ran.
+def _typical(times: Sequence[Optional[float]]) -> Optional[float]:
+    known = [time for time in times if time is not None]
+    return float(np.median(known)) if len(known) == len(times) else None
+
+
+def _windows(nodes: Sequence[Node], ops: EventTable) -> list[Optional[_Window]]:
+    """Return when each node ran, None for one that no event stands for.
 
     An operator's event encloses those of what it calls, and there are events of composite operators too, which are no
-    nodes: nodes are looked for in order, and what lies inside one that was found is passed over.
+    nodes. So the outermost events that have the name of any node are laid beside the nodes, in order; the variant of an
+    operator that works in place is the same one, for the framework chooses between them behind the dispatcher.
     """
-    found: list[_Window] = []
+    wanted = [node.variant for node in nodes]
+    seen, windows = _outermost(ops, frozenset(wanted))
+    found: list[Optional[_Window]] = [None] * len(nodes)
+    for block in SequenceMatcher(None, wanted, seen, autojunk=False).get_matching_blocks():
+        found[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
+    return found
+
+
+def _outermost(ops: EventTable, names: frozenset[str]) -> tuple[list[str], list[_Window]]:
+    """Return the events of some names that lie in no other such event of their thread, in order."""
     order = np.lexsort((-ops.duration, ops.start))
     rows = zip(ops.name[order].tolist(), ops.track[order].tolist(), ops.start[order].tolist(), ops.end[order].tolist())
+    seen, windows = [], []
     covered: dict[int, int] = {}
     for name, track, start, end in rows:
-        if len(found) == len(nodes):
-            break
-        if start >= covered.get(track, start) and ops.names[name] == nodes[len(found)].name:
-            found.append(_Window(start, end))
+        variant = variant_of(ops.names[name])
+        if start >= covered.get(track, start) and variant in names:
+            seen.append(variant)
+            windows.append(_Window(start, end))
             covered[track] = end
-    return found if len(found) == len(nodes) else None
+    return seen, windows
 
 
-def _host_times(ops: EventTable, windows: Sequence[_Window]) -> NodeTimes:
+def _host_times(ops: EventTable, windows: Sequence[Optional[_Window]]) -> NodeTimes:
     total = float(self_times(ops.start, ops.duration, ops.track).sum())
-    return NodeTimes([float(window.end - window.start) for window in windows], total)
+    return NodeTimes([None if window is None else float(window.end - window.start) for window in windows], total)
 
 
 class _AskedKernels(NamedTuple):
@@ -93,17 +118,21 @@ def _asked_kernels(trace: CallTrace) -> _AskedKernels:
     return _AskedKernels(stacks.events.start[operators[chosen]], stacks.events.duration[chosen])
 
 
-def _kernel_times(kernels: _AskedKernels, windows: Sequence[_Window]) -> Optional[NodeTimes]:
+def _kernel_times(kernels: _AskedKernels, windows: Sequence[Optional[_Window]]) -> Optional[NodeTimes]:
     """Give each kernel to the node in whose time on the host it was asked for."""
+    known = [(at, window) for at, window in enumerate(windows) if window is not None]
     asked = kernels.asked
-    mine = (asked >= windows[0].start) & (asked <= windows[-1].end)
-    starts = np.asarray([window.start for window in windows])
-    ends = np.asarray([window.end for window in windows])
+    mine = (asked >= known[0][1].start) & (asked <= known[-1][1].end)
+    starts = np.asarray([window.start for _, window in known])
+    ends = np.asarray([window.end for _, window in known])
     at = np.maximum(np.searchsorted(starts, asked[mine], side="right") - 1, 0)
     durations = kernels.durations[mine]
     joined = asked[mine] <= ends[at]
-    times = np.bincount(at[joined], weights=durations[joined], minlength=len(windows))
+    times = np.bincount(at[joined], weights=durations[joined], minlength=len(known))
     total = float(durations.sum())
     if not total or times.sum() < _LEAST_JOINED * total:
         return None
-    return NodeTimes(times.tolist(), total)
+    nodes: list[Optional[float]] = [None] * len(windows)
+    for (position, _), time in zip(known, times.tolist()):
+        nodes[position] = time
+    return NodeTimes(nodes, total)

@@ -1,4 +1,4 @@
-"""Step 6: operators that could be one kernel and are several, what they cost, and what fusing the call gains."""
+"""Step 6: operators that could be one kernel and are several, and what they cost; what compiling gains is step 9's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, limit, noticed
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._compilation import NotCompiledError, compiled
 from perfgate.measuring.checklist.steps._dataflow import Node, record_dataflow
 from perfgate.measuring.checklist.steps._fused_kernels import is_fused, kernel_fusion
 from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, can_hold_patterns, find_patterns
@@ -25,8 +24,6 @@ from perfgate.measuring.trace.collect import CallTrace
 from perfgate.measuring.trace.compiled import has_compiled
 from perfgate.measuring.trace.summary import DeviceSummary, summarize
 
-_COMPILE_SECONDS = 120.0
-_COMPARE_SECONDS = 5.0
 _SHOWN_OPS = 6
 _LONGEST_NAME = 80
 
@@ -34,9 +31,7 @@ _NOTHING = "a call dispatches no product, softmax or elementwise operators, of w
 _DIFFERS = "two calls of the shape do not dispatch the same operators"
 _NO_JOIN = "the trace does not say which operator the time belongs to"
 _NO_KERNELS = "the profiler shows no kernels of this device"
-_LEFT_TO_9 = "compiling takes longer than this step may with --quick; graph.speedup of step 9 holds what fusing gains"
 _HIDDEN = "the workload is compiled: watched operator by operator, a compiled region shows what it was made of"
-_COMPILED = "the workload is compiled already; step 9 compares it with itself run without the compiler"
 
 
 @dataclass
@@ -55,7 +50,7 @@ class _Found:
 
 
 class FusionStep:
-    """Look for patterns in the flow of data, trace what they cost, and time the call against one that was fused."""
+    """Look for patterns in the flow of data, and trace what they cost."""
 
     card = card(6)
 
@@ -68,7 +63,6 @@ class FusionStep:
                 fusible |= _measure_shape(context, shape, found)
             if not fusible:
                 return StepOutcome(status="not_applicable", reason=_NOTHING)
-            _measure_gain(context, context.workload.shapes[0], found)
         _judge_graph_fusions(found, (Path.cwd(),), {})
         return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
 
@@ -100,9 +94,10 @@ def _measure_shape(context: StepContext, shape: str, found: _Found) -> bool:
     found.add("fusion.patterns", None if hidden else float(len(patterns)), labels, hidden or "")
     trace = steady_calls(context, shape)
     times = None if hidden else node_times(nodes, trace, on_device=_shows_kernels(context))
-    found.add("fusion.share", times and _merged_share(patterns, times), labels, hidden or _NO_JOIN)
-    if times is not None:
-        found.findings += _costly(patterns, nodes, times, shape, context.limits)
+    share = None if hidden else _merged_share(patterns, times)
+    found.add("fusion.share", share, labels, hidden or _NO_JOIN)
+    if not hidden:
+        found.findings += _judge_patterns(patterns, nodes, times, shape, context.limits)
     _judge_trace(context, trace, found, labels, operators=len(nodes), judged=times is not None)
     return True
 
@@ -126,35 +121,45 @@ def _judge_trace(
     found.add("fusion.fused_kernels", fused / trace.calls, labels)
 
 
-def _merged_share(patterns: Sequence[Pattern], times: NodeTimes) -> float:
-    merged = sum(times.nodes[at] for pattern in patterns for at in pattern.merged)
-    return min(merged / times.total, 1.0) if times.total else 0.0
+def _merged_share(patterns: Sequence[Pattern], times: Optional[NodeTimes]) -> Optional[float]:
+    """Return the share of the patterns whose time is known; None where that of some is asked for and of none is known."""
+    known = [] if times is None else [cost for pattern in patterns if (cost := times.of(pattern.merged)) is not None]
+    if times is None or (patterns and not known):
+        return None
+    return min(sum(known) / times.total, 1.0) if times.total else 0.0
 
 
-def _costly(
-    patterns: Sequence[Pattern], nodes: Sequence[Node], times: NodeTimes, shape: str, limits: Mapping[str, float]
+def _judge_patterns(
+    patterns: Sequence[Pattern],
+    nodes: Sequence[Node],
+    times: Optional[NodeTimes],
+    shape: str,
+    limits: Mapping[str, float],
 ) -> list[Finding]:
-    """Return a finding for each place whose patterns cost more than the limit together: a layer repeats its pattern."""
+    """Return a finding for each place whose patterns cost more than the limit together: a layer repeats its pattern.
+
+    Those whose cost nobody knows are named as such.
+    """
     bound = limit("fusion.share.warning", limits)
     places: dict[tuple[str, Optional[str]], list[Pattern]] = {}
     for pattern in patterns:
         places.setdefault((pattern.kind, _line(pattern, nodes)), []).append(pattern)
-    findings = []
+    findings, unknown = [], []
     for (kind, line), here in places.items():
         share = _merged_share(here, times)
-        if share > bound:
-            heaviest = max(here[0].merged, key=times.nodes.__getitem__)
-            evidence: dict[str, Evidence] = {
-                "fusion.share": share,
-                "limit": bound,
-                "shape": shape,
-                "patterns": len(here),
-                "ops": _named([nodes[at].plain for at in here[0].merged]),
-                "op": nodes[heaviest].name,
-                **({} if line is None else {"line": line}),
-            }
+        evidence: dict[str, Evidence] = {
+            "shape": shape,
+            "patterns": len(here),
+            "ops": _named([nodes[at].plain for at in here[0].merged]),
+            **({} if line is None else {"line": line}),
+        }
+        if times is None or share is None:
+            unknown.append(noticed("fusion.unknown_cost", "info", {**evidence, "kind": kind}))
+        elif share > bound:
+            heaviest = max(here[0].merged, key=lambda at: times.nodes[at] or 0.0)
+            evidence = {"fusion.share": share, "limit": bound, **evidence, "op": nodes[heaviest].name}
             findings.append(noticed(f"fusion.{kind}", "warning", evidence))
-    return sorted(findings, key=lambda finding: -float(finding.evidence["fusion.share"]))
+    return sorted(findings, key=lambda finding: -float(finding.evidence["fusion.share"])) + unknown
 
 
 def _line(pattern: Pattern, nodes: Sequence[Node]) -> Optional[str]:
@@ -200,28 +205,6 @@ def _judge_kernels(
     if judge:
         evidence: dict[str, Evidence] = {"shape": labels["shape"], "kernels": _named(_counted(kernels.heaviest))}
         found.findings += above("fusion.sequence_share", share, given=limits, evidence=evidence)
-
-
-def _measure_gain(context: StepContext, shape: str, found: _Found) -> None:
-    """Time the call in turns with one that torch.compile has fused; a faster one that answers differently is no gain."""
-    labels = {"shape": shape}
-    if context.quick or has_compiled():
-        found.add("fusion.speedup", None, labels, _COMPILED if has_compiled() else _LEFT_TO_9)
-        return
-    context.progress(f"compiling a fused call of shape {shape}")
-    try:
-        with compiled(context, shape, seconds=_COMPILE_SECONDS) as fused:
-            if not fused.agrees:
-                found.add("fusion.speedup", None, labels, fused.disagreement)
-                return
-            versus = fused.compare(context, seconds=_COMPARE_SECONDS)
-    except NotCompiledError as error:
-        found.add("fusion.speedup", None, labels, str(error))
-        return
-    found.values.append(versus.value("fusion.speedup", labels))
-    if versus.faster:
-        evidence: dict[str, Evidence] = {"fusion.speedup": versus.speedup, "at least": versus.low, "shape": shape}
-        found.findings.append(noticed("fusion.gain", "info", evidence))
 
 
 def _judge_graph_fusions(found: _Found, folders: Sequence[Path], labels: dict[str, str]) -> None:

@@ -38,16 +38,8 @@ MESSAGES: tuple[Text, ...] = (
     Text("the trace does not say which operator the time belongs to", "轨迹没有写明耗时属于哪个算子"),
     Text("the profiler shows no kernels of this device", "profiler 没有给出本设备的 kernel"),
     Text(
-        "compiling takes longer than this step may with --quick; graph.speedup of step 9 holds what fusing gains",
-        "编译耗时超出本步在 --quick 下的限制；融合的收益见第 9 步的 graph.speedup",
-    ),
-    Text(
         "the workload is compiled: watched operator by operator, a compiled region shows what it was made of",
         "workload 已编译：逐算子观察时，编译区域显示的是编译前的算子",
-    ),
-    Text(
-        "the workload is compiled already; step 9 compares it with itself run without the compiler",
-        "workload 已编译；第 9 步会与其不经编译的运行作比较",
     ),
     Text("the recording holds no kernels of a device", "录制数据中没有设备 kernel"),
     Text("{names} and {count} more", "{names} 等（另有 {count} 个）"),
