@@ -10,14 +10,15 @@ CARD = StepCard(
     slug="batch",
     title=Text("Batch size", "批大小"),
     question=Text(
-        "Which batch size is the best, and from where on does a larger one gain nothing?",
-        "哪个 batch size 最好，从多大开始再增大也没有收益？",
+        "Which batch size is the best, and which smaller one is nearly as good?",
+        "哪个 batch size 最好，哪个更小的与之相差无几？",
     ),
     how=Text(
-        "Batch sizes are visited in random order, several times each. The knee is the smallest size from which "
-        "doubling gains less than 10 % throughput; the best size has the highest throughput that keeps the SLA.",
-        "以随机顺序多次访问各 batch size。拐点是翻倍后吞吐提升不足 10 % 的最小 batch；最佳 batch 是满"
-        "足 SLA 的吞吐最高者。",
+        "Batch sizes are visited in random order, in rounds, and compared round by round. The knee is the smallest size "
+        "that the fastest one is not shown to beat by 10 % throughput, and its interval ends at the smallest that is shown "
+        "to be so good; the best size has the highest throughput that keeps the SLA.",
+        "按轮次以随机顺序访问各 batch size，并逐轮比较。拐点是未被证明比最快者吞吐低 10 % 以上的最小 batch，其区间止于已证明"
+        "达到该水平的最小 batch；最佳 batch 是满足 SLA 的吞吐最高者。",
     ),
     remedy=Text(
         "Configure the best size where latency allows. A knee at size 1 means that the device is full, or that "
@@ -25,8 +26,8 @@ CARD = StepCard(
         "时延允许时采用最佳 batch。拐点在 1，说明设备已满，或单条数据的工作无法并行。",
     ),
     cost=Text(
-        "1.5 s quick and 25 s in full, of the first shape only.",
-        "只测第一个 shape：quick 模式 1.5 s，完整模式 25 s。",
+        "3 s quick and 25 s in full, of the first shape only.",
+        "只测第一个 shape：quick 模式 3 s，完整模式 25 s。",
     ),
     devices={
         "npu": Text(
@@ -51,10 +52,11 @@ CARD = StepCard(
             kind="noisy",
             step=5,
             explanation=Text(
-                "The smallest batch size from which doubling it gains less than 10 % throughput.",
-                "翻倍后吞吐提升不足 10 % 的最小 batch size。",
+                "The smallest batch size that is not shown to be worse than the fastest one by 10 % of throughput; up to "
+                "the smallest that is shown to be no worse.",
+                "未被证明吞吐比最快者低 10 % 以上的最小 batch size；区间上端为已证明不低的最小者。",
             ),
-            source="smallest b with throughput(2b) / throughput(b) < 1.10",
+            source="smallest b whose signed-rank interval of throughput(fastest) / throughput(b) reaches below 1.10",
         ),
         Metric(
             name="batch.best",

@@ -1,8 +1,10 @@
-"""Step 5: throughput against batch size: where doubling stops to pay, the best size, what the configured one loses."""
+"""Step 5: throughput against batch size: which is large enough, the best one, what the configured one loses."""
 
 from __future__ import annotations
 
-from typing import Optional
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from perfgate.measuring.checklist.limits import above, limit, noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
 from perfgate.measuring.timing.quiet import quiet
+from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
 
 
@@ -37,11 +40,11 @@ class BatchStep:
 def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
     labels = {"shape": shape}
     throughput = sweep.throughput()
-    knee = find_knee(throughput, limit("batch.knee.gain", context.limits))
+    knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
     loss = None if best is None else _loss(throughput, context.workload.batch, best)
     values = [
-        _value("batch.knee", knee, "not reached: doubling the batch still pays at every size measured", labels),
+        _knee_value(knee, sweep, labels),
         _value("batch.best", best, "no batch size keeps the SLA", labels),
         _value("batch.loss", loss, "it needs the throughput of the configured and of the best batch size", labels),
         *(_throughput_value(sweep, size, shape) for size in throughput),
@@ -50,10 +53,44 @@ def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
     return StepOutcome(status=status_of(findings), values=values, findings=findings)
 
 
-def find_knee(throughput: dict[int, float], gain: float) -> Optional[int]:
-    """Return the smallest size b with throughput(2 b) / throughput(b) below ``gain``; None where all doubling pays."""
-    pairs = sorted(size for size in throughput if 2 * size in throughput)
-    return next((size for size in pairs if throughput[2 * size] / throughput[size] < gain), None)
+class Knee(NamedTuple):
+    """The smallest batch size not shown to be worse than the best one, and the smallest shown not to be."""
+
+    size: int
+    surely: int
+
+
+def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Optional[Knee]:
+    """Return from which size on the best one is not ``gain`` times as fast; None where that is the largest one only.
+
+    ``rates`` are the items per second of each visit, whose order the sizes share: they are compared visit by visit, so that
+    a disturbance which meets a whole round meets both.
+    """
+    sizes = sorted(rates)
+    if len(sizes) < 2:
+        return None
+    best = max(sizes, key=lambda size: float(np.median(rates[size])))
+    tail = (1 - CONFIDENCE) / 2
+    size = surely = best
+    for smaller in reversed(sizes[: sizes.index(best)]):
+        behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
+        size = smaller if lower_bound(behind, tail) <= math.log(gain) else size
+        surely = smaller if upper_bound(behind, tail) < math.log(gain) else surely
+    return None if size == sizes[-1] else Knee(size, surely)
+
+
+def _knee_value(knee: Optional[Knee], sweep: Sweep, labels: dict[str, str]) -> Value:
+    if knee is None:
+        reason = "not reached: the largest batch size measured is beyond doubt the fastest"
+        return Value(metric="batch.knee", value=None, reason=reason, labels=labels)
+    return Value(
+        metric="batch.knee",
+        value=float(knee.size),
+        interval=(float(knee.size), float(knee.surely)),
+        confidence=CONFIDENCE,
+        count=len(sweep.rates[knee.size]),
+        labels=labels,
+    )
 
 
 def _best(throughput: dict[int, float], sweep: Sweep, promised: Optional[float]) -> Optional[int]:
@@ -91,7 +128,7 @@ def _value(metric: str, value: Optional[float], missing: str, labels: dict[str, 
     return Value(metric=metric, value=float(value), labels=labels)
 
 
-def _notes(sweep: Sweep, knee: Optional[int]) -> list[Finding]:
+def _notes(sweep: Sweep, knee: Optional[Knee]) -> list[Finding]:
     """Say what ended the sweep, what was left out, and that the knee was not reached."""
     largest = sweep.sizes[-1] if sweep.sizes else 0
     noted = [

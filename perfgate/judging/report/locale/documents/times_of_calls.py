@@ -59,8 +59,8 @@ MESSAGES: tuple[Text, ...] = (
         "只有当前配置的 batch size {size} 能放进设备内存",
     ),
     Text(
-        "not reached: doubling the batch still pays at every size measured",
-        "未出现拐点：在测过的每个取值上，batch 翻倍仍有收益",
+        "not reached: the largest batch size measured is beyond doubt the fastest",
+        "未出现：所测的最大 batch size 无疑最快",
     ),
     Text("no batch size keeps the SLA", "没有 batch size 能满足 SLA"),
     Text(
