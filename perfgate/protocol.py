@@ -254,6 +254,21 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     recording: Optional[str] = None
 
 
+class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
+    """Record a few calls of a shape, with stacks, into a file ``name`` in ``folder``."""
+
+    shape: str
+    calls: int
+    folder: str
+    name: str
+
+
+class Traced(msgspec.Struct, frozen=True, tag="traced"):
+    """The calls were recorded; ``recording`` is the file."""
+
+    recording: str
+
+
 class OperatorsRequest(msgspec.Struct, frozen=True, tag="operators"):
     """Ask for the operators of all profiled calls."""
 
@@ -265,17 +280,25 @@ class OperatorsReply(msgspec.Struct, frozen=True, tag="operator_times"):
 
 
 class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):
-    """Analyse recordings that workers left in ``folder``; no workload needs to be loaded."""
+    """Analyse recordings that workers left in ``folder``; no workload needs to be loaded.
+
+    ``kept`` maps those that are to be kept to the path of the file that they become, without its suffix.
+    """
 
     device: str
     folder: str
     recordings: list[str]
+    kept: dict[str, str] = {}
 
 
 class Analysed(msgspec.Struct, frozen=True, tag="analysed"):
-    """Per recording that could be analysed, each operator's typical time in one call, in seconds."""
+    """Per recording that could be analysed, each operator's typical time in one call, in seconds.
+
+    ``kept`` maps recordings to the files that they became.
+    """
 
     recordings: dict[str, dict[str, float]]
+    kept: dict[str, str] = {}
 
 
 class WatchLoadRequest(msgspec.Struct, frozen=True, tag="watch_load"):
@@ -313,6 +336,7 @@ Request = Union[
     BlockRequest,
     CollectRequest,
     ProfileRequest,
+    TraceRequest,
     OperatorsRequest,
     AnalyseRequest,
     WatchLoadRequest,
@@ -327,6 +351,7 @@ Reply = Union[
     BlockDone,
     Collected,
     Profiled,
+    Traced,
     OperatorsReply,
     Analysed,
     LoadWatched,

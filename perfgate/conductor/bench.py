@@ -156,17 +156,25 @@ class Bench:
             self._recordings[python] = folder
         return folder
 
-    def analyse(self, python: Optional[Path], recordings: list[str], *, timeout: float) -> dict[str, dict[str, float]]:
+    def analyse(
+        self,
+        python: Optional[Path],
+        recordings: list[str],
+        *,
+        timeout: float,
+        kept: Optional[dict[str, str]] = None,
+    ) -> Analysed:
         """Return each operator's typical seconds in the recordings that an interpreter's workers left.
 
-        A recording that could not be analysed is left out. Raises WorkerError where none could.
+        ``kept`` maps some of them to the file, without its suffix, as which each is kept. A recording that could not be
+        analysed is left out. Raises WorkerError where none could.
         """
         worker = self._fork(_ServerKey(python), self.cpus, log_name="analysis")
         folder = str(self.recordings(python))
-        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings)
+        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, kept=kept or {})
         doing = f"analysing {len(recordings)} recordings of the profiler"
         try:
-            return worker.ask(request, Analysed, timeout=timeout, doing=doing).recordings
+            return worker.ask(request, Analysed, timeout=timeout, doing=doing)
         finally:
             worker.close()
             # They may be gigabytes.

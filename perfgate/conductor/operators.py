@@ -31,6 +31,20 @@ ANALYSIS_SECONDS = 300.0
 ANALYSIS_SECONDS_EACH = 20.0
 
 
+class PairTrace(NamedTuple):
+    """The recordings of both members of one pair for one shape, each of one turn."""
+
+    pair: int
+    shape: str
+    base: Path
+    head: Path
+
+
+def trace_name(replicate: Replicate, shape: int, member: int) -> str:
+    """Return the name, without a suffix, of a member's recording of a shape, which has this number."""
+    return f"{replicate.workload}-{replicate.pair}-{shape}-{'head' if member else 'base'}"
+
+
 def with_operators(
     workers: tuple[Worker, Worker], replicates: tuple[Replicate, Replicate], *, timeout: float, say: Say
 ) -> tuple[Replicate, Replicate]:
@@ -64,12 +78,13 @@ class _Key(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """A recording that waits for its analysis, and whose it is."""
+    """A recording that waits for its analysis, whose it is, and the file without a suffix as which it is kept, if it is."""
 
     whose: _Key
     shape: str
     python: Optional[Path]
     recording: str
+    keep: Optional[str] = None
 
 
 class LateOperators:
@@ -78,6 +93,7 @@ class LateOperators:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._left: list[_Left] = []
+        self._traces: list[PairTrace] = []
 
     def record(
         self,
@@ -86,8 +102,9 @@ class LateOperators:
         checkouts: Sequence[Checkout],
         *,
         timeout: float,
+        traces: Optional[Path] = None,
     ) -> None:
-        """Let both workers record one turn of each shape, first or second by lot.
+        """Let both workers record one turn of each shape, first or second by lot; ``traces`` is where the recordings are kept.
 
         As with ``with_operators``, a worker that fails here costs the pair its operators and nothing else.
         """
@@ -95,8 +112,9 @@ class LateOperators:
         lot = random.Random(first.layout_seed)
         left = []
         try:
-            for shape, blocks in first.shapes.items():
+            for number, (shape, blocks) in enumerate(first.shapes.items()):
                 for index in (1, 0) if lot.random() < 0.5 else (0, 1):
+                    keep = None if traces is None else str(traces / trace_name(first, number, index))
                     python = checkouts[index].python
                     folder = str(self._bench.recordings(python))
                     request = ProfileRequest(shape=shape, calls=_calls_of_late_turn(blocks), folder=folder)
@@ -104,33 +122,48 @@ class LateOperators:
                         request, Profiled, timeout=timeout, doing=f"profiling {first.workload}"
                     )
                     if profiled.recording is not None:
-                        left.append(_Left(_key(replicates[index]), shape, python, profiled.recording))
+                        left.append(_Left(_key(replicates[index]), shape, python, profiled.recording, keep))
         except WorkerError as error:
             self._bench.say(f"{first.workload}: no operators from pair {first.pair}: {error}")
             return
         self._left += left
 
-    def put_into(self, *sides: list[Replicate]) -> None:
-        """Analyse what was recorded and give the replicates their operators, in place; on failure they stay without."""
+    def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
+        """Analyse what was recorded and give the replicates their operators, in place; on failure they stay without.
+
+        Returns the traces that were to be kept.
+        """
         found = self._analysed()
         for replicates in sides:
             for index, replicate in enumerate(replicates):
                 if shapes := found.get(_key(replicate)):
                     replicates[index] = msgspec.structs.replace(replicate, operators=shapes)
+        return self._traces
 
     def _analysed(self) -> dict[_Key, dict[str, dict[str, float]]]:
         found: dict[_Key, dict[str, dict[str, float]]] = defaultdict(dict)
+        files: dict[tuple[_Key, str], Path] = {}
         for python in dict.fromkeys(left.python for left in self._left):
             of_python = [left for left in self._left if left.python == python]
             timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(of_python)
+            kept = {left.recording: left.keep for left in of_python if left.keep is not None}
             try:
-                times = self._bench.analyse(python, [left.recording for left in of_python], timeout=timeout)
+                analysed = self._bench.analyse(
+                    python, [left.recording for left in of_python], timeout=timeout, kept=kept
+                )
             except MeasuringError as error:
                 self._bench.say(f"no operators from the pairs: {error}")
                 continue
             for left in of_python:
-                if left.recording in times:
-                    found[left.whose][left.shape] = times[left.recording]
+                if left.recording in analysed.recordings:
+                    found[left.whose][left.shape] = analysed.recordings[left.recording]
+            files |= {(left.whose, left.shape): Path(analysed.kept[left.recording])
+                      for left in of_python if left.recording in analysed.kept}  # fmt: skip
+        self._traces = [
+            PairTrace(whose.pair, shape, base=files[whose, shape], head=files[other, shape])
+            for whose, shape in files
+            if whose.member == "first" and ((other := whose._replace(member="second")), shape) in files
+        ]
         return found
 
 
@@ -151,14 +184,14 @@ def _profile(workers: tuple[Worker, Worker], first: Replicate, timeout: float) -
 
 def _calls_of_turn(blocks: BlockColumns) -> int:
     """Return how many calls make a turn."""
-    return max(FEWEST_CALLS, min(MOST_CALLS, round(TURN_SECONDS / _call_seconds(blocks))))
+    return max(FEWEST_CALLS, min(MOST_CALLS, round(TURN_SECONDS / call_seconds(blocks))))
 
 
 def _calls_of_late_turn(blocks: BlockColumns) -> int:
     fewest, most = LATE_CALLS
-    return max(fewest, min(most, round(2 * QUADS * TURN_SECONDS / _call_seconds(blocks))))
+    return max(fewest, min(most, round(2 * QUADS * TURN_SECONDS / call_seconds(blocks))))
 
 
-def _call_seconds(blocks: BlockColumns) -> float:
+def call_seconds(blocks: BlockColumns) -> float:
     """Return the seconds of a call; a block is a call longer than its samples say."""
     return min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 import msgspec
@@ -19,8 +20,9 @@ import msgspec
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
-from perfgate.conductor.operators import LateOperators, with_operators
+from perfgate.conductor.operators import LateOperators, PairTrace, with_operators
 from perfgate.conductor.outside import Observer
+from perfgate.conductor.traces import TRACED_PAIRS, record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
@@ -40,11 +42,12 @@ RENEWAL_SHARE = 0.1
 
 @dataclass
 class PairedMeasurement:
-    """The replicates of both run documents, and the pairs that failed."""
+    """The replicates of both run documents, the pairs that failed, and the traces of some that did not."""
 
     base: list[Replicate] = field(default_factory=list)
     head: list[Replicate] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
+    traces: list[PairTrace] = field(default_factory=list)
 
 
 class _Plan(NamedTuple):
@@ -58,6 +61,7 @@ class _Plan(NamedTuple):
     layout_seed: int
     dead_functions: int
     profiled: bool
+    traced: bool
     second_starts: bool
     second_leads_quad: list[bool]
 
@@ -98,12 +102,14 @@ def measure_pairs(
     enough: Callable[[], bool],
     deadline: float = math.inf,
     observer: Optional[Observer] = None,
+    traces: Optional[Path] = None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``enough`` says so or the time is spent.
 
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
     begins; that none could be measured is a failure, for a gate without times must not look like one with.
-    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine.
+    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. Some pairs leave
+    traces in the folder ``traces``, where there is one.
     """
     gate = bench.config.gate
     observer = observer or Observer()
@@ -118,7 +124,7 @@ def measure_pairs(
         round_number=round_number,
     )
     cpus = quietest_cpus(bench.config.pair_cpus())
-    measuring = _Measuring(bench, reference, base, head, cpus, measured, observer)
+    measuring = _Measuring(bench, reference, base, head, cpus, measured, observer, traces)
     ends = list(_ends_of_looks(plans, looks))
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
     done = 0
@@ -158,6 +164,7 @@ def draw_plans(
             layout_seed=lot.randrange(1, 65536),
             dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
             profiled=arm == "ab" and round_number == 0 and number < aa_pairs + PROFILED_PAIRS,
+            traced=arm == "ab" and round_number == 0 and (early + late)[:number].count("ab") < TRACED_PAIRS,
             second_starts=lot.random() < 0.5,
             second_leads_quad=[lot.random() < 0.5 for _ in range(quads)],
         )
@@ -196,8 +203,10 @@ class _Measuring:
         cpus: list[int],
         measured: PairedMeasurement,
         observer: Observer,
+        traces: Optional[Path],
     ) -> None:
         self._bench = bench
+        self._traces = traces
         self._observer = observer
         self._reference = reference
         self._base = base
@@ -244,7 +253,7 @@ class _Measuring:
 
     def finish(self) -> None:
         """Do what waits for the end of the last pair."""
-        self._late.put_into(self._measured.base, self._measured.head)
+        self._measured.traces += self._late.put_into(self._measured.base, self._measured.head)
 
     def _pair(self, plan: _Plan) -> tuple[Replicate, Replicate]:
         checkouts = [self._base, self._head if plan.arm == "ab" else self._base_again]
@@ -257,10 +266,22 @@ class _Measuring:
             if not plan.profiled:
                 return replicates
             workers = members[0].worker, members[1].worker
+            traces = self._traces if plan.traced else None
             if members[0].analysed_late:
-                self._late.record(workers, replicates, checkouts, timeout=self._timeout)
+                self._late.record(workers, replicates, checkouts, timeout=self._timeout, traces=traces)
                 return replicates
-            return with_operators(workers, replicates, timeout=self._timeout, say=self._bench.say)
+            replicates = with_operators(workers, replicates, timeout=self._timeout, say=self._bench.say)
+            if traces is not None:
+                head_first = len(self._measured.traces) // len(replicates[0].shapes) % 2 == 1
+                self._measured.traces += record_traces(
+                    workers,
+                    replicates,
+                    folder=traces,
+                    head_first=head_first,
+                    timeout=self._timeout,
+                    say=self._bench.say,
+                )
+            return replicates
 
     def _start(self, stack: ExitStack, checkout: Checkout, plan: _Plan, *, dead_functions: int) -> _Member:
         name = self._reference.name

@@ -8,6 +8,8 @@ from typing import Literal, Optional
 
 import msgspec
 
+from perfgate.document.decision import Comparison
+
 FlameKind = Literal[
     "thread",  # the root of what a host thread did
     "stream",  # the root of what a stream of a device did, under the calls that launched it
@@ -24,6 +26,9 @@ FLAME_KINDS: tuple[FlameKind, ...] = (
     "thread", "stream", "python", "host_op", "annotation", "runtime", "compute", "copy", "comm", "other",
 )  # fmt: skip
 FlameUnit = Literal["call", "profiler step", "whole recording"]
+# Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or what was traced says
+# that it became slower where they say faster (or the other way round), or differs by an amount that they exclude.
+WhyCounts = Literal["unpaired", "sign", "outside"]
 NONE = -1
 
 
@@ -48,6 +53,9 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     that is no framework's. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how many others there
     were. ``folded`` is how many frames were too small to keep: their time is their parents' own. A side that was not
     recorded is None.
+
+    Of the two sides of a check, ``call`` is what the pairs say of the call, and ``by_counts`` why times do not say what
+    changed, where they do not.
     """
 
     label: str
@@ -63,6 +71,8 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     base: Optional[FlameCosts] = None
     head: Optional[FlameCosts] = None
     folded: int = 0
+    call: Optional[Comparison] = None
+    by_counts: Optional[WhyCounts] = None
 
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
@@ -97,6 +107,37 @@ def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
         base=before,
         head=after,
         folded=base.folded + head.folded,
+    )
+
+
+def merged(trees: Sequence[FlameTree]) -> FlameTree:
+    """Return one tree of several recordings of one side, whose units and costs are added up."""
+    union = _Union()
+    sides = [union.add(tree) for tree in trees]
+    cells: dict[tuple[int, int], list[int]] = {}
+    for side in sides:
+        for node, request, own, count in zip(side.node, side.request, side.own, side.count):
+            cell = cells.setdefault((node, request), [0, 0])
+            cell[0] += own
+            cell[1] += count
+    return msgspec.structs.replace(
+        trees[-1],
+        texts=list(union.texts),
+        requests=list(union.requests),
+        parent=union.parent,
+        kind=union.kind,
+        name=union.name,
+        place=union.place,
+        shape=union.shape,
+        more_shapes=union.more_shapes,
+        head=FlameCosts(
+            units=sum(side.units for side in sides),
+            node=[node for node, _ in cells],
+            request=[request for _, request in cells],
+            own=[own for own, _ in cells.values()],
+            count=[count for _, count in cells.values()],
+        ),
+        folded=sum(tree.folded for tree in trees),
     )
 
 

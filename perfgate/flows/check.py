@@ -24,12 +24,13 @@ from perfgate.flows.check_options import CheckOptions
 from perfgate.flows.check_sides import choose_sides, config_at_hand, skipped_decision, with_changed_functions
 from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.environments import SideCode, choose_environments
-from perfgate.flows.flame import KeptSide, with_flame_graph
+from perfgate.flows.flame import with_pair_flames
 from perfgate.flows.judge import write_decision_folder, write_skipped
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import find_earlier
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.flows.stored import stored_history
+from perfgate.judging.gate.decide import decide
 
 RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
 
@@ -91,15 +92,15 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
         finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
     base, head = map(_with_notes, documents_of(finished, measured), measured.notes)
-    if not earlier:
-        kept = KeptSide(base, out / "base")
-        head = with_flame_graph(KeptSide(head, out / "head"), kept, say=progress.status, language=options.language)
-    write_run(out / "base" / "run.json", base)
-    write_run(out / "head" / "run.json", head)
     # The worktree that the configuration comes from is gone; the store is found from the clone.
     history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
+    progress.status("drawing the flame graph")
+    drawn = decide(base, head, policy=job.policy, history=history)
+    head = with_pair_flames(base, head, measured.flames, drawn, out, options.language)
+    write_run(out / "base" / "run.json", base)
+    write_run(out / "head" / "run.json", head)
     decision = decide_with_advice(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
     write_decision_folder(out, decision, base, head, options.language)
     return decision

@@ -22,6 +22,7 @@ from perfgate.flows.base_config import BaseConfig
 from perfgate.flows.check_options import CheckOptions
 from perfgate.flows.check_sides import Sides
 from perfgate.flows.environments import Environments
+from perfgate.flows.pair_traces import PairFlame, keep_traces
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.session import forget_traces, job_notes, put_together
@@ -59,6 +60,7 @@ class Measured(NamedTuple):
     base: list[Findings]
     head: list[Findings]
     pairs: list[PairedMeasurement]
+    flames: list[PairFlame]
     notes: tuple[list[str], list[str]] = ([], [])
 
 
@@ -76,7 +78,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
         testbeds = _testbeds(bench, base, head)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
-        found = Measured(testbeds, harnesses, [], [], [])
+        found = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
         for reference in job.config.selected(options.workloads):
@@ -110,7 +112,11 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             )
             _confirm_bounds(bench, reference, (base, head), job, found)
             found.pairs.append(PairedMeasurement())
-            _measure_pairs(bench, reference, base, head, job, found)
+            # In the folder of the results, where there is space and the recordings of the middle pair stay.
+            with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
+                _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces))
+                sides = found.base[-1], found.head[-1]
+                found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
     of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
     of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
     of_job = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.left_notes()]
@@ -164,7 +170,13 @@ def _harnesses(
 
 
 def _measure_pairs(
-    bench: Bench, reference: WorkloadReference, base: Checkout, head: Checkout, job: Job, found: Measured
+    bench: Bench,
+    reference: WorkloadReference,
+    base: Checkout,
+    head: Checkout,
+    job: Job,
+    found: Measured,
+    traces: Optional[Path] = None,
 ) -> None:
     """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up."""
     records = (
@@ -196,6 +208,7 @@ def _measure_pairs(
         round_number=job.earlier.next_round if job.earlier else 0,
         enough=enough,
         deadline=job.deadline,
+        traces=traces,
     )
 
 

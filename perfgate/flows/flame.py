@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
 import msgspec
 
 from perfgate.catalogue.card import Language
-from perfgate.document.files import write_text_atomically
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.run import Artifact, RunDocument
 from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.pair_traces import PairFlame
 from perfgate.flows.trace import Choice, ChosenTimeline, beside, choose
+from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.measuring.trace.collect import trace_name
 from perfgate.measuring.trace.flame import flame_tree
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Timeline
@@ -31,15 +35,31 @@ def trace_flame(path: Path, head: Optional[Path], choice: Choice) -> list[FlameT
 
     The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
     """
-    if head is None and path.is_dir() and (path / "head" / "run.json").is_file():
+    check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
+    if check is not None:
         path, head = path / "base", path / "head"
     found = _labelled(choose(path, choice))
     if head is not None:
         found = _paired(found, _labelled(choose(head, choice)))
+    if check is not None and (check / "decision.json").is_file():
+        decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
+        found = _judged(found, decision, run)
     trees = [tree for tree in found if tree.parent]
     if not trees:
         raise UsageError(f"{path}: no timeline with events was recorded; tables of kernels alone have no stacks")
     return trees
+
+
+def _judged(trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument) -> list[FlameTree]:
+    """Return the trees of a check with what was decided of the calls that they show."""
+    places = {
+        trace_name(workload.name, shape).removeprefix("trace-"): (workload.name, shape)
+        for workload in head.workloads
+        for shape in workload.shapes
+    }
+    if len(trees) == len(places) == 1:
+        return [with_pairs(tree, decision, *place) for tree, place in zip(trees, places.values())]
+    return [with_pairs(tree, decision, *places[tree.label]) if tree.label in places else tree for tree in trees]
 
 
 def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Language = "en") -> str:
@@ -51,33 +71,45 @@ def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Langua
     return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
 
 
-class KeptSide(NamedTuple):
-    """One side's run document and the folder that its artifacts lie in."""
-
-    run: RunDocument
-    folder: Path
-
-
-def with_flame_graph(
-    head: KeptSide, base: Optional[KeptSide], *, say: Callable[[str], None], language: Language
-) -> RunDocument:
-    """Write the flame graph of the traces that were kept, base beside head, and return head's document that names it.
+def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language) -> RunDocument:
+    """Write the flame graph of the traces that a run kept in its folder, and return its document that names it.
 
     It is a by-product: a trace that cannot be read costs the page, not the run.
     """
-    run = head.run
-    kept = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
-    if not any(artifact.kind == "trace" for artifact in kept):
+    if not any(artifact.kind == "trace" for artifact in run.artifacts):
         return run
     say("drawing the flame graph")
     try:
-        trees = _trees_of_run(head)
-        if base is not None:
-            trees = _paired(_trees_of_run(base), trees)
+        trees = _trees_of_run(run, folder)
     except DocumentError as error:
         return msgspec.structs.replace(run, warnings=[*run.warnings, f"no flame graph: {error}"])
+    return _with_page(run, folder, trees, language)
+
+
+def with_pair_flames(
+    base: RunDocument,
+    head: RunDocument,
+    flames: Sequence[PairFlame],
+    decision: DecisionDocument,
+    out: Path,
+    language: Language,
+) -> RunDocument:
+    """Write the flame graphs of a check, with what it decided, into head's folder; return head's document that names them.
+
+    Where no pair was traced in this job they are of the recordings that are kept.
+    """
+    try:
+        trees = [with_pairs(flame.tree, decision, flame.workload, flame.shape) for flame in flames] or _judged(
+            _paired(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")), decision, head
+        )
+    except DocumentError as error:
+        return msgspec.structs.replace(head, warnings=[*head.warnings, f"no flame graph: {error}"])
+    return _with_page(head, out / "head", trees, language) if trees else head
+
+
+def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
     page = render_flame([tree for tree in trees if tree.parent], language)
-    write_text_atomically(head.folder / FLAME_PAGE, page)
+    write_text_atomically(folder / FLAME_PAGE, page)
     data = page.encode()
     artifact = Artifact(
         name=FLAME_PAGE,
@@ -86,15 +118,16 @@ def with_flame_graph(
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
     )
+    kept = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
     return msgspec.structs.replace(run, artifacts=[*kept, artifact])
 
 
-def _trees_of_run(side: KeptSide) -> list[FlameTree]:
+def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     """Return the tree of each trace: a workload and shape, or a rank of it."""
     trees = []
-    for artifact in side.run.artifacts:
+    for artifact in run.artifacts:
         if artifact.kind == "trace":
-            recording = read_recording(beside(side.folder / "run.json", artifact.path))
+            recording = read_recording(beside(folder / "run.json", artifact.path))
             several = len(recording.timelines) > 1
             trees += [_tree(timeline, _name(artifact.path, timeline, several)) for timeline in recording.timelines]
     return trees

@@ -20,7 +20,7 @@ from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
 from perfgate.flows.advisor import advise_run
-from perfgate.flows.flame import KeptSide, with_flame_graph
+from perfgate.flows.flame import with_flame_graph
 from perfgate.flows.progress import Progress
 from perfgate.flows.session import (
     ci_context,
@@ -78,7 +78,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         folder=out,
         notes=notes,
     )
-    run = with_flame_graph(KeptSide(run, out), None, say=progress.status, language=options.language)
+    run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_run(out / "run.json", run)

@@ -53,7 +53,7 @@ _CHANGED: frozenset[ContributionKind] = frozenset({*_COUNTED, "other_inputs", "w
 _UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outside"})
 # The share of the growth outside operators from which it is put down to there being more operators.
 _LAUNCHING = 0.5
-_EXPLAINED_METRICS = ("latency.low", "latency.p50", "throughput.turnaround")
+EXPLAINED_METRICS = ("latency.low", "latency.p50", "throughput.turnaround")
 
 Floats = npt.NDArray[np.float64]
 _Pairs = Sequence[tuple[dict[str, float], dict[str, float]]]
@@ -81,7 +81,7 @@ def explanations(
     before, after = _accounts(base), _accounts(head)
     found = []
     for workload, shape in sorted(before.keys() & after.keys()):
-        times = (moved.get((workload, shape, metric)) for metric in _EXPLAINED_METRICS)
+        times = (moved.get((workload, shape, metric)) for metric in EXPLAINED_METRICS)
         cell = _Cell(
             base,
             head,

@@ -14,6 +14,7 @@ from perfgate.catalogue.card import Language
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
+from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.locale.language import phrase, say, speaking, spoken, translated
 from perfgate.judging.report.text import environment
 from perfgate.judging.report.words import Words
@@ -47,10 +48,11 @@ _SCRIPT_SENTENCES = (
     phrase("runs"),
     phrase("difference"),
     phrase("{shape} and {count} other shapes"),
-    phrase(
-        "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}. "
-        "The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's."
-    ),
+    phrase("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}."),
+    phrase(" The times are those of the pairs, which took turns, spread over the stacks that some of them traced."),
+    phrase(" The recordings were made apart, under a profiler: a difference that all frames share is the machine's."),
+    phrase("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}."),
+    phrase("{count} runs"),
     phrase(
         "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
     ),
@@ -79,11 +81,18 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "title": say("Flame graph of base and head" if _compares(trees) else "Flame graph"),
         "what": Words(" · ".join(clean(tree.label) for tree in trees)) if len(trees) == 1 else Words(
             formats.counted(len(trees), "recording")),
+        "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
         "folded": sum(tree.folded for tree in trees),
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
     }  # fmt: skip
     return made.get_template("flame/page.html.j2").render(values)
+
+
+def _worded_call(tree: FlameTree) -> dict[str, object]:
+    """Return what the pairs say of the call that a tree shows, and why its frames are compared by counts, if they are."""
+    call = None if tree.call is None else named_change(tree.call)
+    return {"label": tree.label, "call": call, "why": tree.by_counts}
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -179,13 +188,14 @@ def _table(tree: FlameTree) -> dict[str, object]:
     return {
         "label": tree.label,
         "compares": len(sides) > 1,
+        "by_counts": tree.by_counts is not None,
         "unit": say(_UNIT_WORDS[tree.unit]),
         "rows": [
             {
                 "name": tree.texts[name],
                 "kind": say(_KIND_WORDS[FLAME_KINDS[kind]]),
                 "place": listed[name, kind].place,
-                "cells": _cells(listed[name, kind]),
+                "cells": _cells(listed[name, kind], by_counts=tree.by_counts is not None),
             }
             for name, kind in order[:_LISTED]
         ],
@@ -223,17 +233,15 @@ def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
     return False
 
 
-def _cells(row: _Listed) -> list[Words]:
+def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
     runs = [formats.whole(round(count, 1)) for count in row.runs]
     if len(row.own) == 1:
         return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
     base, head = row.own
-    change = formats.quantity(abs(head - base), "s")
-    return [
-        *formats.quantities([base, head], "s"),
-        Words(f"{'+' if head > base else '−' if head < base else ''}{change}"),
-        *runs,
-    ]
+    more = row.runs[1] - row.runs[0] if by_counts else head - base
+    change = formats.whole(round(abs(more), 1)) if by_counts else formats.quantity(abs(more), "s")
+    sign = "+" if more > 0 else "−" if more < 0 else ""
+    return [*formats.quantities([base, head], "s"), Words(f"{sign}{change}"), *runs]
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:
@@ -241,6 +249,7 @@ def _packed(trees: Sequence[FlameTree]) -> str:
     content = {
         "kinds": FLAME_KINDS,
         "trees": [_visible(tree) for tree in trees],
+        "paired": [tree.call is not None for tree in trees],
         "sentences": {english: translated(english, spoken()) for english in _SCRIPT_SENTENCES},
         "kind_words": [translated(_KIND_WORDS[kind], spoken()) for kind in FLAME_KINDS],
         "unit_words": {unit: translated(words, spoken()) for unit, words in _UNIT_WORDS.items()},
@@ -251,6 +260,7 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 def _visible(tree: FlameTree) -> FlameTree:
     return msgspec.structs.replace(
         tree,
+        call=None,
         label=_plain(tree.label),
         texts=[_plain(text) for text in tree.texts],
         requests=[_plain(request) for request in tree.requests],

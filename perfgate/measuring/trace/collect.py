@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.backends._npu_profiler import SUFFIX, pack
 from perfgate.measuring.devices.device import CALL, Device
 from perfgate.measuring.trace.analysis import Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
@@ -45,6 +47,19 @@ class CallTrace:
         order = np.argsort(calls.start, kind="stable")
         return Intervals(calls.start[order], calls.end[order])
 
+    def of_faster_half(self) -> EventTable:
+        """Return the events without the marks of the slower half of the calls: what disturbs a call adds time to it."""
+        calls = self.spans()
+        by_length = np.argsort(calls.end - calls.start, kind="stable")
+        slower = by_length[(by_length.size + 1) // 2 :]
+        events = self.events
+        middle = events.start + events.duration // 2
+        dropped = np.zeros(len(events), dtype=bool)
+        for start, end in zip(calls.start[slower].tolist(), calls.end[slower].tolist()):
+            dropped |= (middle >= start) & (middle < end)
+        marks = np.isin(events.name, [code for code, name in enumerate(events.names) if name == CALL])
+        return events.select(~(dropped & marks))
+
     def device_work(self) -> EventTable:
         """Return everything that ran on the device: kernels, copies and collectives."""
         return self.events.of_kind(*DEVICE_KINDS)
@@ -75,6 +90,15 @@ def read_calls(path: Path) -> CallTrace:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
     calls = timelines[0].events.named(CALL).of_kind("annotation")
     return CallTrace(timeline=timelines[0], calls=len(calls), path=path)
+
+
+def keep_recording(recording: Path, path: Path) -> Path:
+    """Keep an analysed recording as one file: ``path`` with the suffix of its format. Returns the file."""
+    if recording.is_dir():
+        file = path.with_name(path.name + SUFFIX)
+        pack(recording, file)
+        return file
+    return Path(shutil.copyfile(recording, path.with_name(path.name + "".join(recording.suffixes))))
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:

@@ -22,6 +22,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
+from perfgate.measuring.trace.collect import keep_recording, record_calls
 from perfgate.measuring.trace.profile import OperatorProfile, recorded_times
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
@@ -53,6 +54,8 @@ from perfgate.protocol import (
     StepRequest,
     TestbedReply,
     TestbedRequest,
+    Traced,
+    TraceRequest,
     WarmedUp,
     WarmUpRequest,
     WatchLoadRequest,
@@ -84,6 +87,7 @@ class Worker:
             BlockRequest: self._block,
             CollectRequest: self._collect,
             ProfileRequest: self._profile,
+            TraceRequest: self._trace,
             OperatorsRequest: self._operators,
             AnalyseRequest: self._analyse,
             WatchLoadRequest: self._watch_load,
@@ -198,6 +202,14 @@ class Worker:
             recording = self.profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
         return Profiled(recording=str(recording))
 
+    def _trace(self, request: TraceRequest) -> Traced:
+        call = self._loaded.caller(request.shape)
+        with collector_off():
+            trace = record_calls(
+                self._opened, call, calls=request.calls, folder=Path(request.folder), name=request.name
+            )
+        return Traced(recording=str(trace.path))
+
     def _operators(self, _: OperatorsRequest) -> OperatorsReply:
         return OperatorsReply(shapes=self.profile.typical_times() if self.profile else {})
 
@@ -207,7 +219,12 @@ class Worker:
     def _analyse(self, request: AnalyseRequest) -> Analysed:
         recordings = [Path(recording) for recording in request.recordings]
         times = recorded_times(self._open(request.device), Path(request.folder), recordings)
-        return Analysed(recordings={str(recording): operators for recording, operators in times.items()})
+        kept = {
+            name: str(keep_recording(Path(name), Path(path)))
+            for name, path in request.kept.items()
+            if Path(name) in times
+        }
+        return Analysed(recordings={str(recording): operators for recording, operators in times.items()}, kept=kept)
 
     def _open(self, kind: str) -> Device:
         if self.device is None:

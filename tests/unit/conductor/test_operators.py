@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.operators import LateOperators, with_operators
+from perfgate.conductor.traces import record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import Replicate
+from perfgate.measuring.trace.collect import read_calls
 from perfgate.protocol import (
     BlockDone,
     BlockRequest,
@@ -109,6 +112,35 @@ def test_with_operators__workload_that_fails_under_the_profiler__pair_without_op
     assert pair == replicates
     assert reply.shapes == {}
     assert said == ["shy: no operators from pair 3: ValueError: not while I am watched"]
+
+
+def test_record_traces__two_workers_in_turns__a_recording_of_each_with_as_many_calls(
+    bench: Bench, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        workers, replicates = measured_pair(bench, stack, "well")
+        for head_first in (False, True):
+            (kept,) = record_traces(
+                workers, replicates, folder=tmp_path, head_first=head_first, timeout=TIMEOUT, say=pytest.fail
+            )
+            assert (kept.pair, kept.shape) == (3, "default")
+            base, head = (read_calls(file) for file in (kept.base, kept.head))
+            assert base.calls == head.calls == 10
+            assert {"aten::linear", "aten::addmm"} <= {base.events.names[at] for at in base.host_ops().name}
+            written = [file.stat().st_mtime_ns for file in (kept.base, kept.head)]
+            assert (written[0] > written[1]) == head_first
+
+
+def test_record_traces__workload_that_fails_under_the_profiler__no_trace_and_a_word(
+    bench: Bench, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    with ExitStack() as stack:
+        workers, replicates = measured_pair(bench, stack, "shy")
+        kept = record_traces(workers, replicates, folder=tmp_path, head_first=False, timeout=TIMEOUT, say=said.append)
+    assert kept == []
+    assert said == ["shy: no traces from pair 3: ValueError: not while I am watched"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a_word(

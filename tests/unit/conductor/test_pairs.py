@@ -265,3 +265,13 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
     for block in machine.blocks:
         pairs[(block.worker - 1) // 2].append(block)
     return [pairs[number] for number in sorted(pairs)]
+
+
+def test_draw_plans__traces__of_the_first_four_pairs_of_base_and_head_that_are_profiled() -> None:
+    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, quads=3)
+    traced = [plan for plan in plans if plan.traced]
+    assert traced == [plan for plan in plans if plan.arm == "ab"][:4]
+    assert all(plan.profiled for plan in traced)
+    assert not any(
+        plan.traced for plan in draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, quads=3, round_number=1)
+    )

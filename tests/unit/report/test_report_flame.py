@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, side_by_side
+from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, WhyCounts, side_by_side
 from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
 from tests.browser import Page, browser_page
+from tests.fakes.documents import make_comparison
 from tests.unit.report.sentences import TEMPLATES
 
 HOSTILE = '</script><img src=x onerror="alert(1)">\u202e{{ 7 * 7 }}'
@@ -91,6 +93,44 @@ def test_render_flame__two_sides__table_with_both_and_their_difference() -> None
     rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page)]
     assert rows[1] == ["aten::clone", "operator", "model.py:5", "0", "s", "10.0", "ms", "+10.0", "ms", "0", "1"]
     assert rows[2] == ["aten::mm", "operator", "model.py:5", "6.00", "ms", "6.00", "ms", "0", "s", "1", "1"]
+
+
+CALL = make_comparison(
+    "latency.low", outcome="regressed", base=0.005, head=0.00561, delta=0.122, interval=(0.1, 0.14), pairs=16
+)
+
+
+def test_render_flame__sides_of_a_check__says_what_the_pairs_say_of_the_call() -> None:
+    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), call=CALL)])
+    assert (
+        "fast-path latency of <code>encoder/long</code> 5.00 → 5.61 ms: 12.2 % slower (10.0 to 14.0 %) over 16 pairs"
+        in page
+    )
+    assert embedded(page)["paired"] == [True]
+    assert embedded(page)["trees"][0]["by_counts"] is None
+    assert "coloured by how often" not in page
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("sign", "The profiled calls point the other way than the pairs."),
+        ("outside", "The profiled calls differ by an amount that the pairs exclude."),
+        ("unpaired", "The pairs did not time this call."),
+    ],
+)
+def test_render_flame__traces_that_contradict_the_pairs__why_and_counts_and_no_difference_of_times(
+    why: WhyCounts, said: str
+) -> None:
+    call = None if why == "unpaired" else CALL
+    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), call=call, by_counts=why)])
+    assert f"{said} So the frames are coloured by how often they ran, and no difference of times is shown." in page
+    assert '<th scope="col" class="number">more runs</th>' in page
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr><td>.*?</tr>", page)]
+    assert [row[5] for row in rows if "aten::clone" in row[0]] == ["+1"]
+    assert not re.search(r"<td[^>]*>[+−][0-9.]+ [nµm]?s</td>", page)
+    compared = render_flame([side_by_side(BASE, HEAD)])
+    assert re.search(r"<td[^>]*>[+−][0-9.]+ [nµm]?s</td>", compared)
 
 
 def test_render_flame__one_side__self_time_and_time_with_what_a_call_made_on_the_host() -> None:
@@ -239,6 +279,22 @@ def test_page__tracks_requests_and_recordings__chosen(browser: Page, tmp_path: P
     choose(browser, "requests", "1")
     choose(browser, "search", "aten")
     assert said(browser, "matched") == "2 frames match: 3 ms, 100.0 % of the time"
+    assert browser.errors == []
+
+
+def test_page__frames_that_differ_by_counts__no_difference_of_times_is_said(browser: Page, tmp_path: Path) -> None:
+    tree = msgspec.structs.replace(side_by_side(BASE, HEAD), call=CALL, by_counts="sign")
+    opened(browser, tmp_path, tree)
+    assert said(browser, "legend").startswith("Red: head runs it more often.")
+    browser.ask("document.getElementById('canvas').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
+        browser.key(key)
+
+    assert said(browser).startswith(
+        "aten::clone; model.py:5; total base 0 s (0.00 %), head 10 ms (50.0 %); self base 0 s, head 10 ms; runs base 0, head 1"
+    )
+    choose(browser, "search", "clone")
+    assert said(browser, "matched").endswith("head 10 ms, 50.0 % of the time")
     assert browser.errors == []
 
 

@@ -59,11 +59,27 @@ WORDS = {
     "{time}, {share} of the time": "{time}，占总时间的 {share}",
     "total": "总计",
     "{shape} and {count} other shapes": "{shape} 及另外 {count} 种 shape",
-    "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}. "
-    "The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's.": (
-        "红色：head 耗时更长。蓝色：head 耗时更短。灰色：不变。数值为{unit}中 head 减 base。两侧在 profiler 下先后录制：所有"
-        "栈帧共有的差异来自机器。"
+    "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}.": (
+        "红色：head 耗时更长。蓝色：head 耗时更短。灰色：不变。数值为{unit}中 head 减 base。"
     ),
+    " The times are those of the pairs, which took turns, spread over the stacks that some of them traced.": (
+        "耗时取自轮流运行的配对，并按部分配对录制的调用栈分摊。"
+    ),
+    " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.": (
+        "两份数据在 profiler 下分别录制：所有栈帧共有的差异来自机器。"
+    ),
+    "Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.": (
+        "红色：head 运行次数更多。蓝色：head 运行次数更少。灰色：次数相同。数值为{unit}中的运行次数。"
+    ),
+    "{count} runs": "{count} 次",
+    " over {pairs}": "，共 {pairs}",
+    "The pairs did not time this call.": "配对没有测得这次调用的耗时。",
+    "The profiled calls point the other way than the pairs.": "profile 的调用与配对的方向相反。",
+    "The profiled calls differ by an amount that the pairs exclude.": "profile 的调用之差不在配对给出的区间内。",
+    "So the frames are coloured by how often they ran, and no difference of times is shown.": (
+        "因此栈帧按运行次数着色，不显示耗时差异。"
+    ),
+    "more runs": "增加的次数",
     "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.": (
         "{unit}的耗时；每种类型一种颜色：Python 函数、算子、标注、运行时调用、kernel、拷贝、集合通信。"
     ),

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 if (!("DecompressionStream" in window)) return;
 const packed = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-const { kinds, trees, sentences, kind_words, unit_words } = JSON.parse(await new Response(stream).text());
+const { kinds, trees, paired, sentences, kind_words, unit_words } = JSON.parse(await new Response(stream).text());
 // The page's language comes with the data: its sentences by their English ones, with {name} for every value.
 const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
@@ -32,6 +32,10 @@ function seconds(value) {
 const signed = (value) => (value > 0 ? "+" : "") + seconds(value);
 const share = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1)} %` : "");
 const compares = () => tree.base && tree.head;
+// Where the traced times say otherwise than the pairs, or these say nothing, frames differ by how often they ran alone.
+const byCounts = () => Boolean(tree.by_counts);
+const differing = (node) => byCounts() ? head.runs[node] - base.runs[node] : head.total[node] - base.total[node];
+const difference = (value) => byCounts() ? word("{count} runs", { count: (value > 0 ? "+" : "") + Number(value.toPrecision(6)) }) : signed(value);
 const text = (at) => (at < 0 ? "" : tree.texts[at]);
 const nameOf = (node) => (node === size ? word("all") : text(tree.name[node]));
 const above = (node) => (node === size ? ALL : roots.includes(node) ? size : tree.parent[node]);
@@ -112,7 +116,7 @@ function find() {
     }
     const side = (name, at, costs) => name + word("{time}, {share} of the time", { time: seconds(time[at]), share: share(time[at], costs.total[size]) });
     matched.textContent = word("{count} frames match: ", { count: count.toLocaleString("en") }) + (compares()
-      ? `${side("base ", 0, base)}; ${side("head ", 1, head)}; ${signed(time[1] - time[0])}` : side("", tree.head ? 1 : 0, tree.head ? head : base));
+      ? `${side("base ", 0, base)}; ${side("head ", 1, head)}${byCounts() ? "" : `; ${signed(time[1] - time[0])}`}` : side("", tree.head ? 1 : 0, tree.head ? head : base));
   }
   draw();
 }
@@ -121,8 +125,9 @@ function colour(node) {
   if (matches) return matches[node] ? `hsl(285 60% ${dark.matches ? 46 : 74}%)` : `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
   if (node === size) return `hsl(220 12% ${light}%)`;
   if (compares() && $("differs").checked) {
-    const change = head.total[node] - base.total[node], larger = Math.max(head.total[node], base.total[node]);
-    const strength = larger > 0 && Math.abs(change) > 0.0005 * weight[size] ? Math.min(1, Math.abs(change) / larger * 2) : 0;
+    const change = differing(node), measure = byCounts() ? "runs" : "total", larger = Math.max(head[measure][node], base[measure][node]);
+    const noticed = byCounts() ? change !== 0 : Math.abs(change) > 0.0005 * weight[size];
+    const strength = larger > 0 && noticed ? Math.min(1, Math.abs(change) / larger * 2) : 0;
     return `hsl(${change > 0 ? 8 : 212} ${Math.round(10 + 75 * strength)}% ${dark.matches ? 28 + 14 * strength : 90 - 24 * strength}%)`;
   }
   return `hsl(${HUES[kinds[tree.kind[node]]]} ${dark.matches ? 38 : 62}% ${light + (tree.name[node] % 5) * 2}%)`;
@@ -159,8 +164,8 @@ function draw() {
     pen.fillRect(bar.x, bar.level * ROW, Math.max(bar.width - 0.5, THINNEST), ROW - 1);
     const room = Math.floor((bar.width - 8) / letter);
     if (room >= 3) {
-      const change = head.total[bar.node] - base.total[bar.node];
-      const label = nameOf(bar.node) + (compares() && room > 16 ? `  ${signed(change)}` : "");
+      const change = differing(bar.node);
+      const label = nameOf(bar.node) + (compares() && room > 16 && (change || !byCounts()) ? `  ${difference(change)}` : "");
       pen.fillStyle = ink;
       pen.fillText(label.length > room ? `${label.slice(0, room - 1)}…` : label, bar.x + 4, bar.level * ROW + ROW / 2);
     }
@@ -188,7 +193,7 @@ function facts(node) {
     [word("runs"), (side) => side.runs[node], (value) => String(Number(value.toPrecision(6)))]];
   return measures.map(([name, value, worded]) => {
     const cells = sides.map((side) => worded(value(side[1])));
-    if (sides.length === 2) cells.push(name === word("runs") ? worded(value(head) - value(base)) : signed(value(head) - value(base)));
+    if (sides.length === 2) cells.push(name === word("runs") ? worded(value(head) - value(base)) : byCounts() ? "" : signed(value(head) - value(base)));
     if (name === word("total")) sides.forEach((side, at) => { cells[at] += ` (${share(value(side[1]), side[1].total[size])})`; });
     return [name, ...cells];
   });
@@ -215,7 +220,7 @@ function showTip(node, x, y) {
 function say() {
   const place = focused === size ? "" : text(tree.place[focused]);
   const sides = compares() ? ["base", "head", word("difference")] : ["", "", ""];
-  const numbers = facts(focused).map(([name, ...cells]) => `${name} ${cells.map((cell, at) => `${sides[at]} ${cell}`.trim()).join(", ")}`);
+  const numbers = facts(focused).map(([name, ...cells]) => `${name} ${cells.map((cell, at) => cell && `${sides[at]} ${cell}`.trim()).filter(Boolean).join(", ")}`);
   $("said").textContent = [nameOf(focused), place, ...numbers].filter(Boolean).join("; ");
 }
 function at(event) {
@@ -265,11 +270,13 @@ $("search").oninput = $("pattern").onchange = find;
 dark.addEventListener("change", draw);
 function legend() {
   const differs = compares() && $("differs").checked;
-  $("legend").textContent = word(differs
-    ? "Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}. "
-      + "The sides were recorded one after the other, under a profiler: a difference that all frames share is the machine's."
-    : "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.",
-  { unit: unit_words[tree.unit] });
+  const unit = unit_words[tree.unit];
+  const times = () => word("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}.", { unit })
+    + word(paired[$("trees").value] ? " The times are those of the pairs, which took turns, spread over the stacks that some of them traced."
+      : " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.");
+  const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit });
+  $("legend").textContent = differs ? (byCounts() ? counts() : times())
+    : word("Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.", { unit });
 }
 options($("trees"), trees.map((one, at) => [at, one.label]));
 $("of-trees").hidden = trees.length < 2;

@@ -1,0 +1,101 @@
+"""Flame graphs of both sides of a check, held against what the pairs say of the call.
+
+A trace shows what ran under what; how long it took under a heavy profiler, in some calls, is the weaker evidence. So the
+times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. Where
+they still say otherwise than the clock, times are not what the frames are compared by.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+import msgspec
+
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree, WhyCounts, node_totals
+from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.judging.gate.contributions import EXPLAINED_METRICS
+
+_STREAM = FLAME_KINDS.index("stream")
+_OPERATOR = FLAME_KINDS.index("host_op")
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
+
+
+def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
+    """Return the tree of both sides of a workload's shape with the pairs' times, and with what they say of the call."""
+    if tree.base is None or tree.head is None:
+        return tree
+    rows = [row for row in decision.operator_times if (row.workload, row.shape) == (workload, shape)]
+    tree = msgspec.structs.replace(
+        tree,
+        base=_with_times(tree, tree.base, {row.op: row.base for row in rows}),
+        head=_with_times(tree, tree.head, {row.op: row.head for row in rows}),
+    )
+    call = _comparison(decision.comparisons, workload, shape)
+    return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call))
+
+
+def why_counts(tree: FlameTree, call: Optional[Comparison]) -> Optional[WhyCounts]:
+    """Return why the times of a tree do not say what changed, None where they agree with the pairs.
+
+    What the host's threads took adds up to the call, so its difference must lie in the pairs' interval. What ran on a
+    device is a part of it, which must not point the other way.
+    """
+    if call is None or call.base is None or call.head is None or call.interval is None:
+        return "unpaired"
+    low, high = (call.base * end for end in call.interval)
+    decided = call.outcome in ("regressed", "improved")
+    threads, streams = _change(tree, streams=False), _change(tree, streams=True)
+    changes = [change for change in (threads, streams) if change is not None]
+    if decided and any(change * (call.head - call.base) < 0 for change in changes):
+        return "sign"
+    if threads is not None and not low <= threads <= high:
+        return "outside"
+    return None
+
+
+def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) -> Optional[Comparison]:
+    """Return what the pairs say of a call: what is decided first, as in the explanation."""
+    paired = {
+        comparison.metric: comparison
+        for comparison in comparisons
+        if (comparison.workload, comparison.shape, comparison.method) == (workload, shape, "paired")
+        and comparison.outcome != "not_comparable"
+    }
+    known = [paired[metric] for metric in EXPLAINED_METRICS if metric in paired]
+    decided = (comparison for comparison in known if comparison.outcome in ("regressed", "improved"))
+    return next(decided, known[0] if known else None)
+
+
+def _change(tree: FlameTree, *, streams: bool) -> Optional[float]:
+    """Return by how many seconds a call of head takes longer on all threads, or all streams; None where there are none."""
+    roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
+    base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
+    return sum(head[at].total - base[at].total for at in roots) if roots else None
+
+
+def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
+    """Return a side's costs with each operator's time as the pairs have it, and that outside all operators.
+
+    What the pairs say nothing of stays as it was traced.
+    """
+    on_device = _STREAM in tree.kind
+    measured = _ON_DEVICE if on_device else frozenset({_OPERATOR})
+
+    def name_of(node: int) -> Optional[str]:
+        if tree.kind[node] in measured:
+            return tree.texts[tree.name[node]]
+        return None if on_device else OUTSIDE_OPERATORS
+
+    traced: dict[Optional[str], float] = defaultdict(float)
+    for node, own in zip(side.node, side.own):
+        traced[name_of(node)] += own / side.units / 1e9
+    factors = {
+        name: times[name] / seconds
+        for name, seconds in traced.items()
+        if name is not None and name in times and seconds
+    }
+    scaled = [round(own * factors.get(name_of(node) or "", 1.0)) for node, own in zip(side.node, side.own)]
+    return msgspec.structs.replace(side, own=scaled)

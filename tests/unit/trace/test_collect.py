@@ -1,0 +1,27 @@
+"""What a trace of calls says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.measuring.devices.device import CALL
+from perfgate.measuring.trace.collect import read_calls
+from perfgate.measuring.trace.flame import flame_tree
+from perfgate.measuring.trace.stacks import stacks_of
+from tests.fakes.kineto import TraceLog, write_trace
+
+
+def test_of_faster_half__calls_that_were_disturbed__are_none_any_more(tmp_path: Path) -> None:
+    log = TraceLog()
+    for number, length in enumerate((100_000, 900_000, 110_000, 100_000, 500_000)):
+        start = number * 1_000_000
+        log.annotation(CALL, start, start + length)
+    path = tmp_path / "trace.json.gz"
+    write_trace(log, path)
+    trace = read_calls(path)
+
+    stacks = stacks_of(trace.of_faster_half())
+
+    assert trace.calls == 5
+    (costs,) = flame_tree(stacks, "default").sides
+    assert (costs.units, sum(costs.own)) == (3, 310_000)
