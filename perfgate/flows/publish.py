@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional
 
 import msgspec
 
@@ -42,6 +42,11 @@ from perfgate.version import __version__
 # Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
+FailOn = Literal["undecided", "regression", "nothing"]
+# Which verdicts make a status red.
+_RED: dict[FailOn, tuple[Verdict, ...]] = {
+    "undecided": ("FAIL", "INCONCLUSIVE"), "regression": ("FAIL",), "nothing": (),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class PublishRequest:
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change. ``key``
     tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
     not one the forge's own. ``event`` is given by who knows it better than the environment does. ``workload`` is the one that
-    somebody asked for alone: what it says must not stand where the whole check's word does.
+    somebody asked for alone: what it says must not stand where the whole check's word does. ``status`` says whether the commit
+    gets a status; None is what suits the CI. ``fail_on`` is what makes that status red.
     """
 
     root: Path
@@ -62,6 +68,8 @@ class PublishRequest:
     language: Language = "en"
     event: Optional[CiEvent] = None
     workload: Optional[str] = None
+    status: Optional[bool] = None
+    fail_on: FailOn = "undecided"
 
     @property
     def name(self) -> str:
@@ -307,13 +315,26 @@ def _sayings(event: CiEvent, language: Language) -> Sayings:
 
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:
-    """Set the commit status. A token without that right is no reason to fail: this job's exit code says the same."""
+    """Set the commit status, where one is wanted.
+
+    A token without that right is a reason to fail only where the status was asked for: else this job's exit code says the same.
+    """
+    if not (request.status if request.status is not None else not event.is_check):
+        doors.say("No commit status is set: this pipeline is the check.")
+        return
+    if event.is_check and event.built_sha != event.head_sha:
+        doors.say(
+            "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
+        )
+        return
     name = "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"
-    state = _STATES.get(decision.verdict, "success")
+    state = _STATES.get(decision.verdict, "success") if decision.verdict in _RED[request.fail_on] else "success"
     status = CommitStatus(event.head_sha, state, name, _description(decision), event.job_url)
     try:
         forge.set_status(status)
     except ForgeError as error:
+        if request.status:
+            raise
         doors.say(f"The commit status was not set: {error}")
     else:
         doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")

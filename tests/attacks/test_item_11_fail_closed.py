@@ -22,7 +22,7 @@ def _inconclusive(job: Job, words: str, **request: Any) -> None:
     assert "## perfgate: INCONCLUSIVE – the measuring job left nothing that can be judged" in body
     assert words in body
     assert "counts as not measured" in body
-    assert job.statuses() == [(job.project.head, "error" if job.host == "github" else "failed")]
+    assert job.statuses() == job.marked("error")
 
 
 def test_item_11__nothing_was_uploaded__no_verdict(job: Job) -> None:
@@ -80,7 +80,7 @@ def test_item_11__base_nobody_can_vouch_for__no_verdict(job: Job) -> None:
     job.fake.changes[0] = replace(job.fake.changes[0], head_sha="d" * 40)
     job.measure(base=job.project.newer)
     assert job.publish().returncode == 3
-    assert job.statuses() == [(job.project.head, "error" if job.host == "github" else "failed")]
+    assert job.statuses() == job.marked("error")
 
 
 @pytest.mark.parametrize("options", [[], ["--download", "folder"]])

@@ -89,10 +89,10 @@ def test_github_files__act__begins_the_measuring_job_of_the_workflow_they_call(
 def test_gitlab_file__gitlab_ci_local__fills_in_the_template(project: Path) -> None:
     start_project(project, InitOptions(forge="gitlab", action=ACTION, **OPTIONS))
     file = project / ".gitlab-ci.yml"
-    remote = f"remote: 'https://raw.githubusercontent.com/perfgate/perfgate/{PIN}/templates/perfgate.yml'"
-    assert remote in file.read_text()
-    # The one line that needs the network.
-    file.write_text(file.read_text().replace(remote, "local: /templates/perfgate.yml"))
+    called = f"project: 'tools/perfgate'\n    ref: '{PIN}'\n    file: /templates/perfgate.yml"
+    assert called in file.read_text()
+    # What needs the other project's server.
+    file.write_text(file.read_text().replace(called, "local: /templates/perfgate.yml"))
     shutil.copytree(ROOT / "templates", project / "templates")
     _commit(project, "git@gitlab.com:team/model.git")
     # GitLab itself takes an empty list of tags (lib/gitlab/ci/config/entry/tags.rb); the schema of its editor does not.

@@ -143,6 +143,7 @@ def test_forge__judged_by_the_official_description__every_call_is_legal(judged: 
     forge = judged.forge()
     judged.post("one", verdict="PASS")
     judged.post("two", run=2, verdict="FAIL")
+    judged.fake.membership = "developer"
     forge.set_status(CommitStatus(HEAD, "failure", "perfgate", "slower", "https://forge.example/run"))
     assert forge.find_change_request() is not None
     assert len(judged.fake.calls) >= 8
@@ -355,6 +356,7 @@ def test_set_status__every_state__stands_in_the_forges_own_word(stage: Stage, st
             stage.forge().set_status(CommitStatus(HEAD, state, "perfgate", "x"))
         assert stage.fake.calls == []
         return
+    stage.fake.membership = "developer"
     stage.forge().set_status(CommitStatus(HEAD, state, "perfgate", "x" * 400, "https://forge.example/run"))
     (status,) = stage.fake.statuses
     assert status.state == stage.fake.dialect.states[state]  # type: ignore[attr-defined]
@@ -365,9 +367,53 @@ def test_set_status__every_state__stands_in_the_forges_own_word(stage: Stage, st
 def test_set_status__same_again__is_no_error(stage: Stage) -> None:
     if not stage.fake.dialect.states:  # type: ignore[attr-defined]
         pytest.skip("this forge has no commit status")
+    stage.fake.membership = "developer"
     for _ in range(2):
         stage.forge().set_status(CommitStatus(HEAD, "success", "perfgate", "fine"))
     assert stage.fake.statuses[0].state == "success"
+
+
+def test_set_status__role_below_developer__says_which_one_it_takes(stage: Stage) -> None:
+    if stage.event.forge not in ("github", "gitlab"):
+        pytest.skip("nobody has tried the roles of this forge")
+    stage.fake.rights.remove("statuses")
+    words = (
+        "role Reporter for notes and issues, Developer for" if stage.event.forge == "gitlab" else "write permission for"
+    )
+    with pytest.raises(ForgeError, match=f"HTTP 403: the token may not do this; .*{words}"):
+        stage.forge().set_status(CommitStatus(HEAD, "success", "perfgate", "fine"))
+    assert stage.fake.statuses == []
+    # What else it may do stays.
+    assert stage.post("text") == Post("created")
+
+
+def test_set_status__commit_that_the_forge_does_not_know__said(stage: Stage) -> None:
+    if not stage.fake.dialect.states:  # type: ignore[attr-defined]
+        pytest.skip("this forge has no commit status")
+    stage.fake.membership = "developer"
+    with pytest.raises(ForgeError, match=r"HTTP (404: not found|422: the forge found the request invalid)"):
+        stage.forge().set_status(CommitStatus("e" * 40, "success", "perfgate", "fine"))
+
+
+def test_add_comment__change_request_that_is_not_there__said(stage: Stage) -> None:
+    with pytest.raises(ForgeGoneError, match="HTTP 404: not found"):
+        stage.forge().add_comment(8, "text")
+
+
+def test_add_comment__nothing_to_say__refused_with_the_forges_words(stage: Stage) -> None:
+    with pytest.raises(ForgeError, match=r"HTTP 4(00|22)"):
+        stage.forge().add_comment(7, " ")
+    assert stage.bodies() == []
+
+
+def test_add_comment__orders_alone_on_gitlab__are_obeyed_and_no_note(stage: Stage) -> None:
+    """So no line of ours may begin with a slash: tests/attacks holds that."""
+    if stage.event.forge != "gitlab":
+        pytest.skip("only GitLab obeys what a token writes")
+    with pytest.raises(ForgeError, match="took the text for orders and kept nothing of it"):
+        stage.forge().add_comment(7, "/merge\n")
+    assert stage.fake.orders == [(BOT.login, "/merge")]
+    assert stage.bodies() == []
 
 
 @pytest.mark.parametrize("status", [429, 403])
@@ -409,7 +455,7 @@ def test_comments__server_error__is_asked_again(stage: Stage) -> None:
 
 def test_add_comment__not_permitted__says_so_without_waiting(stage: Stage) -> None:
     stage.fake.script("POST", Reply(403, {"message": "Resource not accessible by integration"}))
-    with pytest.raises(ForgeError, match=r"write permission.*Resource not accessible"):
+    with pytest.raises(ForgeError, match=r"the token may not do this; give .*Resource not accessible"):
         stage.post("text")
     assert stage.time.slept == []
 
@@ -486,6 +532,8 @@ def test_fake__illegal_call_or_answer__is_noticed(dialect: Callable[[], Any]) ->
         prefix = "/repos/team/model/statuses/" if fake.dialect.root == "" else "/api/v4/projects/5/statuses/"
         body = json.dumps({"state": "broken", "name": "x", "context": "x", "description": "x"}).encode()
         headers = {"authorization": f"Bearer {BOT_TOKEN}"}
+        fake.membership = "developer"
+        fake.commits.add(HEAD)
         fake.respond(Call("POST", prefix + HEAD, {}, body, headers))
         assert any("broken" in violation for violation in fake.violations)
         assert fake.slice.answer_errors("POST", prefix + HEAD, {}, body, 201, b'{"id": "one"}') != []

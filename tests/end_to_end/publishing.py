@@ -290,6 +290,10 @@ class Job:
     def statuses(self) -> list[tuple[str, str]]:
         return [(status.sha, status.state) for status in self.fake.statuses]
 
+    def marked(self, state: str) -> list[tuple[str, str]]:
+        """Return which statuses there are of a verdict: of GitLab's own pipeline none, which is the check itself."""
+        return [] if self.host == "gitlab" else [(self.project.head, state)]
+
     def paths(self, method: str) -> list[str]:
         return [call.path for call in self.fake.calls if call.method == method]
 

@@ -42,7 +42,7 @@ def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
     state = read_state(body)
     assert state is not None
     assert (state.run, state.attempt, state.head, state.verdict) == (50, 1, job.project.head, "FAIL")
-    assert job.statuses() == [(job.project.head, "failure" if job.host == "github" else "failed")]
+    assert job.statuses() == job.marked("failure")
 
 
 def test_publish__unchanged_then_regressed__edits_and_replies(job: Job) -> None:
@@ -88,7 +88,7 @@ def test_publish__no_artifact__says_so_and_is_inconclusive(job: Job) -> None:
     assert "INCONCLUSIVE" in body
     assert "measuring job" in body
     assert str(job.folder) not in body
-    assert job.statuses() == [(job.project.head, "error" if job.host == "github" else "failed")]
+    assert job.statuses() == job.marked("error")
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"schema": ', b"[" * 100_000, b'{"schema": "perfgate/run", "x": NaN}'])
@@ -178,7 +178,8 @@ def test_publish__two_keys__two_comments(job: Job) -> None:
     job.publish()
     job.publish(key="training")
     assert len(job.comments()) == 2
-    assert sorted(status.name for status in job.fake.statuses) == ["perfgate", "perfgate/training"]
+    names = [] if job.host == "gitlab" else ["perfgate", "perfgate/training"]
+    assert sorted(status.name for status in job.fake.statuses) == names
 
 
 def test_publish__one_workload_asked_for__leaves_comment_and_status_of_the_whole_check(job: Job) -> None:
@@ -190,7 +191,7 @@ def test_publish__one_workload_asked_for__leaves_comment_and_status_of_the_whole
     assert job.comments()[0] == whole
     assert "## perfgate: PASS" in job.comments()[1]
     names = {status.name: status.state for status in job.fake.statuses}
-    assert names == {"perfgate": "failure" if job.host == "github" else "failed", "perfgate/default/encoder": "success"}
+    assert names == ({} if job.host == "gitlab" else {"perfgate": "failure", "perfgate/default/encoder": "success"})
 
 
 def test_publish__token_refused__exit_4_and_the_token_is_not_shown(job: Job) -> None:
@@ -250,7 +251,7 @@ def test_publish__head_moved_on__leaves_the_comment_to_the_newer_run(job: Job) -
     assert "No change request has the head" in done.stdout
     assert job.comments() == []
     # Of the commit that was measured, which is no longer the head.
-    assert job.statuses() == [(job.project.head, "failure" if job.host == "github" else "failed")]
+    assert job.statuses() == job.marked("failure")
 
 
 def test_publish__merged_before_the_gate_was_done__says_so_there(job: Job) -> None:
@@ -309,7 +310,7 @@ def test_publish__older_attempt_after_a_newer_one__neither_comment_nor_status(jo
     done = job.publish()
     assert done.returncode == 1
     assert "## perfgate: PASS" in job.comment()
-    assert [state for _, state in job.statuses()] == ["success"]
+    assert job.statuses() == job.marked("success")
 
 
 def test_publish__event_is_given__the_environment_is_not_asked(github: Job) -> None:

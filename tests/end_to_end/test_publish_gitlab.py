@@ -7,13 +7,14 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
-from tests.fakes.forge import BOT, Reply
+from tests.fakes.forge import BOT, Reply, StoredPipeline
 from tests.fakes.openapi import SLICES
 
 SAMPLES = SLICES / "gitlab"
@@ -57,7 +58,8 @@ def test_publish__merge_request_pipeline__one_note_in_the_parent_project(gitlab:
     state = read_state(body)
     assert state is not None
     assert (state.run, state.head, state.verdict) == (800, gitlab.project.head, "FAIL")
-    assert gitlab.statuses() == [(gitlab.project.head, "failed")]
+    # The pipeline is the check: a status would be another job of it, or a pipeline of its own.
+    assert (gitlab.statuses(), gitlab.fake.pipelines) == ([], [])
     # Everything about the merge request is asked of the project it lives in, whatever project the pipeline runs in.
     assert {path.split("/")[4] for path in gitlab.paths("POST") + gitlab.paths("PUT")} == {"5"}
 
@@ -75,13 +77,13 @@ def test_publish__hostile_title_and_branch__neither_in_the_note_nor_a_command(gi
 
 
 @pytest.mark.parametrize("name", ["branch", "schedule"])
-def test_publish__pipeline_of_a_branch__status_and_no_note(gitlab: Job, name: str) -> None:
+def test_publish__pipeline_of_a_branch__neither_note_nor_status(gitlab: Job, name: str) -> None:
     enter(gitlab, name)
     measure(gitlab, ops=64)
     done = gitlab.publish()
     assert done.returncode == 1, done.stderr
     assert gitlab.fake.comments == {}
-    assert gitlab.statuses() == [(gitlab.project.head, "failed")]
+    assert gitlab.statuses() == []
 
 
 def test_publish__merge_train__as_merged_results(gitlab: Job) -> None:
@@ -92,11 +94,63 @@ def test_publish__merge_train__as_merged_results(gitlab: Job) -> None:
     assert "## perfgate: PASS" in gitlab.comment()
 
 
-def test_publish__status_that_another_job_is_changing__is_set_in_the_end(gitlab: Job) -> None:
+def detached(job: Job) -> None:
+    """Let the job run in a pipeline of the merge request's own head, with a token that may set statuses."""
+    job.environ.update(CI_COMMIT_SHA=job.project.head, CI_MERGE_REQUEST_SOURCE_BRANCH_SHA="")
+    job.fake.membership = "developer"
+    job.fake.pipelines.append(StoredPipeline(50, job.project.head, {"perfgate-measure": "success"}))
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "ops", "state"),
+    [
+        ("undecided", 64, "failed"),
+        ("regression", 64, "failed"),
+        ("nothing", 64, "success"),
+        ("undecided", None, "failed"),
+        ("regression", None, "success"),
+        ("nothing", None, "success"),
+        ("undecided", 40, "success"),
+    ],
+)
+def test_publish__status_asked_for__a_job_of_the_same_pipeline_that_fails_on_what_the_pipeline_does(
+    gitlab: Job, fail_on: Any, ops: Optional[int], state: str
+) -> None:
+    detached(gitlab)
+    if ops is not None:
+        gitlab.measure(ops=ops, commit=gitlab.project.head)
+    done = gitlab.publish(status=True, fail_on=fail_on)
+    assert done.returncode == {64: 1, None: 3, 40: 0}[ops], done.stderr
+    (pipeline,) = gitlab.fake.pipelines
+    assert (pipeline.id, pipeline.jobs["perfgate"], pipeline.state) == (50, state, state)
+
+
+def test_publish__status_asked_for_with_a_token_of_a_reporter__exit_4_and_the_role_it_takes(gitlab: Job) -> None:
+    detached(gitlab)
+    gitlab.fake.membership = "reporter"
+    gitlab.measure(commit=gitlab.project.head)
+    done = gitlab.publish(status=True)
+    assert done.returncode == 4
+    assert "HTTP 403: the token may not do this" in done.stderr
+    assert "Developer for commit statuses" in done.stderr
+    assert "## perfgate: PASS" in gitlab.comment()
+
+
+def test_publish__status_asked_for_in_merged_results__no_pipeline_of_its_own(gitlab: Job) -> None:
+    gitlab.fake.membership = "developer"
     gitlab.measure()
+    done = gitlab.publish(status=True)
+    assert done.returncode == 0, done.stderr
+    assert "the head of merged results has no pipeline" in done.stdout
+    assert (gitlab.statuses(), gitlab.fake.pipelines) == ([], [])
+
+
+def test_publish__status_that_another_job_is_changing__is_set_in_the_end(gitlab: Job) -> None:
+    detached(gitlab)
+    gitlab.measure(commit=gitlab.project.head)
     gitlab.fake.write(7, f"{MARKER}\nso that the first POST is the status", BOT)
     gitlab.fake.script("POST", Reply(409, {"message": "409 Conflict"}))
-    done = gitlab.publish()
+    done = gitlab.publish(status=True)
     assert done.returncode == 0, done.stderr
     assert done.slept[-1] == 1.0
     assert gitlab.statuses() == [(gitlab.project.head, "success")]
@@ -112,8 +166,9 @@ def test_publish__notes_are_limited__waits_as_long_as_it_is_told(gitlab: Job) ->
 
 def test_publish__address_of_the_pipeline_too_long__status_without_it(gitlab: Job) -> None:
     gitlab.environ["CI_PIPELINE_URL"] = gitlab.fake.url + "/team/" + "m" * 240 + "/-/pipelines/50"
-    gitlab.measure()
-    assert gitlab.publish().returncode == 0
+    detached(gitlab)
+    gitlab.measure(commit=gitlab.project.head)
+    assert gitlab.publish(status=True).returncode == 0
     (status,) = gitlab.fake.statuses
     assert status.url is None
 

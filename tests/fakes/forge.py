@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Optional, Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, serve_git
+from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, git, serve_git
 from tests.fakes.forge_issues import StoredIssue
 from tests.fakes.openapi import Slice, load_slice
 
@@ -31,6 +31,9 @@ PERSON = Account(7, "mallory", bot=False)
 OTHER_BOT = Account(8, "dependency[bot]", bot=True)
 APP = Account(9, "our-app[bot]", bot=True)
 BOT_TOKEN, PERSON_TOKEN, APP_TOKEN = "bot-token-1f2e3d4c", "person-token-5a6b7c8d", "app-token-9c0b1a2f"
+# What a token of GitHub may write, and what a member of a GitLab project is.
+RIGHTS = frozenset({"comments", "issues", "statuses"})
+ROLES = ("guest", "reporter", "developer", "maintainer")
 
 
 @dataclass
@@ -67,6 +70,19 @@ class StoredChange:
     listed: Optional[int] = None
     # The owner of the branch, unless it is somebody else.
     author: Optional[str] = None
+
+
+@dataclass
+class StoredPipeline:
+    """A pipeline of GitLab: the states of its jobs by name, those that came as a commit status among them."""
+
+    id: int
+    sha: str
+    jobs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        return "failed" if "failed" in self.jobs.values() else "success"
 
 
 @dataclass(frozen=True)
@@ -109,8 +125,8 @@ class Call:
 class Dialect(Protocol):
     """``slice_file`` is None where there is no API description to judge by; ``undescribed`` is what of the root it lacks.
 
-    ``scheme`` stands before the token; ``page_size`` is the query's word for it (None: lists come whole); ``links`` tells
-    whether a page names the next one.
+    ``scheme`` stands before the token, and other people's clients may use ``accepted`` ones; ``page_size`` is the query's word
+    for it (None: lists come whole); ``links`` tells whether a page names the next one.
     """
 
     root: str
@@ -118,6 +134,7 @@ class Dialect(Protocol):
     slice_file: Optional[str]
     default_page: int
     scheme: str
+    accepted: tuple[str, ...]
     page_size: Optional[str]
     links: bool
 
@@ -140,6 +157,16 @@ class FakeForge:
         self.changes: list[StoredChange] = []
         # Who has which role in the repository; nobody else has one.
         self.roles: dict[str, str] = {}
+        # What the bot's token may write on GitHub, and which role it has on GitLab: what docs/permissions.md asks for.
+        self.rights = set(RIGHTS)
+        self.membership = "reporter"
+        # Commits that are in no change request and no repository, and are known all the same.
+        self.commits: set[str] = set()
+        self.pipelines: list[StoredPipeline] = []
+        # What notes and descriptions ordered GitLab to do, with the rights of who wrote them.
+        self.orders: list[tuple[str, str]] = []
+        # A job's own token reads; GitLab refuses what it writes.
+        self.job_tokens: set[str] = set()
         self.calls: list[Call] = []
         self.violations: list[str] = []
         self.artifacts: list[StoredArtifact] = []
@@ -186,6 +213,25 @@ class FakeForge:
         self.comments.setdefault(number, []).append(comment)
         return comment
 
+    def may(self, account: Account, right: str) -> bool:
+        """Return whether an account may write something on GitHub."""
+        return account is not BOT or right in self.rights
+
+    def is_at_least(self, account: Account, role: str) -> bool:
+        """Return whether an account has a role on GitLab, or a higher one. Only the bot's is in question."""
+        return account is not BOT or ROLES.index(self.membership) >= ROLES.index(role)
+
+    def is_talk(self, number: int) -> bool:
+        """Return whether there is a change request or an issue to comment on."""
+        return any(number == one.number for one in (*self.changes, *self.issues))
+
+    def knows(self, sha: str) -> bool:
+        """Return whether a commit is in the repository, or in a fork of it."""
+        named = {one for change in self.changes for one in (change.head_sha, change.merge_sha, change.base_sha)}
+        return sha in named | self.commits or (
+            self.repository is not None and git(self.repository, "cat-file", "-t", sha) == "commit"
+        )
+
     def remove(self, comment_id: int) -> None:
         """Delete a comment, whoever wrote it."""
         for comments in self.comments.values():
@@ -208,8 +254,7 @@ class FakeForge:
             return self._usual(call)
 
     def _usual(self, call: Call) -> Reply:
-        scheme, _, token = call.headers.get("authorization", "").partition(" ")
-        account = self.accounts.get(token) if scheme == self.dialect.scheme else None
+        account = self._account(call)
         # An address lands in logs, so no token may stand in one.
         self.violations += [
             f"{call.path}: a token in the query" for value in call.query.values() if str(value) in self.accounts
@@ -220,6 +265,15 @@ class FakeForge:
         reply = self._page(call, reply) if reply.items is not None else reply
         self._judge(call, reply)
         return reply
+
+    def _account(self, call: Call) -> Optional[Account]:
+        scheme, _, token = call.headers.get("authorization", "").partition(" ")
+        if not token and "PRIVATE-TOKEN" in self.dialect.accepted:
+            token, scheme = call.headers.get("private-token", ""), self.dialect.scheme
+            job = call.headers.get("job-token", "")
+            if job in self.job_tokens:
+                return PERSON if call.method == "GET" else None
+        return self.accounts.get(token) if scheme in (self.dialect.scheme, *self.dialect.accepted) else None
 
     def git(self, call: Call, query: str) -> Optional[tuple[int, dict[str, str], bytes]]:
         """Return the answer of the repository's own server, None where the request is none of git's."""
@@ -262,12 +316,11 @@ class FakeForge:
         call = replace(call, path=call.path[len(self.dialect.undescribed) :])
         wrong = self.slice.request_errors(call.method, call.path, call.query, call.body) if reply.status < 400 else []
         body = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
-        if reply.status == 404:
-            # GitHub's description leaves it out where a comment can be gone, and the servers say it all the same.
-            self.violations += [what + error for error in wrong]
-            return
-        wrong += self.slice.answer_errors(call.method, call.path, call.query, call.body, reply.status, body)
-        self.violations += [what + error for error in wrong]
+        errors = self.slice.answer_errors(call.method, call.path, call.query, call.body, reply.status, body)
+        if reply.status == 202 or reply.status >= 400:
+            # The descriptions leave refusals out (a comment is gone, a commit unknown); the servers say them all the same.
+            errors = [error for error in errors if "ResponseNotFound" not in error]
+        self.violations += [what + error for error in (*wrong, *errors)]
 
 
 def _handler(forge: FakeForge) -> type[BaseHTTPRequestHandler]:

@@ -10,7 +10,7 @@ import re
 from typing import Any, Callable, Optional
 from urllib.parse import unquote
 
-from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
+from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredPipeline, StoredStatus
 from tests.fakes.forge_files import StoredArtifact, git
 from tests.fakes.forge_issues import github_issues, gitlab_issues
 
@@ -23,7 +23,7 @@ class GitHubDialect:
     name, repository, project = "github", "team/model", "team/model"
     root, slice_file, default_page = "", "github/openapi.github-rest.slice.json", 30
     undescribed = ""
-    scheme, page_size, links = "Bearer", "per_page", True
+    scheme, accepted, page_size, links = "Bearer", ("token",), "per_page", True
     longest_comment = 65_536
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
 
@@ -32,7 +32,7 @@ class GitHubDialect:
             return _refuse(403) if account.bot else Reply(200, self._me(forge, account))
         routes: dict[str, Callable[..., Reply]] = {
             r"/issues/(\d+)/comments": lambda number: self._comments(forge, call, int(number), account),
-            r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment)),
+            r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment), account),
             r"/issues/?(\d*)": lambda number: github_issues(forge, call, number, account, self._complete),
             r"/pulls/?(\d*)": lambda number: self._pulls(forge, call, number),
             r"/pulls/(\d+)/files": lambda number: self._files(forge, int(number)),
@@ -41,7 +41,8 @@ class GitHubDialect:
             r"/git/commits/([0-9a-f]+)": lambda sha: self._parents(forge, sha),
             r"/actions/runs/(\d+)/artifacts": lambda run: self._artifacts(forge, call, int(run)),
             r"/actions/artifacts/(\d+)/zip": lambda artifact: self._download(forge, int(artifact)),
-            r"/statuses/([0-9a-f]+)": lambda sha: self._status(forge, call, sha),
+            r"/statuses/([0-9a-f]+)": lambda sha: self._status(forge, call, sha, account),
+            r"/commits/([0-9a-f]+)/statuses": lambda sha: self._statuses(forge, sha),
         }
         for pattern, answer in routes.items():
             if match := re.fullmatch("/repos/team/model" + pattern, path):
@@ -52,27 +53,38 @@ class GitHubDialect:
         return self._complete(forge, "public-user", {**_user(account), "user_view_type": "public"})
 
     def _comments(self, forge: FakeForge, call: Call, number: int, account: Account) -> Reply:
+        if not forge.is_talk(number):
+            return _refuse(404)
         if call.method == "GET":
             return Reply(200, items=[self._show(forge, comment) for comment in forge.comments.get(number, [])])
+        if not forge.may(account, "comments"):
+            return _refuse(403)
         body = call.json()["body"]
-        return self._too_long(body) or Reply(201, self._show(forge, forge.write(number, body, account)))
+        return self._refused_body(body) or Reply(201, self._show(forge, forge.write(number, body, account)))
 
-    def _comment(self, forge: FakeForge, call: Call, comment_id: int) -> Reply:
+    def _comment(self, forge: FakeForge, call: Call, comment_id: int, account: Account) -> Reply:
         comment = _find(forge, comment_id)
+        if comment is not None and call.method == "GET":
+            return Reply(200, self._show(forge, comment))
+        if not forge.may(account, "comments"):
+            return _refuse(403)
         if comment is not None and call.method == "DELETE":
             forge.remove(comment_id)
             return Reply(204, b"")
         if comment is None or call.method != "PATCH":
             return _refuse(404)
-        refusal = self._too_long(call.json()["body"])
+        refusal = self._refused_body(call.json()["body"])
         if refusal is None:
             comment.body = call.json()["body"]
         return refusal or Reply(200, self._show(forge, comment))
 
-    def _too_long(self, body: str) -> Optional[Reply]:
-        if len(body) <= self.longest_comment:
+    def _refused_body(self, body: str) -> Optional[Reply]:
+        if body.strip() and len(body) <= self.longest_comment:
             return None
-        error = {"resource": "IssueComment", "code": "unprocessable", "field": "data", "message": "Body is too long"}
+        words = "Body is too long" if body.strip() else "Body cannot be blank"
+        return self._invalid({"resource": "IssueComment", "code": "unprocessable", "field": "data", "message": words})
+
+    def _invalid(self, error: dict[str, str]) -> Reply:
         return Reply(422, {"message": "Validation Failed", "errors": [error], "documentation_url": "https://x.example"})
 
     def _pulls(self, forge: FakeForge, call: Call, number: str) -> Reply:
@@ -147,23 +159,39 @@ class GitHubDialect:
         pull = {"number": change.number, "state": "open" if change.open else "closed", "head": head, "base": base}
         pull["merge_commit_sha"] = change.merge_sha
         pull["user"] = {"login": change.author or change.owner}
+        here = f"{forge.api_url}/repos/team/model"
+        pull["url"], pull["issue_url"] = f"{here}/pulls/{change.number}", f"{here}/issues/{change.number}"
+        pull["comments_url"] = f"{here}/issues/{change.number}/comments"
         return self._complete(forge, schema, pull)
 
-    def _status(self, forge: FakeForge, call: Call, sha: str) -> Reply:
+    def _statuses(self, forge: FakeForge, sha: str) -> Reply:
+        if not forge.knows(sha):
+            return _refuse(404)
+        found = [status for status in reversed(forge.statuses) if status.sha == sha]
+        return Reply(200, items=[self._marked(forge, status) for status in found])
+
+    def _status(self, forge: FakeForge, call: Call, sha: str, account: Account) -> Reply:
         if call.method != "POST":
             return _refuse(404)
+        if not forge.may(account, "statuses"):
+            return _refuse(403)
+        if not forge.knows(sha):
+            return Reply(422, {"message": f"No commit found for SHA: {sha}", "documentation_url": "https://x.example"})
         body = call.json()
         if len(body.get("description") or "") > 140:
             return _refuse(422)
         status = StoredStatus(sha, body["state"], body["context"], body["description"], body.get("target_url"))
         forge.statuses.append(status)
+        return Reply(201, self._marked(forge, status))
+
+    def _marked(self, forge: FakeForge, status: StoredStatus) -> dict[str, Any]:
         shown = {"state": status.state, "context": status.name, "description": status.description}
-        return Reply(201, self._complete(forge, "status", shown))
+        return self._complete(forge, "status", {**shown, "target_url": status.url})
 
     def _show(self, forge: FakeForge, comment: StoredComment) -> dict[str, Any]:
-        return self._complete(
-            forge, "issue-comment", {"id": comment.id, "body": comment.body, "user": _user(comment.author)}
-        )
+        url = f"{forge.api_url}/repos/team/model/issues/comments/{comment.id}"
+        shown = {"id": comment.id, "body": comment.body, "user": _user(comment.author), "url": url}
+        return self._complete(forge, "issue-comment", shown)
 
     def _complete(self, forge: FakeForge, schema: str, value: dict[str, Any]) -> dict[str, Any]:
         return forge.slice.complete(schema, value) if forge.slice else value
@@ -181,7 +209,7 @@ class GitLabDialect:
     name, repository, project = "gitlab", "team/model", "5"
     root, slice_file, default_page = "/api/v4", "gitlab/openapi.gitlab-rest.slice.json", 20
     undescribed = ""
-    scheme, page_size, links = "Bearer", "per_page", True
+    scheme, accepted, page_size, links = "Bearer", ("PRIVATE-TOKEN",), "per_page", True
     longest_comment = 1_000_000
     states = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}  # noqa: RUF012
     _verbs = {"success": "succeed", "failed": "drop", "pending": "enqueue"}  # noqa: RUF012
@@ -189,7 +217,7 @@ class GitLabDialect:
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
         if path == "/user":
             return Reply(200, _author(account))
-        match = re.fullmatch(r"/projects/([^/]+)(/.*)", path)
+        match = re.fullmatch(r"/projects/([^/]+)((?:/.*)?)", path)
         if match is None or unquote(match[1]) not in ("5", "team/model"):
             return _refuse(404)
         if note := re.fullmatch(r"/merge_requests/(\d+)/notes/?(\d*)", match[2]):
@@ -207,11 +235,16 @@ class GitLabDialect:
                 Reply(200, items=[_diff(name) for name in found[0].files[: found[0].listed]]) if found else _refuse(404)
             )
         if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
-            return self._status(forge, call.json(), sha[1])
+            return self._status(forge, call.json(), sha[1], account)
         return self._kept(forge, call, match[2])
 
     def _kept(self, forge: FakeForge, call: Call, path: str) -> Reply:
-        """Answer what is asked about artifacts and commits."""
+        """Answer what is asked about the project, its artifacts and commits."""
+        if path == "":
+            return Reply(200, {"id": 5, "path_with_namespace": "team/model", "name": "model"})
+        if (sha := re.fullmatch(r"/repository/commits/([0-9a-f]+)/statuses", path)) and call.method == "GET":
+            found = [_marked(status) for status in forge.statuses if status.sha == sha[1]]
+            return Reply(200, items=found) if forge.knows(sha[1]) else _refuse(404)
         if jobs := re.fullmatch(r"/pipelines/(\d+)/jobs", path):
             return Reply(200, items=[_job(one) for one in forge.artifacts if one.run == int(jobs[1])])
         if job := re.fullmatch(r"/jobs/(\d+)/artifacts", path):
@@ -234,12 +267,18 @@ class GitLabDialect:
         return Reply(200, {"id": found, "short_id": found[:8], "title": "a commit"}) if found else _refuse(404)
 
     def _notes(self, forge: FakeForge, call: Call, number: int, note: str, account: Account) -> Reply:
-        if call.method == "GET":
+        if not forge.is_talk(number):
+            return Reply(404, {"message": "404 Not found"})
+        if call.method == "GET" and not note:
             return Reply(200, items=[_note(comment, number) for comment in forge.comments.get(number, [])])
-        body = call.json()["body"] if call.body else ""
+        comment = _find(forge, int(note)) if note else None
+        if call.method == "GET" and comment is not None:
+            return Reply(200, _note(comment, number))
+        body = self._obeyed(forge, call.json()["body"], account) if call.body else ""
+        if call.method in ("POST", "PUT") and not body.strip():
+            return _refuse_empty(call.json()["body"])
         if call.method == "POST" and not note:
             return Reply(201, _note(forge.write(number, body, account), number))
-        comment = _find(forge, int(note)) if note else None
         if comment is None or call.method not in ("PUT", "DELETE"):
             return _refuse(404)
         if comment.author != account:
@@ -250,14 +289,48 @@ class GitLabDialect:
         comment.body = body
         return Reply(200, _note(comment, number))
 
-    def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
+    def _obeyed(self, forge: FakeForge, body: str, account: Account) -> str:
+        """Carry out the lines of a text that order something and return what is left (docs.gitlab.com, Quick actions)."""
+        kept, fence = [], False
+        for line in body.splitlines(keepends=True):
+            fence ^= line.startswith("```")
+            if not fence and re.match(r"/(approve|merge|close|reopen|label|assign|title)\b", line):
+                forge.orders.append((account.login, line.strip()))
+            else:
+                kept.append(line)
+        return "".join(kept)
+
+    def _status(self, forge: FakeForge, body: dict[str, Any], sha: str, account: Account) -> Reply:
+        if not forge.is_at_least(account, "developer"):
+            return Reply(403, {"message": "403 Forbidden"})
+        if not forge.knows(sha):
+            return Reply(404, {"message": "404 Commit Not Found"})
+        # It becomes a job of the newest pipeline of that commit, or of a new one that has nothing else.
+        pipeline = next((one for one in reversed(forge.pipelines) if one.sha == sha), None)
+        if pipeline is None:
+            pipeline = StoredPipeline(9000 + len(forge.pipelines), sha)
+            forge.pipelines.append(pipeline)
+        pipeline.jobs[body["name"]] = body["state"]
         before = [status for status in forge.statuses if (status.sha, status.name) == (sha, body["name"])]
         if before and before[-1].state == body["state"]:
             state = body["state"]
             return Reply(400, {"message": SAME.format(verb=self._verbs[state], state=state)})
-        status = StoredStatus(sha, body["state"], body["name"], body["description"], body.get("target_url"))
+        url = body.get("target_url")
+        status = StoredStatus(sha, body["state"], body["name"], body.get("description") or "", url)
         forge.statuses.append(status)
-        return Reply(201, {"id": 1, "sha": sha, "status": status.state, "name": status.name})
+        return Reply(201, _marked(status))
+
+
+def _marked(status: StoredStatus) -> dict[str, Any]:
+    shown = {"id": 1, "sha": status.sha, "status": status.state, "name": status.name}
+    return {**shown, "description": status.description, "target_url": status.url}
+
+
+def _refuse_empty(sent: str) -> Reply:
+    """GitLab writes no note of a text that only orders something, and says which orders it took (gitlab-foss issue 23625)."""
+    if sent.strip():
+        return Reply(202, {"commands_changes": {}, "summary": ["Commands applied"]})
+    return Reply(400, {"message": '400 Bad request - Note {:note=>["can\'t be blank"]}'})
 
 
 def _refuse(status: int) -> Reply:

@@ -36,6 +36,8 @@ def github_issues(forge: FakeForge, call: Call, number: str, account: Account, c
             "state": "open" if issue.open else "closed",
             "labels": labels,
             "user": {"login": issue.author.login, "id": issue.author.id, "type": "Bot" if issue.author.bot else "User"},
+            "url": f"{forge.api_url}/repos/team/model/issues/{issue.number}",
+            "comments_url": f"{forge.api_url}/repos/team/model/issues/{issue.number}/comments",
         }
         if issue.is_change:
             shown["pull_request"] = dict.fromkeys(
@@ -46,9 +48,13 @@ def github_issues(forge: FakeForge, call: Call, number: str, account: Account, c
     if call.method == "GET" and not number:
         return _reply(200, items=[show(issue) for issue in _listed(forge, call, {"open": True, "closed": False})])
     body = call.json() if call.body else {}
+    if call.method != "GET" and not forge.may(account, "issues"):
+        return _reply(403, {"message": "Resource not accessible by integration"})
     if call.method == "POST" and not number:
         return _reply(201, show(_open(forge, body["title"], body["body"], tuple(body.get("labels", ())), account)))
     found = _find(forge, number)
+    if found is not None and call.method == "GET":
+        return _reply(200, show(found))
     if found is None or call.method != "PATCH":
         return _reply(404, {"message": "404 refused"})
     found.body = body.get("body", found.body)
@@ -87,6 +93,8 @@ def gitlab_issues(forge: FakeForge, call: Call, number: str, account: Account, a
         labels = tuple(filter(None, body.get("labels", "").split(",")))
         return _reply(201, show(_open(forge, body["title"], body["description"], labels, account)))
     found = _find(forge, number)
+    if found is not None and call.method == "GET":
+        return _reply(200, show(found))
     if found is None or call.method != "PUT":
         return _reply(404, {"message": "404 refused"})
     found.body = body.get("description", found.body)

@@ -19,7 +19,7 @@ class SimilarDialect:
     repository = project = "team/model"
     root, slice_file, default_page = "/api/v5", None, 20
     undescribed = ""
-    scheme, links, talk = "Bearer", False, "pulls"
+    scheme, accepted, links, talk = "Bearer", (), False, "pulls"
     page_size: Optional[str] = "per_page"
     states: dict[str, str] = {}  # noqa: RUF012 - none: there are no commit statuses
 
@@ -41,10 +41,14 @@ class SimilarDialect:
         return _refuse(404)
 
     def _comments(self, forge: FakeForge, call: Call, number: int, account: Account) -> Reply:
+        if not forge.is_talk(number):
+            return _refuse(404)
         if call.method == "GET":
             return Reply(200, items=[self._show(comment) for comment in forge.comments.get(number, [])])
         if call.method != "POST":
             return _refuse(405)
+        if not call.json()["body"].strip():
+            return _refuse(422)
         return Reply(201, self._created(forge.write(number, call.json()["body"], account)))
 
     def _comment(self, forge: FakeForge, call: Call, comment_id: int, account: Account) -> Reply:
@@ -95,6 +99,8 @@ class GiteaDialect(SimilarDialect):
     def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:
         if body["state"] not in self.states:
             return _refuse(422)
+        if not forge.knows(sha):
+            return _refuse(404)
         forge.statuses.append(
             StoredStatus(sha, body["state"], body["context"], body["description"], body.get("target_url"))
         )

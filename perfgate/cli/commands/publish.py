@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
 from perfgate.cli.event import event_environ, event_options
 from perfgate.cli.options import language_option
+
+if TYPE_CHECKING:
+    from perfgate.flows.publish import FailOn
 
 
 @click.command("publish")
@@ -31,6 +34,18 @@ from perfgate.cli.options import language_option
     metavar="NAME",
     help="Only this one was asked for: it has a comment and a status of its own, and the whole check's stay.",
 )
+@click.option(
+    "--status/--no-status",
+    default=None,
+    help="Whether the commit gets a status.  [default: yes, but for GitLab's pipelines, which are the check themselves]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["undecided", "regression", "nothing"]),
+    default="undecided",
+    show_default=True,
+    help="What makes the commit status red; the exit code is the verdict's.",
+)
 @event_options
 @language_option
 def COMMAND(
@@ -41,6 +56,8 @@ def COMMAND(
     token_env: Optional[str],
     key: str,
     workload: Optional[str],
+    status: Optional[bool],
+    fail_on: FailOn,
     language: Optional[str],
 ) -> None:
     """Judge a check again; post or update the comment on its change request, and set the commit status.
@@ -69,6 +86,8 @@ def COMMAND(
         workload=workload or None,
         dry_run=dry_run,
         token_variable=token_env,
+        status=status,
+        fail_on=fail_on,
         language=report_language(language, directory),
     )
     doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)

@@ -305,6 +305,7 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
         head_sha=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or built,
         built_sha=built,
         change_request=_number(environ, "CI_MERGE_REQUEST_IID") if iid else None,
+        is_check=True,
         job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
         artifact_url=_artifact_url(environ, server, _need(environ, "CI_PROJECT_PATH")),
         ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,

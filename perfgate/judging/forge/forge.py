@@ -25,7 +25,9 @@ class CiEvent:
     ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
     CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
     where the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
-    the measuring job ended, where the CI says so. ``account`` is whom the token belongs to, where the forge does not say that.
+    the measuring job ended, where the CI says so. ``is_check`` says that the job's own pipeline is what the forge holds a
+    change request to, so that no commit status is wanted. ``account`` is whom the token belongs to, where the forge does not
+    say that.
     """
 
     forge: str
@@ -42,6 +44,7 @@ class CiEvent:
     branch: Optional[str] = None
     base_sha: Optional[str] = None
     measured: Optional[str] = None
+    is_check: bool = False
     job_url: Optional[str] = None
     artifact_url: Optional[str] = None
     ca_file: Optional[str] = None

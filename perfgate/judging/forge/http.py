@@ -32,6 +32,10 @@ MAX_WAIT = 600.0
 TRANSIENT = (500, 502, 503, 504)
 REDIRECTS = (302, 303, 307)
 DOWNLOADS = 3
+RIGHTS = (
+    "give the job write permission for comments and statuses (a change request from a fork never gets it: post from a "
+    "workflow_run job instead)"
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Answer:
 class ForgeSession:
     """Requests to one API root with one token.
 
-    ``sleep`` and ``clock`` (seconds since the epoch) are doors, so that tests wait for nothing.
+    ``sleep`` and ``clock`` (seconds since the epoch) are doors, so that tests wait for nothing. ``rights`` says what the token
+    needs on this forge.
     """
 
     def __init__(
@@ -63,9 +68,11 @@ class ForgeSession:
         clock: Clock,
         ca_file: Optional[str] = None,
         scheme: str = "Bearer",
+        rights: str = RIGHTS,
     ) -> None:
         self._root = api_root(api_url)
         self._auth = BearerAuth(token, scheme)
+        self._rights = rights
         self._sleep = sleep
         self._clock = clock
         self._waited = 0.0
@@ -264,7 +271,7 @@ class ForgeSession:
             # 409: GitLab, while another update of the same pipeline runs.
             return Refusal(f"the forge answers HTTP {status}", headers)
         kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
-        raise kind(self._auth.scrub(f"{where}: {_explain(status, response, body)}"))
+        raise kind(self._auth.scrub(f"{where}: {_explain(status, response, body, self._rights)}"))
 
     def _decode(self, body: bytes, kind: type[T], path: str) -> T:
         try:
@@ -282,7 +289,7 @@ def _bounded(body: Mapping[str, Any], path: str) -> bytes:
     return data
 
 
-def _explain(status: int, response: requests.Response, body: bytes) -> str:
+def _explain(status: int, response: requests.Response, body: bytes, rights: str) -> str:
     if 300 <= status < 400:
         return (
             f"HTTP {status}, a redirect to {shown(response.headers.get('Location', ''))}, is not followed, because "
@@ -290,8 +297,8 @@ def _explain(status: int, response: requests.Response, body: bytes) -> str:
         )
     advice = {
         401: "the token is not valid (expired, revoked, or of another server)",
-        403: "the token may not do this; give the job write permission for comments and statuses (a change request "
-        "from a fork never gets it: post from a workflow_run job instead)",
+        202: "the forge took the text for orders and kept nothing of it",
+        403: f"the token may not do this; {rights}",
         404: "not found, or the token may not see it",
         413: "the text is too long",
         422: "the forge found the request invalid",

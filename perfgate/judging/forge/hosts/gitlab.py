@@ -20,13 +20,18 @@ API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN",)
 # Commits API: description and target_url of a status are limited to 255 characters.
 MAX_DESCRIPTION = 255
+# project_policy.rb: `create_commit_status` is a right of Developer, since MR !224 of 2016; notes are one of Reporter.
+RIGHTS = (
+    "give it the scope api and, in the project of the merge request, the role Reporter for notes and issues, Developer for "
+    "commit statuses and for a branch"
+)
 _STATES: dict[StatusState, str] = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab:
     """Return the project of an event."""
     session = ForgeSession(
-        event.api_url, token, accept="application/json", sleep=sleep, clock=clock, ca_file=event.ca_file
+        event.api_url, token, accept="application/json", sleep=sleep, clock=clock, ca_file=event.ca_file, rights=RIGHTS
     )
     return GitLab(session, event)
 
