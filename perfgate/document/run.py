@@ -94,6 +94,19 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
+class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran in the traced calls of a shape: every name that a kernel or operator goes by, sorted.
+
+    A kernel has its own name and its type's where the profiler knows it. ``left_out`` names were too many to keep.
+    ``longest`` is the operator of which one run takes longest.
+    """
+
+    shape: str
+    names: list[str]
+    left_out: int = 0
+    longest: Optional[str] = None
+
+
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one step of the checklist measured on one workload. ``duration`` is what it cost, in seconds."""
 
@@ -105,6 +118,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     values: list[Value] = []
     findings: list[Finding] = []
     samples: list[SampleSet] = []
+    kernels: list[ShapeKernels] = []
     error: Optional[ErrorDetail] = None
     duration: float = 0.0
 

@@ -13,7 +13,7 @@ import msgspec
 
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
-from perfgate.document.run import FROM_PROFILE, RunDocument, Source, WorkloadRecord
+from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.advisor import advise_profile
 from perfgate.flows.recorded_testbed import recorded_testbed, unknown
@@ -93,7 +93,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
                 shapes=[summary.shape for summary in summaries],
             )
         ],
-        steps=found.steps,
+        steps=_without_kernels(found.steps, incomplete) if incomplete else found.steps,
         counters=[] if incomplete else found.counters,
         operators=found.operators,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
@@ -144,6 +144,23 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
 def _incomplete(recording: Recording) -> list[str]:
     """Return what of the tables of kernels could not be read; a count of the rest would not be exact."""
     return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
+
+
+def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:
+    """Return the steps without what a kernel that could not be read may have changed: the longest run, and who ran at all."""
+    return [
+        msgspec.structs.replace(
+            step,
+            kernels=[],
+            values=[
+                msgspec.structs.replace(value, value=None, reason="; ".join(incomplete))
+                if value.metric == "ops.kernel_time"
+                else value
+                for value in step.values
+            ],
+        )
+        for step in steps
+    ]
 
 
 def _warnings(

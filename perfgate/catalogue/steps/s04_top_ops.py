@@ -78,6 +78,20 @@ CARD = StepCard(
             source=TRACE,
         ),
         Metric(
+            name="ops.kernel_time",
+            title=Text("longest single run of a kernel", "单次执行最长的 kernel 耗时"),
+            unit="s",
+            better="lower",
+            kind="noisy",
+            step=4,
+            explanation=Text(
+                "The longest single run of an operator or kernel in a typical call, without the operators inside it; "
+                "collectives, which mostly wait, do not count.",
+                "典型的一次调用中单个算子或 kernel 单次执行的最长耗时，不含其内部的算子；集合通信大多在等待，不计入。",
+            ),
+            source=TRACE,
+        ),
+        Metric(
             name="counters.fallbacks",
             title=Text("ops run on the host per call", "每次调用回退到 Host 的算子数"),
             unit="1",

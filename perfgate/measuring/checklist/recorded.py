@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import CounterSet, Finding, OperatorRow, StepResult, StepStatus, Value
+from perfgate.document.run import CounterSet, Finding, OperatorRow, ShapeKernels, StepResult, StepStatus, Value
 from perfgate.measuring.checklist.runner import find_steps
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, status_of
-from perfgate.measuring.checklist.steps._kernel_runs import judge_long_runs, judge_missing, names_of
+from perfgate.measuring.checklist.steps._kernel_runs import KernelRuns, judge_long_runs, judge_missing
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_parts
@@ -52,6 +52,7 @@ class _Gathered:
 
     values: list[Value] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    kernels: list[ShapeKernels] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def lacks(self, metrics: Iterable[str], summary: DeviceSummary, reason: str) -> None:
@@ -119,6 +120,7 @@ def _result(number: int, workload: str, found: _Gathered) -> StepResult:
         reason=None if any_value else "; ".join(dict.fromkeys(found.missing)),
         values=found.values,
         findings=found.findings,
+        kernels=found.kernels,
     )
 
 
@@ -196,7 +198,7 @@ def _operators(context: RecordingContext, counters: Sequence[CounterSet], rows: 
     names: set[str] = set()
     for summary, counted in zip(context.summaries, counters):
         if not summary.totals:
-            found.lacks(("ops.coverage",), summary, _NO_OPERATORS)
+            found.lacks(("ops.coverage", "ops.kernel_time"), summary, _NO_OPERATORS)
             continue
         judged = judge_operators(
             summary.totals,
@@ -209,11 +211,13 @@ def _operators(context: RecordingContext, counters: Sequence[CounterSet], rows: 
         found.values += judged.values
         found.findings += [*judged.findings, *judge_unstable(counted)]
         rows += judged.operators
-        for events in (part.inside() for part in summary.work):
-            names |= names_of(events)
-            found.findings += judge_long_runs(
-                events, calls=summary.spans, shape=summary.shape, lines={}, limits=context.limits
-            )
+        runs = KernelRuns(summary.shape)
+        for part in summary.work:
+            runs.add(part.inside(), calls=summary.spans)
+        names |= runs.names
+        found.values.append(runs.value())
+        found.kernels += runs.kept()
+        found.findings += judge_long_runs(runs, lines={}, limits=context.limits)
     if names:
         found.findings += judge_missing(context.expected_kernels, names)
     return found

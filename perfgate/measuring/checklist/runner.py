@@ -52,6 +52,7 @@ def _succeeded(step: Step, context: StepContext, outcome: StepOutcome, started: 
         values=outcome.values,
         findings=outcome.findings,
         samples=outcome.samples,
+        kernels=outcome.kernels,
         duration=_seconds_since(started, context),
     )
 

@@ -9,7 +9,17 @@ from typing import Optional, Protocol, runtime_checkable
 
 from perfgate.catalogue.card import StepCard
 from perfgate.document.budget import Budget
-from perfgate.document.run import Artifact, CallAccount, CounterSet, Finding, OperatorRow, SampleSet, StepStatus, Value
+from perfgate.document.run import (
+    Artifact,
+    CallAccount,
+    CounterSet,
+    Finding,
+    OperatorRow,
+    SampleSet,
+    ShapeKernels,
+    StepStatus,
+    Value,
+)
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.summary import DeviceSummary
@@ -57,6 +67,7 @@ class StepOutcome:
     values: list[Value] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     samples: list[SampleSet] = field(default_factory=list)
+    kernels: list[ShapeKernels] = field(default_factory=list)
     operators: list[OperatorRow] = field(default_factory=list)
     accounts: list[CallAccount] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)

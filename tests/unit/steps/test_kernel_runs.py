@@ -42,6 +42,16 @@ def test_kernel_time__one_run_of_sixty_milliseconds__named(tmp_path):
     assert outcome.status == "attention"
 
 
+def test_kernels__what_ran__names_and_the_longest_run_stand_in_the_document(tmp_path):
+    outcome = measure(tmp_path, FakeKernel("aten::mm", 60 * MS), FakeKernel("aten::add", 30 * MS))
+
+    (value,) = [value for value in outcome.values if value.metric == "ops.kernel_time"]
+    (kernels,) = outcome.kernels
+    assert value.value == pytest.approx(0.06)
+    assert (kernels.shape, kernels.longest, kernels.left_out) == (value.labels["shape"], "mm_kernel", 0)
+    assert kernels.names == ["add_kernel", "mm_kernel"]
+
+
 def test_kernel_time__as_much_in_many_runs__nothing(tmp_path):
     outcome = measure(tmp_path, *[FakeKernel("aten::mm", 20 * MS)] * 4)
 

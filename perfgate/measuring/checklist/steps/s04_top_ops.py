@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import CallAccount, CounterSet, Finding
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._kernel_runs import heaviest_lines, judge_long_runs, judge_missing, names_of
+from perfgate.measuring.checklist.steps._kernel_runs import KernelRuns, heaviest_lines, judge_long_runs, judge_missing
 from perfgate.measuring.checklist.steps._operators import (
     ShapeOperators,
     judge_fallbacks,
@@ -34,8 +34,8 @@ class TopOpsStep:
         shapes: list[ShapeOperators] = []
         counters: list[CounterSet] = []
         accounts: list[CallAccount] = []
+        runs: list[KernelRuns] = []
         long_runs: list[Finding] = []
-        names: set[str] = set()
         roof = measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
@@ -46,21 +46,22 @@ class TopOpsStep:
             whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
             accounts.append(account_for(trace, whose))
             counters.append(with_kernel_lines(_counters(context, counted.counters, trace), accounts[-1].rows))
-            events = _events(context, trace)
-            names |= names_of(events)
+            runs.append(KernelRuns(shape))
+            runs[-1].add(_events(context, trace), calls=trace.calls)
             lines = heaviest_lines(accounts[-1].rows)
-            long_runs += judge_long_runs(events, calls=trace.calls, shape=shape, lines=lines, limits=context.limits)
+            long_runs += judge_long_runs(runs[-1], lines=lines, limits=context.limits)
         counters = with_compilations(context.workload, counters, root=context.root)
         findings = [finding for shape in shapes for finding in shape.findings] + long_runs
-        findings += judge_missing(context.expected_kernels, names)
+        findings += judge_missing(context.expected_kernels, {name for ran in runs for name in ran.names})
         findings += [finding for counted in counters for finding in judge_fallbacks(counted)]
         findings += [finding for counted in counters for finding in judge_unstable(counted)]
         empty = not any(shape.operators for shape in shapes)
         return StepOutcome(
             status="unavailable" if empty else status_of(findings),
             reason="the trace holds no operator: a call runs none that the profiler knows" if empty else None,
-            values=[value for shape in shapes for value in shape.values],
+            values=[*(value for shape in shapes for value in shape.values), *(ran.value() for ran in runs)],
             findings=findings,
+            kernels=[kept for ran in runs for kept in ran.kept()],
             operators=[row for shape in shapes for row in shape.operators],
             accounts=accounts,
             counters=[with_steady(counted) for counted in counters],
