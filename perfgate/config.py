@@ -16,6 +16,7 @@ from typing import Any, Optional, Union
 import msgspec
 
 from perfgate.catalogue.card import LANGUAGES, Language
+from perfgate.catalogue.gating import GATING_LIMITS
 from perfgate.catalogue.lookup import LIMITS, METRICS
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
@@ -103,8 +104,18 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     keep: int = 2000
 
 
+class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A limit with more than its number: ``value``, which unset stays the checklist's, and whether the gate fails on it."""
+
+    value: Optional[float] = None
+    gating: bool = False
+
+
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What must be seen in the trace of every workload: ``kernels`` are glob patterns of the names of kernels or operators."""
+    """What must be seen in the trace of every workload: ``kernels`` are glob patterns of the names of kernels or operators.
+
+    The gate fails where one is not.
+    """
 
     kernels: list[str] = []
 
@@ -139,14 +150,15 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """perfgate.toml as it is written.
 
     ``workload`` is short for one entry of ``workloads`` under its own name. ``limits`` are marks inside one run, by name or
-    pattern; ``budget`` are absolute bounds that the gate holds the head to, such as ``"latency.p99" = "< 20 ms at 50 QPS"``.
+    pattern, which only inform unless they are ``gating``; ``budget`` are absolute bounds that the gate holds the head to, such
+    as ``"latency.p99" = "< 20 ms at 50 QPS"``.
     """
 
     project: str = ""
     device: str = "cpu"
     workload: str = ""
     workloads: dict[str, str] = {}
-    limits: dict[str, float] = {}
+    limits: dict[str, Union[float, LimitSetting]] = {}
     budget: dict[str, Union[float, str]] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
@@ -183,6 +195,7 @@ class Config:
     gate: GateSettings
     store: StoreSettings
     limits: Mapping[str, float] = field(default_factory=dict)
+    gating_limits: Mapping[str, float] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
     expect: ExpectSettings = field(default_factory=ExpectSettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
@@ -199,6 +212,8 @@ class Config:
             looks=list(gate.looks),
             tolerances=dict(gate.tolerance),
             budgets=list(self.budgets),
+            limits=dict(self.gating_limits),
+            kernels=list(self.expect.kernels),
         )
 
     def pair_cpus(self) -> int:
@@ -265,6 +280,7 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         raise ConfigError(f"{path}: {error}") from error
     _check_ranges(parsed, path)
     root = path.parent
+    limits = _limits(parsed.limits, path)
     return Config(
         root=root,
         project=parsed.project or root.resolve().name,
@@ -273,7 +289,8 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         measure=parsed.measure,
         gate=parsed.gate,
         store=parsed.store,
-        limits=_limits(parsed.limits, path),
+        limits={name: setting.value for name, setting in limits.items() if setting.value is not None},
+        gating_limits=_gating_limits(limits, path),
         budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
         expect=parsed.expect,
         graph=parsed.graph,
@@ -305,7 +322,9 @@ def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
     }
     for name, table in tables.items():
         for key, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, dict):
+            if isinstance(value, dict) and name == "limits" and "." in key:
+                _refuse_unknown(value, LimitSetting, path, where=f'[limits] "{key}": ')
+            elif isinstance(value, dict):
                 dotted = f"{key}.{next(iter(value), '…')}"
                 raise ConfigError(f'{path}: [{name}] a name with a dot needs quotation marks; write "{dotted}" = …')
 
@@ -387,17 +406,30 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
 
 
-def _limits(written: Mapping[str, float], path: Path) -> dict[str, float]:
+def _limits(written: Mapping[str, Union[float, LimitSetting]], path: Path) -> dict[str, LimitSetting]:
     """Return every limit the project sets by its full name; of a pattern and a name, the name counts."""
-    found: dict[str, float] = {}
-    for key, value in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
+    found: dict[str, LimitSetting] = {}
+    for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
+        setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
         names = [key] if key in LIMITS else fnmatch.filter(LIMITS, key)
         if not names:
             raise ConfigError(f"{path}: [limits] unknown limit {key!r}{_did_you_mean(key, LIMITS)}")
-        if not math.isfinite(value):
-            raise ConfigError(f"{path}: [limits] {key} must be a finite number, found {value}")
-        found.update(dict.fromkeys(names, value))
+        if setting.value is not None and not math.isfinite(setting.value):
+            raise ConfigError(f"{path}: [limits] {key} must be a finite number, found {setting.value}")
+        found.update(dict.fromkeys(names, setting))
     return found
+
+
+def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, float]:
+    """Return the bounds of the limits that gate. Raises ConfigError for one whose number no run document holds."""
+    gating = {name: setting for name, setting in limits.items() if setting.gating}
+    unable = [name for name in gating if name not in GATING_LIMITS]
+    if unable:
+        raise ConfigError(
+            f"{path}: [limits] {unable[0]} cannot gate, because what it judges is no value of its own in run.json; set a "
+            f"[budget] on a metric instead, or let one of these gate: {', '.join(GATING_LIMITS)}"
+        )
+    return {name: LIMITS[name] if setting.value is None else setting.value for name, setting in gating.items()}
 
 
 def _budget(key: str, written: Union[float, str], path: Path) -> Budget:

@@ -7,6 +7,7 @@ from typing import Literal, Optional
 import msgspec
 
 from perfgate.catalogue.advice.advice import GainOf
+from perfgate.catalogue.gating import judged_by
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import Budget
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
@@ -32,8 +33,10 @@ InvalidKind = Literal[
     "not_steady",
 ]
 MissingSide = Literal["base", "head", "both"]
-Method = Literal["exact", "paired", "check", "budget", "recorded"]
-Comparing = Literal["code", "stack"]
+Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "recorded"]
+# The methods that hold the head alone to a rule of perfgate.toml.
+RULE_METHODS = frozenset({"budget", "limit", "expect"})
+Comparing = Literal["code", "stack", "rules"]
 ContributionKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
 ]
@@ -45,7 +48,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate tolerates.
 
     ``tolerances`` maps a metric, or a pattern (``latency.*``, ``latency.p99@encoder/long``), to its allowed relative
-    worsening (0.01 = 1 %); ``budgets`` are absolute bounds; ``ok_margin`` is the slowdown that must be
+    worsening (0.01 = 1 %); ``budgets`` are absolute bounds, ``limits`` the bounds of those limits of the checklist that gate,
+    and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged; ``alpha`` the chance of a false alarm of the whole gate, and
     ``alpha_ok`` that of a wrong "unchanged" per comparison. ``looks`` are the numbers of pairs after which the gate may
     decide; both errors are spent over all of them and over the reruns that add pairs.
@@ -57,6 +61,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     tolerances: dict[str, float] = {}
     budgets: list[Budget] = []
+    limits: dict[str, float] = {}
+    kernels: list[str] = []
+
+    @property
+    def judges_alone(self) -> bool:
+        """Return whether a rule holds the head to a bound that needs no base."""
+        return bool(self.budgets or self.limits or self.kernels)
 
     def __post_init__(self) -> None:
         """Refuse what no test can be made with. Raises ValueError, which reading a document turns into its own error."""
@@ -67,6 +78,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         for budget in self.budgets:
             if budget.metric not in METRICS:
                 raise ValueError(f"no metric {budget.metric!r} is known that a budget could be for")
+        for name in self.limits:
+            if judged_by(name) is None:
+                raise ValueError(f"no limit {name!r} is known that could gate")
         for name, error in (("alpha", self.alpha), ("alpha_ok", self.alpha_ok)):
             if not 0 < error < 0.5:
                 raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
@@ -107,7 +121,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
     all looks, reruns and other metrics.
     ``accepted`` is who accepted a regression and why: it then does not gate.
-    With method ``budget`` the head is held against an absolute bound, and that is what ``base`` is.
+    With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
+    the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
+    ``parts`` are those that did not.
     """
 
     workload: str
@@ -132,6 +148,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: Optional[str] = None
     parts: list[Part] = []
     accepted: Optional[str] = None
+    limit: Optional[str] = None
 
 
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -407,7 +424,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's decision. It holds nothing that the run documents, the policy and the history do not determine.
 
-    ``comparing`` is ``stack`` in an upgrade report: the same commit on both sides, on two software stacks.
+    ``comparing`` is ``stack`` in an upgrade report: the same commit on both sides, on two software stacks; it is ``rules``
+    where there is no base and the head alone was held to budgets, limits and expected kernels.
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the

@@ -69,7 +69,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
-            config = _with_caches_of_base(config, base_config)
+            config = _with_rules_of_base(config, base_config)
             sides = with_changed_functions(sides, repository, prefix, trees["base"] / prefix, head_root)
             base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
@@ -106,12 +106,19 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     return decision
 
 
-def _with_caches_of_base(config: Config, base: BaseConfig) -> Config:
-    """Return the head's configuration with the base's word on whether kernels of earlier jobs may be used."""
+def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
+    """Return the head's configuration with the base's word on what judges it.
+
+    That is which bounds must be measured, what is expected, and whether kernels of earlier jobs may be used.
+    """
     if base.config is None:
         return config
     return replace(
-        config, measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches)
+        config,
+        budgets=base.config.budgets,
+        expect=base.config.expect,
+        limits={**config.limits, **base.config.gating_limits},
+        measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
     )
 
 

@@ -26,7 +26,7 @@ from perfgate.flows.pair_traces import PairFlame, keep_traces
 from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.session import forget_traces, job_notes, put_together
-from perfgate.judging.gate.budgets import broken_metrics
+from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
 from perfgate.judging.gate.decide import more_pairs_would_help, rerun_would_help
 
 BASE_STEPS = (4,)
@@ -143,9 +143,9 @@ def _confirm_bounds(
 
 
 def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the steps, and those that measure what a budget is set on; of the base too, for it may break it as well."""
-    budgeted = {measuring_step(budget.metric) for budget in job.policy.budgets}
-    return tuple(sorted({*steps, *budgeted}))
+    """Return the steps, and those that measure what a rule is about; of the base too, for it may break a bound as well."""
+    bounded = {measuring_step(name) for name in bounded_metrics(job.policy)}
+    return tuple(sorted({*steps, *bounded, *([4] if job.policy.kernels else [])}))
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

@@ -15,7 +15,7 @@ import msgspec
 
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation
 from perfgate.document.moments import moment
@@ -199,7 +199,7 @@ def _compared(decision: DecisionDocument, series: TrendSeries) -> Optional[Compa
     here = {
         one.metric: one
         for one in decision.comparisons
-        if (one.workload, one.shape) == (series.workload, series.shape) and one.method != "budget"
+        if (one.workload, one.shape) == (series.workload, series.shape) and one.method not in RULE_METHODS
     }
     return here.get(series.metric) or here.get(_FOLLOWS.get(series.metric, ""))
 

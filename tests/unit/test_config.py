@@ -95,7 +95,7 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
             "[budget] unknown metric 'latency.p98'; did you mean 'latency.p99'?",
         ),
         (ONE + '[budget]\n"latency.p99" = "2 MiB"', "[budget] latency.p99: '2 MiB' is in B"),
-        (ONE + "[limits]\nbatch = 'x'", "Expected `float`, got `str` - at `$.limits[...]`"),
+        (ONE + "[limits]\nbatch = 'x'", "Expected `float | object`, got `str` - at `$.limits[...]`"),
         ("[workloads]\nw = 3", "Expected `str`, got `int` - at `$.workloads[...]`"),
         (ONE + "project = 2020-01-01", "at `$.project`"),
     ],
@@ -267,3 +267,37 @@ def test_parse_config__expected_kernels_written_wrong__refused(text: str, messag
         parse(ONE + text)
 
     assert message in str(caught.value)
+
+
+def test_limits__gating__in_the_policy_with_its_own_number_or_the_checklists() -> None:
+    config = parse(
+        ONE
+        + '[limits]\n"ops.kernel_time.warning" = { value = 0.02, gating = true }\n"transfer.share.*" = { gating = true }\n'
+        '"transfer.share.severe" = 0.5\n[expect]\nkernels = ["Flash*"]\n'
+    )
+    assert config.limits == {"ops.kernel_time.warning": 0.02, "transfer.share.severe": 0.5}
+    assert config.policy().limits == {"transfer.share.warning": 0.05, "ops.kernel_time.warning": 0.02}
+    assert config.policy().kernels == ["Flash*"]
+    assert config.policy().judges_alone
+
+
+def test_limits__no_rule_that_gates__judges_nothing_alone() -> None:
+    assert not parse(ONE + '[limits]\n"transfer.share.*" = 0.5\n').policy().judges_alone
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('"graph.recompiles.warning" = { gating = true }', "graph.recompiles.warning cannot gate"),
+        ('"batch.*" = { gating = true }', "batch.knee.gain cannot gate"),
+        (
+            '"batch.los.warning" = { gating = true }',
+            "unknown limit 'batch.los.warning'; did you mean 'batch.loss.warning'?",
+        ),
+        ('"batch.loss.warning" = { gatin = true }', "unknown key 'gatin'; did you mean 'gating'?"),
+        ('"batch.loss.warning" = { value = "5 %" }', "Expected `float | null`, got `str`"),
+        ("batch.loss = 0.1", 'write "batch.loss" = …'),
+    ],
+)
+def test_limits__gating_written_wrongly__says_what_is_wrong(line: str, message: str) -> None:
+    assert message in refusal(ONE + "[limits]\n" + line)

@@ -92,6 +92,19 @@ CARD = StepCard(
             source=TRACE,
         ),
         Metric(
+            name="ops.expected_kernels",
+            title=Text("expected kernels", "期望的 kernel"),
+            unit="1",
+            better="higher",
+            kind="exact",
+            step=4,
+            explanation=Text(
+                "How many of the patterns of [expect] kernels in perfgate.toml fit a kernel or operator that ran.",
+                "perfgate.toml 的 [expect] kernels 中有多少个模式与运行过的 kernel 或算子相符。",
+            ),
+            source=TRACE,
+        ),
+        Metric(
             name="counters.fallbacks",
             title=Text("ops run on the host per call", "每次调用回退到 Host 的算子数"),
             unit="1",

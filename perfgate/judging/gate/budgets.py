@@ -1,14 +1,15 @@
-"""Budgets and SLAs: the head held against an absolute bound, whatever the base was."""
+"""Budgets, SLAs and gating limits: the head held against an absolute bound, whatever the base was."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Optional
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Optional
 
+from perfgate.catalogue.gating import judged_by
 from perfgate.catalogue.lookup import is_counted, measuring_step, metric
 from perfgate.document.budget import Budget
-from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.decision import Comparison, Method, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord
 from perfgate.judging.gate.rounding import rounded
 
@@ -16,21 +17,31 @@ SLA = "sla.p99"
 _SLA_METRIC = "latency.p99"
 
 
-def compare_budgets(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
-    """Return one comparison per budget and SLA of each workload and shape; ``base`` in it is the bound.
+class _Bound(NamedTuple):
+    """A bound and where it comes from; ``name`` is the metric's in the decision, ``labels`` tell the values it is about."""
 
-    A bound is broken where the whole interval lies beyond it; then the gate fails, unless the base breaks it too. A value
-    whose interval holds the bound shows neither and warns, and so does a budget on what was not measured. What was measured
-    several times (label ``attempt``) counts as broken by the head where each attempt breaks it, and by the base where one
-    does: a machine that stalls breaks a bound now and then, and code that is too slow does each time.
+    budget: Budget
+    name: str
+    method: Method = "budget"
+    limit: Optional[str] = None
+    labels: Mapping[str, str] = {}
+
+
+def compare_budgets(base: Optional[RunDocument], head: RunDocument, policy: Policy) -> list[Comparison]:
+    """Return one comparison per bound of each workload and shape; ``base`` in it is the bound.
+
+    A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
+    A value whose interval holds the bound shows neither and warns; where nothing was measured, nothing can pass. What was
+    measured several times (label ``attempt``) counts as broken by the head where each attempt breaks it, and by the base where
+    one does: a machine that stalls breaks a bound now and then, and code that is too slow does each time.
     """
     return [
         comparison
         for workload in head.workloads
-        for budget, name in _of_workload(workload, policy)
+        for bound in _of_workload(workload, policy)
         for shape in workload.shapes
-        if budget.place.covers(workload.name, shape)
-        for comparison in _compare(base, head, budget, name, workload.name, shape)
+        if bound.budget.place.covers(workload.name, shape)
+        for comparison in _compare(base, head, bound, workload.name, shape)
     ]
 
 
@@ -41,31 +52,42 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
     return {_SLA_METRIC if name == SLA else name for name in names if not is_counted(name)}
 
 
-def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[tuple[Budget, str]]:
-    """Return each budget with the metric's name in the decision: an SLA is the budget that a workload sets itself."""
+def bounded_metrics(policy: Policy) -> set[str]:
+    """Return the metrics that a budget or a gating limit is set on."""
+    judged = (judged_by(name) for name in policy.limits)
+    return {budget.metric for budget in policy.budgets} | {found.metric for found in judged if found is not None}
+
+
+def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
+    """Yield each bound: an SLA is the budget that a workload sets itself."""
     if workload.sla_p99 is not None:
-        yield Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate), SLA
+        budget = Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate)
+        yield _Bound(budget, SLA)
     for budget in policy.budgets:
-        yield budget, budget.metric
+        yield _Bound(budget, budget.metric)
+    for name, bound in policy.limits.items():
+        if (judged := judged_by(name)) is not None:
+            budget = Budget(metric=judged.metric, bound=bound, at_most=judged.at_most)
+            yield _Bound(budget, judged.metric, "limit", name, judged.labels)
 
 
 def _compare(
-    base: RunDocument, head: RunDocument, budget: Budget, name: str, workload: str, shape: str
+    base: Optional[RunDocument], head: RunDocument, bound: _Bound, workload: str, shape: str
 ) -> Iterator[Comparison]:
-    after = _best_attempt(_measured(head, budget, workload, shape), budget)
-    if after is None:
-        if name != SLA:
-            yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=_not_measured(budget))
+    budget = bound.budget
+    after = _best_attempt(_measured(head, bound, workload, shape), budget)
+    if after is None or (after.value is None and not _breaks(after, budget)):
+        if bound.name != SLA:
+            reason = _not_measured(budget) if after is None else after.reason
+            yield _comparison(bound, workload, shape, "inconclusive", gating=True, reason=reason)
         return
-    if after.value is None and not _breaks(after, budget):
-        if name != SLA:
-            yield _comparison(budget, name, workload, shape, "inconclusive", gating=False, reason=after.reason)
-        return
-    broken_before = any(_breaks(value, budget) for value in _measured(base, budget, workload, shape))
-    outcome, reason = _outcome(after, budget, broken_before=broken_before)
-    yield _comparison(
-        budget, name, workload, shape, outcome, gating=outcome != "inconclusive", reason=reason, value=after
+    broken_before = base is not None and any(
+        _breaks(value, budget) for value in _measured(base, bound, workload, shape)
     )
+    outcome, reason = _outcome(after, budget, broken_before=broken_before)
+    if outcome == "regressed" and budget.metric == "ops.kernel_time":
+        reason = _longest(head, workload, shape)
+    yield _comparison(bound, workload, shape, outcome, gating=outcome != "inconclusive", reason=reason, value=after)
 
 
 def _outcome(after: Value, budget: Budget, *, broken_before: bool) -> tuple[Outcome, Optional[str]]:
@@ -77,8 +99,7 @@ def _outcome(after: Value, budget: Budget, *, broken_before: bool) -> tuple[Outc
 
 
 def _comparison(
-    budget: Budget,
-    name: str,
+    bound: _Bound,
     workload: str,
     shape: str,
     outcome: Outcome,
@@ -87,34 +108,43 @@ def _comparison(
     reason: Optional[str],
     value: Optional[Value] = None,
 ) -> Comparison:
-    described = metric(name)
+    budget = bound.budget
+    described = metric(bound.name)
     head = None if value is None else _best_end(value, budget) if value.value is None else value.value
     return Comparison(
         workload=workload,
         shape=shape,
-        metric=name,
+        metric=bound.name,
         unit=described.unit,
         better="lower" if budget.at_most else "higher",
-        method="budget",
+        method=bound.method,
         outcome=outcome,
         gating=gating,
         base=budget.bound,
         head=None if head is None else rounded(head),
         reason=reason if budget.rate is None else f"at {budget.rate:g} calls a second{f': {reason}' if reason else ''}",
+        limit=bound.limit,
     )
+
+
+def _longest(head: RunDocument, workload: str, shape: str) -> Optional[str]:
+    """Say which operator's run is the longest."""
+    kernels = [kept for step in head.steps if step.workload == workload for kept in step.kernels if kept.shape == shape]
+    return next((f"one run of {kept.longest}" for kept in kernels if kept.longest), None)
 
 
 def _not_measured(budget: Budget) -> str:
     return f"step {measuring_step(budget.metric)} measured no such value; name the step with --steps"
 
 
-def _measured(run: RunDocument, budget: Budget, workload: str, shape: str) -> Iterator[Value]:
-    """Return the values a budget is about: of the steps, and of the exact counters."""
+def _measured(run: RunDocument, bound: _Bound, workload: str, shape: str) -> Iterator[Value]:
+    """Return the values a bound is about: of the steps, and of the exact counters."""
+    budget = bound.budget
     wanted = None if budget.rate is None else f"{budget.rate:g}"
     for step in run.steps:
         for value in step.values if step.workload == workload else ():
             of_shape = value.labels.get("shape", shape) == shape and value.labels.get("rate") == wanted
-            if value.metric == budget.metric and of_shape:
+            if value.metric == budget.metric and of_shape and bound.labels.items() <= value.labels.items():
                 yield value
     for counters in run.counters:
         if (counters.workload, counters.shape) == (workload, shape) and budget.metric in counters.values:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Optional
 import msgspec
 
 from perfgate.document.decision import (
+    RULE_METHODS,
     Comparing,
     Comparison,
     DecisionDocument,
@@ -31,7 +32,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
-from perfgate.document.run import ErrorDetail, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
 from perfgate.errors import (
     EXIT_FAIL,
     EXIT_INCONCLUSIVE,
@@ -44,6 +45,7 @@ from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
+from perfgate.judging.gate.expected import compare_expected
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.location import LOW_QUANTILES
@@ -59,6 +61,7 @@ from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
 PROCEDURE_VERSION = 2
+PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
@@ -138,17 +141,7 @@ def decide(
         operator_times=[] if incomparable else operator_times(base, head, tests, explained, invalid=invalid),
         operator_changes=operator_changes(base, head),
         explanations=explained,
-        steps=[
-            StepSummary(
-                number=step.number,
-                slug=step.slug,
-                workload=step.workload,
-                status=step.status,
-                reason=step.reason,
-                findings=step.findings,
-            )
-            for step in head.steps
-        ],
+        steps=_steps(head),
         failures=failures,
         links=_links(base, "base") + _links(head, "head"),
         warnings=_warnings(base, head),
@@ -156,6 +149,32 @@ def decide(
         waited=_waited(base, head),
         recorded=recorded,
         rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
+        duration=_duration(head),
+    )
+
+
+def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
+    """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
+    comparisons = compare_promises(None, head) + compare_budgets(None, head, policy) + compare_expected(head, policy)
+    failures = _side_failures(head, "head")
+    judged = _verdict(comparisons, [], [], failures, [], [], "rules", untimed=None)
+    return DecisionDocument(
+        perfgate_version=__version__,
+        project=head.project,
+        comparing="rules",
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        base=SideSummary(),
+        head=side_of(head.source, sha256=content_sha256(head)),
+        device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
+        policy=policy,
+        procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
+        comparisons=comparisons,
+        steps=_steps(head),
+        failures=failures,
+        links=_links(head, "head"),
+        warnings=head.warnings,
+        recorded=head.session.command == FROM_PROFILE,
         duration=_duration(head),
     )
 
@@ -171,7 +190,8 @@ def _compared(base: RunDocument, head: RunDocument, policy: Policy) -> _Compared
     floors = noise_floors(base, policy, pairs=_pairs(head))
     invalid = invalid_times(base, head) + _base_differs(floors)
     times = compare_time(base, head, policy, floors)
-    exact = compare_promises(base, head) + compare_budgets(base, head, policy) + compare_counters(base, head, policy)
+    held = compare_budgets(base, head, policy) + compare_expected(head, policy)
+    exact = compare_promises(base, head) + held + compare_counters(base, head, policy)
     return _Compared(exact + _veto(times, invalid), floors, invalid)
 
 
@@ -186,7 +206,8 @@ def more_pairs_would_help(base: RunDocument, head: RunDocument, *, policy: Polic
     measured = max((comparison.pairs or 0 for comparison in gating), default=0)
     if any(comparison.outcome == "regressed" for comparison in gating) and measured >= second_look:
         return False
-    return any(c.outcome == "inconclusive" and (c.metric in _MUST_DECIDE or _looks_worse(c)) for c in gating)
+    undecided = [c for c in gating if c.outcome == "inconclusive" and c.method not in RULE_METHODS]
+    return any(c.metric in _MUST_DECIDE or _looks_worse(c) for c in undecided)
 
 
 def _looks_worse(comparison: Comparison) -> bool:
@@ -238,13 +259,18 @@ def _verdict(
     gating = [comparison for comparison in comparisons if comparison.gating]
     regressed = [_name(comparison) for comparison in gating if comparison.outcome == "regressed"]
     undecided = [
-        _name(c) for c in gating if c.outcome == "inconclusive" and (c.metric in _MUST_DECIDE or c.method == "exact")
+        _name(c)
+        for c in gating
+        if c.outcome == "inconclusive"
+        and c.method not in RULE_METHODS
+        and (c.metric in _MUST_DECIDE or c.method == "exact")
     ]
     promised = [
         _name(c)
         for c in comparisons
-        if c.method in ("check", "budget") and not c.gating and c.outcome == "inconclusive"
+        if c.method in {"check", *RULE_METHODS} and not c.gating and c.outcome == "inconclusive"
     ]
+    unjudged = [_name(c) for c in gating if c.method in RULE_METHODS and c.outcome == "inconclusive"]
     # Full precision where less had been asked for may be meant, and then it is faster or merged with this warning.
     dropped = [
         _name(c)
@@ -258,7 +284,7 @@ def _verdict(
         if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
     ]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
-    slower: _Rule = ("FAIL" if comparing == "code" else "WARN", "regressed", regressed)
+    slower: _Rule = ("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
     unmeasured: list[_Rule] = [
         ("INCONCLUSIVE", "failed", sorted(failed)),
         ("INCONCLUSIVE", "harness", [_change_name(change) for change in changes if change.kind == "not_comparable"]),
@@ -266,9 +292,10 @@ def _verdict(
         ("INCONCLUSIVE", "invalid", [f"{entry.workload}/{entry.shape} {entry.message}" for entry in invalid]),
         # What was left out may be what shows a regression, so nothing below counts without it.
         ("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
+        ("INCONCLUSIVE", "not judged", unjudged),
     ]
     rules: list[_Rule] = [
-        *([slower, *unmeasured] if comparing == "code" else [*unmeasured, slower]),
+        *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
         (
             "INCONCLUSIVE",
             "nothing compared",
@@ -296,7 +323,8 @@ def _change_name(change: HarnessChange) -> str:
 
 
 def _name(comparison: Comparison) -> str:
-    return f"{comparison.workload}/{comparison.shape} {comparison.metric}"
+    place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
+    return f"{place} {comparison.limit or comparison.metric}"
 
 
 def _faster(counted: Comparison, gating: list[Comparison]) -> bool:
@@ -349,7 +377,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[Te
 
 
 def _not_comparable(comparison: Comparison) -> Comparison:
-    if comparison.method in ("check", "budget"):
+    if comparison.method in {"check", *RULE_METHODS}:
         return comparison
     return msgspec.structs.replace(
         comparison, outcome="not_comparable", gating=False, reason="the testbeds differ between base and head"
@@ -441,6 +469,20 @@ def _pair_failures(head: RunDocument) -> list[Failure]:
     return [
         Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
         for failed in head.failed_pairs
+    ]
+
+
+def _steps(head: RunDocument) -> list[StepSummary]:
+    return [
+        StepSummary(
+            number=step.number,
+            slug=step.slug,
+            workload=step.workload,
+            status=step.status,
+            reason=step.reason,
+            findings=step.findings,
+        )
+        for step in head.steps
     ]
 
 

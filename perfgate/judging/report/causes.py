@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Optional
 
 from perfgate.document.decision import (
+    RULE_METHODS,
     Comparison,
     Contribution,
     DecisionDocument,
@@ -252,7 +253,7 @@ def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Optio
 
 def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or comparison.method in ("check", "budget"):
+        if comparison.outcome != "regressed" or comparison.method in {"check", *RULE_METHODS}:
             continue
         where = (place(comparison.workload, comparison.shape),)
         if is_operator(comparison) and comparison.base is not None and comparison.head is not None:

@@ -27,6 +27,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
         "measured": summary.is_measured,
         "differences": decision.testbed_differences,
         "packages": decision.package_differences,
+        "rules": decision.comparing == "rules",
     }
     return line("shared/base.j2", medium, values)
 
@@ -56,6 +57,7 @@ def counts(summary: Summary) -> dict[str, object]:
         "duration": formats.duration(decision.duration),
         "device": decision.device,
         "recorded": decision.recorded,
+        "rules": decision.comparing == "rules",
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.locale.language import phrase, say, spoken, translated
 from perfgate.judging.report.words import Words
 
@@ -27,6 +27,7 @@ _DIRECTIONS = {
     "1": (phrase("{size} more"), phrase("{size} fewer")),
 }
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
+_BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
 # Below this a share reads as no change.
 _NO_CHANGE = 0.0005
 
@@ -37,8 +38,8 @@ def is_share(metric: str) -> bool:
 
 
 def is_budget(comparison: Comparison) -> bool:
-    """Tell whether a comparison holds the head against a promise: its base is then the promised value."""
-    return comparison.method == "budget"
+    """Tell whether a comparison holds the head against a bound: that is what its base then is."""
+    return comparison.method in ("budget", "limit")
 
 
 def is_count(comparison: Comparison) -> bool:
@@ -48,8 +49,8 @@ def is_count(comparison: Comparison) -> bool:
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Return base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
-    if is_budget(comparison):
-        return DASH, quantity(comparison.head, comparison.unit)
+    if comparison.method in RULE_METHODS:
+        return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
     if comparison.metric == "correctness.signature":
         return DASH, say("changed")
     if comparison.method == "check" and not is_count(comparison):
@@ -78,6 +79,8 @@ def change(comparison: Comparison) -> Words:
     """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
     if is_budget(comparison):
         return _distance(comparison)
+    if comparison.method == "expect":
+        return _expectation(comparison)
     if comparison.method == "check" and not is_count(comparison):
         return _check_result(comparison)
     if comparison.outcome == "not_comparable" or (comparison.delta is None and not is_count(comparison)):
@@ -135,8 +138,8 @@ def plus_minus(share: float) -> Words:
 
 def limit(comparison: Comparison) -> Words:
     """Return the allowed worsening of a metric, or the bound itself; a dash where none applies."""
-    if is_budget(comparison):
-        return quantity(comparison.base, comparison.unit)
+    if comparison.method in RULE_METHODS:
+        return quantity(comparison.base, comparison.unit, metric=comparison.metric)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
         return DASH
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
@@ -190,7 +193,7 @@ def whole(value: float) -> Words:
 
 def _distance(comparison: Comparison) -> Words:
     """Return how far a value is from its bound; a bound of 0 has no share of itself to be away."""
-    bound = say("the SLA") if comparison.metric.startswith("sla.") else say("the budget")
+    bound = say("the SLA") if comparison.metric.startswith("sla.") else say(_BOUNDS[comparison.method])
     if comparison.head is None:
         return say("not shown to be kept")
     if comparison.head == comparison.base:
@@ -200,6 +203,14 @@ def _distance(comparison: Comparison) -> Words:
         return say("above {bound}" if is_above else "below {bound}", bound=bound)
     size = percent(comparison.head / comparison.base - 1)
     return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=bound)
+
+
+def _expectation(comparison: Comparison) -> Words:
+    """Return how many of the expected kernels did not run."""
+    if comparison.base is None or comparison.head is None:
+        return say("not shown to be kept")
+    missing = int(comparison.base - comparison.head)
+    return counted(missing, "missing", "missing") if missing else say("all ran")
 
 
 def _check_result(comparison: Comparison) -> Words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import Comparison, Missing
+from perfgate.document.decision import RULE_METHODS, Comparison, Missing
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.locale.language import phrase, say, worded
@@ -24,7 +24,7 @@ _VERDICTS = {
 }
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
-_METHOD_KINDS = {"check": "correctness", "budget": "budget", "exact": "counter"}
+_METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
 
@@ -40,6 +40,8 @@ def headline_values(summary: Summary) -> dict[str, object]:
     differences = stack_differences(summary.decision)
     return {
         "upgrade": summary.decision.comparing == "stack",
+        "rules": summary.decision.comparing == "rules",
+        "kept": sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
         "differences": differences[:_NAMED_DIFFERENCES],
         "more_differences": max(0, len(differences) - _NAMED_DIFFERENCES),
         "harness": next(iter(summary.telling_harness_changes), None),
@@ -82,6 +84,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "pairs_needed": comparison.pairs_needed,
         "reason": comparison.reason,
         "accepted": comparison.accepted,
+        "rule": comparison.limit,
         "measured": comparison.head is not None,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
     }
@@ -125,9 +128,11 @@ def _kind(summary: Summary) -> str:
 
 def _named(summary: Summary, kind: str) -> Optional[Comparison]:
     """Return the comparison the title is about; a WARN may be about a bound that both sides break."""
+    if kind == "unjudged":
+        return summary.unjudged[0]
     if kind == "undecided":
         return summary.inconclusive[0]
-    broken = [comparison for comparison in summary.inconclusive if comparison.method in ("check", "budget")]
+    broken = [comparison for comparison in summary.inconclusive if comparison.method in {"check", *RULE_METHODS}]
     return summary.worst or next(iter(broken), None)
 
 
@@ -143,6 +148,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.decision.testbed_differences, "testbed"),
         (summary.invalid, "invalid"),
         (summary.decision.missing, "missing"),
+        (summary.unjudged, "unjudged"),
         (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
     ]

@@ -70,6 +70,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "base_line": base_line(summary, "html"),
         "warnings": decision.warnings[:_MAX_ROWS],
         "recorded": decision.recorded,
+        "rules": decision.comparing == "rules",
         "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
         "remedy": remedy_lines(summary, "html"),
         "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
-from perfgate.document.decision import Comparison, PartSite
+from perfgate.document.decision import RULE_METHODS, Comparison, PartSite
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
@@ -63,6 +63,8 @@ def grouped(rows: Iterable[dict[str, object]]) -> list[dict[str, object]]:
 
 def label(comparison: Comparison, summary: Summary) -> Words:
     """Return the row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
+    if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
+        return say("kept")
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:

@@ -9,6 +9,7 @@ from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import (
+    RULE_METHODS,
     Comparison,
     DecisionDocument,
     Failure,
@@ -22,7 +23,7 @@ OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
 _HOLDS_ALL_TIMES = "throughput.turnaround"
 _TAKEN_BY_OPERATORS = ("counters.allocations", "memory.peak")
-_METHOD_RANK = {"check": 0, "budget": 1, "paired": 2, "exact": 3, "recorded": 4}
+_METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "recorded": 6}
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class Summary:
     def inconclusive(self) -> list[Comparison]:
         """Return the undecided metrics, gating ones first."""
         return sorted(self._with_outcome("inconclusive"), key=lambda comparison: not comparison.gating)
+
+    @cached_property
+    def unjudged(self) -> list[Comparison]:
+        """Return the rules of perfgate.toml that the head could not be held to."""
+        return [one for one in self.inconclusive if one.gating and one.method in RULE_METHODS]
 
     @cached_property
     def not_comparable(self) -> list[Comparison]:

@@ -73,10 +73,10 @@ def test_budget__no_value_but_a_lower_end_beyond__broken_all_the_same() -> None:
     assert (found.outcome, found.head) == ("regressed", 0.03)
 
 
-def test_budget__nothing_measured__warns_and_says_which_step_would() -> None:
+def test_budget__nothing_measured__inconclusive_by_name_and_says_which_step_would() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
-    assert decision.verdict == "WARN"
+    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["not judged: encoder/long latency.p99"])
     assert "step 1 measured no such value" in (decision.comparisons[0].reason or "")
 
 

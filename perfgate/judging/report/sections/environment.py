@@ -29,6 +29,7 @@ class Environment:
         return {
             "device": decision.device,
             "recorded": decision.recorded,
+            "rules": decision.comparing == "rules",
             "version": decision.perfgate_version,
             "procedure": decision.procedure,
             "procedure_version": decision.procedure.version,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Optional
 
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.format import to_two_digits
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
@@ -26,7 +26,7 @@ class Intended:
     def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
         """Return the settings; a wrong output cannot be tolerated."""
         failing = [c for c in summary.regressed if c.gating]
-        if summary.verdict != "FAIL" or not failing:
+        if summary.verdict != "FAIL" or not failing or summary.decision.comparing == "rules":
             return None
         largest: dict[str, float] = {}
         for comparison in failing:
@@ -38,6 +38,7 @@ class Intended:
             "budgets": [_raised(c) for c in failing if c.method == "budget" and not c.metric.startswith("sla.")][
                 :_SHOWN
             ],
+            "limits": [_raised_limit(c) for c in failing if c.method == "limit"][:_SHOWN],
             "acceptable": any(c.method != "check" for c in failing),
             "more": max(0, len(largest) - _SHOWN),
             "wrong_output": any(c.method == "check" for c in failing),
@@ -47,7 +48,7 @@ class Intended:
 
 def _needed(comparison: Comparison) -> Optional[float]:
     """Return the tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
-    if comparison.delta is None or comparison.method in ("check", "budget"):
+    if comparison.delta is None or comparison.method in {"check", *RULE_METHODS}:
         return None
     worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
     return math.ceil(max(worst, abs(comparison.delta)) * 100 - 1e-9) / 100 if math.isfinite(worst) else None
@@ -57,6 +58,12 @@ def _raised(comparison: Comparison) -> str:
     """Return the line of ``[budget]`` that holds the value as it is, with two digits of room."""
     bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
     return f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}'
+
+
+def _raised_limit(comparison: Comparison) -> str:
+    """Return the line of ``[limits]`` that holds the value as it is."""
+    bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
+    return f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}'
 
 
 def _written(share: float) -> str:

@@ -18,6 +18,7 @@ _SHOWN = 5
 _FULL_JOBS = 2
 _WORDED = {
     "regressed", "failed", "testbed", "invalid", "missing", "nothing compared", "undecided", "doubtful", "harness",
+    "not judged",
 }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method != "check" for comparison in summary.inconclusive),
+        "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
         "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
         "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
@@ -63,7 +65,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         "uncommitted": decision.head.dirty,
         "recorded": decision.recorded,
-        "broken_promise": any(formats.is_budget(comparison) for comparison in summary.inconclusive),
+        "broken_promise": any(formats.is_budget(one) and not one.gating for one in summary.inconclusive),
     }
 
 

@@ -104,6 +104,13 @@ MESSAGES: tuple[Text, ...] = (
         "step {step} measured no such value; name the step with --steps",
         "第 {step} 步没有测得该值；请用 --steps 指定该步",
     ),
+    Text("one run of {op}", "{op} 的单次执行"),
+    # expected kernels
+    Text(
+        "step 4 kept no names of kernels; name the step with --steps",
+        "第 4 步没有留下 kernel 名称；请用 --steps 指定该步",
+    ),
+    Text("more names of kernels were recorded than are kept", "录制到的 kernel 名称多于所保留的"),
     Text("at {rate} calls a second: {reason}", "每秒 {rate} 次调用时：{reason}"),
     Text("at {rate} calls a second", "每秒 {rate} 次调用时"),
     # times

@@ -55,6 +55,7 @@ WORDS = {
     " accept it for this commit where the runs of main are kept, `perfgate baseline accept METRIC --reason TEXT`.": (
         "：在保存 main 运行结果的机器上为此提交接受它：`perfgate baseline accept METRIC --reason TEXT`。"
     ),
+    " Or raise the limit on the base branch first, under `[limits]`:": "或先在 base 分支的 `[limits]` 中提高限值：",
     " Or raise the budget on the base branch first, under `[budget]`:": "或先在 base 分支的 `[budget]` 中提高预算：",
     " Or allow it on the base branch first, in `perfgate.toml` under `[gate.tolerance]` (a change cannot loosen the gate it "
     "has to pass):": ("或先在 base 分支 `perfgate.toml` 的 `[gate.tolerance]` 中放宽（改动不能放宽自己要过的门禁）："),

@@ -31,6 +31,8 @@ WORDS = {
     "base against base": "base 对 base",
     " and {more_missing}": "，{more_missing}",
     "no number could be compared": "没有可比较的数值",
+    "{named} could not be held to perfgate.toml": "无法按 perfgate.toml 判断 {named}",
+    "{rules} of perfgate.toml kept": "满足 perfgate.toml 的{rules}",
     "{metric} of {place} is not shown to keep its bound of {limit}": "{place} {metric}未能证明满足 {limit} 的限值",
     "{named} is undecided": "{named}未能判定",
     " after {pairs}": "，已测 {pairs}",
@@ -41,6 +43,12 @@ WORDS = {
     "; times were not compared": "；未比较时间",
     "no reason was given": "未说明原因",
     "{moved} of {total} moved": "{total}中有 {moved} 个变化",
+    "{total}: {regressed} broken, {unchanged} kept, {inconclusive} not shown; no base · in {duration} on {device}": (
+        "{total}：违反 {regressed}，满足 {unchanged}，未能证明 {inconclusive}；无 base · 用时 {duration}，设备 {device}"
+    ),
+    "the run alone was held to perfgate.toml: nothing was compared with a base": (
+        "仅按 perfgate.toml 判断本次运行：未与任何 base 比较"
+    ),
     "no metric was compared": "没有比较任何指标",
     "{inconclusive} undecided": "{inconclusive} 个未判定",
     "{not_comparable} not comparable": "{not_comparable} 个不可比",

@@ -19,6 +19,7 @@ WORDS = {
     "new": "新增",
     "not compared": "未比较",
     "same": "无变化",
+    "kept": "满足",
     "slower": "变慢",
     "undecided": "未判定",
     "worse": "变差",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 WORDS = {
     "To do:": "处理：",
+    "let what the rule is about be measured; the reason says what is missing. Without a number nothing shows that the rule is "
+    "kept. A rule that this device cannot show goes from {perfgate.toml} of the base branch.": (
+        "请让规则所涉及的数值得到测量，原因中说明缺少什么；没有数值就不能证明满足规则。设备无法给出的规则应从 base 分支的 "
+        "{perfgate.toml} 中删除。"
+    ),
     "the change does not run under perfgate. Correct the error below and push again.": (
         "本次改动无法在 perfgate 下运行。请修正下面的错误后重新推送。"
     ),
