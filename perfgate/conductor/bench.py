@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
@@ -16,12 +16,15 @@ from perfgate.conductor.environment import device_kind, fresh_caches, reused_cac
 from perfgate.conductor.granted import granted_cpus, granted_memory
 from perfgate.conductor.interpreters import RUNNING, share_code, with_code
 from perfgate.conductor.leftovers import kill_leftovers, left_processes, remove
+from perfgate.conductor.logs import one_line
+from perfgate.conductor.outside import process_family
 from perfgate.conductor.scratch import scratch_folder
 from perfgate.conductor.server import ForkServer
+from perfgate.conductor.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers import Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
-from perfgate.document.run import Testbed
+from perfgate.document.run import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.interrupts import held_back
 from perfgate.processes import adopt_orphans, children
@@ -104,6 +107,8 @@ class Bench:
         self._homes: dict[Optional[Path], Path] = {}
         self._left: dict[Optional[Path], list[list[str]]] = {}
         self._hash_seed = config.measure.seed
+        self._own: set[int] = set()
+        self._unwatched: dict[str, None] = {}
 
     def testbed(self, python: Optional[Path] = None) -> Testbed:
         """Return the testbed as a fresh worker of an interpreter sees it.
@@ -207,6 +212,28 @@ class Bench:
         finally:
             self._end(worker, checkout.root)
 
+    @contextmanager
+    def watching(self, testbed: Testbed) -> Iterator[Watcher]:
+        """Watch the device while pairs run; where nothing tells its state, the watcher has seen nothing and says why."""
+        with ExitStack() as stack:
+            watch = watching(
+                self.config.device,
+                testbed.observed.get(IDENTITY, ""),
+                own=self._own,
+                environment=self._environment(),
+                folder=self._scratch,
+            )
+            try:
+                watcher = stack.enter_context(watch)
+            except MeasuringError as error:
+                self._unwatched[str(error)] = None
+                watcher = Watcher(None, own=self._own)
+            yield watcher
+
+    def watch_notes(self) -> list[str]:
+        """Return what a document says where nothing watched the device."""
+        return [f"nothing watched {self.config.device} beside the pairs: {one_line(why)}" for why in self._unwatched]
+
     def left_notes(self, root: Optional[Path] = None) -> list[str]:
         """Return what a document says of what the workers of a checkout left running, or of what is nobody's."""
         return left_processes(self._left.get(root, []))
@@ -278,15 +305,19 @@ class Bench:
     def _fork(
         self, key: _ServerKey, cpus: list[int], *, log_name: str, layout_seed: int = 0, root: Optional[Path] = None
     ) -> Worker:
-        return self._server(key).fork(
+        worker = self._server(key).fork(
             cpus=cpus,
             layout_seed=layout_seed,
             home=self._home(root),
             log=self.log(log_name),
             memory_limit=self._memory_limit(),
         )
+        self._own |= namespace_ids(worker.pid)
+        return worker
 
     def _end(self, worker: Worker, root: Path) -> None:
+        for process in process_family(worker.pid) if worker.pid else ():
+            self._own |= namespace_ids(process)
         worker.close()
         if worker.exited is not None:
             self._left.setdefault(root, []).append(worker.exited.left_behind)

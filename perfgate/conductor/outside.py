@@ -17,7 +17,7 @@ _CPUCLOCK_SCHED = 2
 
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process, all its threads, and of all processes below it that still run."""
-    return sum(_process_cpu_ns(process) for process in _family(pid))
+    return sum(_process_cpu_ns(process) for process in process_family(pid))
 
 
 def thread_settings(pid: int) -> dict[str, str]:
@@ -63,7 +63,8 @@ def _process_cpu_ns(pid: int) -> int:
         return 0
 
 
-def _family(pid: int) -> Iterator[int]:
+def process_family(pid: int) -> Iterator[int]:
+    """Yield a process and all below it."""
     pending = [pid]
     while pending:
         process = pending.pop()

@@ -71,6 +71,7 @@ class _Seen:
     """What the conductor saw of the blocks of one shape, in the order they ran."""
 
     asked: list[BlockRequest] = field(default_factory=list)
+    asked_ns: list[int] = field(default_factory=list)
     seen_ns: list[int] = field(default_factory=list)
     run_delay_ns: list[int] = field(default_factory=list)
     used_ns: list[int] = field(default_factory=list)
@@ -322,6 +323,7 @@ class _Measuring:
         started = observer.clock_ns()
         member.worker.ask(request, BlockDone, timeout=self._timeout, doing=f"measuring {self._reference.name}")
         ended = observer.clock_ns()
+        seen.asked_ns.append(started)
         seen.seen_ns.append(ended - started)
         seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
         waited_after, used_after = observer.run_delay_ns(pid), observer.cpu_ns(pid)
@@ -387,6 +389,7 @@ def _with_seen(columns: BlockColumns, seen: _Seen) -> BlockColumns:
     blocks = len(seen.seen_ns)
     return msgspec.structs.replace(
         columns,
+        asked_ns=seen.asked_ns,
         seen_ns=seen.seen_ns,
         run_delay_ns=seen.run_delay_ns if len(seen.run_delay_ns) == blocks else [],
         used_ns=seen.used_ns,

@@ -11,6 +11,7 @@ from typing import Literal, Optional, Union
 import msgspec
 
 from perfgate.document.samples import Packed
+from perfgate.document.telemetry import Reading
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
 RUN_SCHEMA_VERSION = 1
@@ -268,7 +269,8 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` says where blocks end.
     ``cpu`` is thread CPU time, or device time where the device has a clock of its own (``cpu_source``).
 
-    What the conductor saw from outside, one entry a block: ``seen_ns`` from its request to the reply by its own clock,
+    What the conductor saw from outside, one entry a block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by its
+    own clock,
     ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU time that it and
     the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
     theirs for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a CPU. What
@@ -294,6 +296,7 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     used_ns: list[int] = []
     out_of_turn_ns: list[int] = []
     waited_ns: list[int] = []
+    asked_ns: list[int] = []
     conductor_delay_ns: list[int] = []
     took_ns: list[int] = []
     took_delay_ns: list[int] = []
@@ -311,6 +314,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     OUTSIDE_OPERATORS to the rest of the call. ``settings`` are those that the worker had after its last block and that must
     be equal on both sides: the kernel's word on its threads, the worker's on torch and the garbage collector.
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
+    ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``.
     """
 
     pair: int
@@ -327,6 +331,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     operators: dict[str, dict[str, float]] = {}
     settings: dict[str, str] = {}
+    readings: list[Reading] = []
 
     @property
     def lanes(self) -> list[tuple[str, BlockColumns]]:
@@ -341,6 +346,10 @@ class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
     arm: Arm
     workload: str
     error: ErrorDetail
+
+
+# What the vendor's tools call the device that a testbed was taken on, among what was observed.
+IDENTITY = "device.identity"
 
 
 class Testbed(msgspec.Struct, frozen=True, kw_only=True):

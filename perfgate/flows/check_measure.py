@@ -119,7 +119,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
     of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
     of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
-    of_job = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.left_notes()]
+    of_job = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.watch_notes(), *bench.left_notes()]
     return found._replace(notes=(of_base, [*of_job, *of_head]))
 
 
@@ -190,7 +190,10 @@ def _measure_pairs(
     if job.session.command != "upgrade" and found.testbeds[0].fingerprint != found.testbeds[1].fingerprint:
         return
 
+    pairs = found.pairs[-1]
+
     def enough() -> bool:
+        watcher.put_into(pairs.base, pairs.head)
         documents = documents_of(job, found)
         return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name)
 
@@ -198,18 +201,21 @@ def _measure_pairs(
         job.earlier.base, job.earlier.head, policy=job.policy, workload=reference.name
     ):
         return
-    measure_pairs(
-        bench,
-        reference,
-        base=base,
-        head=head,
-        measured=found.pairs[-1],
-        looks=job.policy.looks,
-        round_number=job.earlier.next_round if job.earlier else 0,
-        enough=enough,
-        deadline=job.deadline,
-        traces=traces,
-    )
+    with bench.watching(found.testbeds[1]) as watcher:
+        measure_pairs(
+            bench,
+            reference,
+            base=base,
+            head=head,
+            measured=pairs,
+            looks=job.policy.looks,
+            round_number=job.earlier.next_round if job.earlier else 0,
+            enough=enough,
+            deadline=job.deadline,
+            traces=traces,
+        )
+        watcher.end()
+        watcher.put_into(pairs.base, pairs.head)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:

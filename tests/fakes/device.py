@@ -11,6 +11,7 @@ from typing import Any, Callable, Literal, Optional, Union
 
 import numpy as np
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.devices.device import (
     Capability,
     Condition,
@@ -19,7 +20,6 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
-from perfgate.measuring.devices.telemetry import Telemetry
 from tests.fakes.kineto import TraceLog, write_trace
 
 KernelTime = Union[int, Sequence[int], Callable[[int], int]]
@@ -167,6 +167,9 @@ class FakeDevice:
 
     def handle(self) -> FakeDevice:
         return self
+
+    def identity(self) -> str:
+        return ""
 
     def visible_devices(self) -> int:
         return 1

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Optional
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
-from perfgate.measuring.devices.telemetry import DeviceProcess, Telemetry
+from perfgate.document.telemetry import AT_WORK, DeviceProcess, Telemetry
 
 # msprof-analyze calls a drop of the AI Core's frequency by 5 % an abnormal one.
 FULL_CLOCK = 0.95
-# A card that computes more than this share of the time is at work; below, its low clock is that of an idle card.
-AT_WORK = 0.05
 _HEALTHY = ("OK",)
 _NAMED = 4
 _GIB = float(1 << 30)

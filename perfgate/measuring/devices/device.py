@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, Literal, NamedTuple, Optional, Protocol
 
-from perfgate.measuring.devices.telemetry import Telemetry
+from perfgate.document.telemetry import Telemetry
 
 Capability = Literal[
     "own_memory",  # host and device memory are two: inputs must be copied
@@ -112,6 +112,9 @@ class Device(Protocol):
 
     def properties(self) -> dict[str, str]:
         """Return what must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
+
+    def identity(self) -> str:
+        """Return what the vendor's tools call this very device, whatever its number here; empty where nobody tells."""
 
     def clock_ns(self) -> int:
         """Return the host clock."""

@@ -8,9 +8,9 @@ import time
 from typing import Any, Callable, Optional
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
-from perfgate.measuring.devices.card import AT_WORK, FULL_CLOCK
+from perfgate.document.telemetry import AT_WORK, Telemetry
+from perfgate.measuring.devices.card import FULL_CLOCK
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.devices.telemetry import Telemetry
 
 # Between two readings; one of npu-smi takes about a second by itself.
 PAUSE_SECONDS = 0.1

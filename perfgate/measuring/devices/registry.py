@@ -6,11 +6,11 @@ import re
 
 from perfgate.discovery import load_member, member_names
 from perfgate.document.doctor import FitnessCheck
+from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices import backends, examinations, sensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.telemetry import Sensor
 
 _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
@@ -73,6 +73,20 @@ def open_sensor(kind: str, host: Host) -> Sensor:
         raise MeasuringError(f"device {kind!r} has no sensor; kinds that have one: {', '.join(sensor_kinds())}")
     found: Sensor = load_member(sensors, match[1]).open_sensor(host, int(match[2] or 0))
     return found
+
+
+def open_watch(kind: str, host: Host, identity: str) -> Watch:
+    """Return the questions to ask of a device beside a measurement; ``identity`` names it where its index may mislead.
+
+    Raises MeasuringError for a kind that is not watched, and where nothing answers.
+    """
+    match = _KIND.fullmatch(kind)
+    if match is not None and match[1] in sensor_kinds():
+        open_member = getattr(load_member(sensors, match[1]), "open_watch", None)
+        if open_member is not None:
+            found: Watch = open_member(host, int(match[2] or 0), identity)
+            return found
+    raise MeasuringError(f"nothing tells the clock and the processes of {kind} beside a measurement")
 
 
 def _open(kind: str, index: int) -> Device:

@@ -1,137 +1,62 @@
-"""Read a device's heat, clock and power about once a second, from a process of its own, while another is measured.
+"""Read a device's heat, clock and power while another process is measured: the process that ``perfgate.sampling`` starts.
 
-``python -m perfgate.measuring.devices.sampler npu:1`` is that process: without torch, one line of JSON a reading on standard
-output, until its standard input is closed. Whoever started it may be killed; it then ends by itself.
+``sampler npu:1`` reads all that its sensor tells about once a second. ``sampler npu:1 --watch`` asks single questions one soon
+after the other, so that each answer has a short time of its own; ``--watch GPU-…`` names the device by what no order of
+devices changes. One line of JSON a reading on standard output, until standard input is closed; torch is never imported.
 """
 
 from __future__ import annotations
 
+import itertools
 import select
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from time import perf_counter_ns, sleep
-from typing import IO, Optional
+from contextlib import suppress
+from time import perf_counter_ns
 
 import msgspec
 
+from perfgate.document.telemetry import Reading, Sensor
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.registry import open_sensor, sensor_kinds
-from perfgate.measuring.devices.telemetry import Telemetry
+from perfgate.measuring.devices.registry import open_sensor, open_watch
+from perfgate.sampling import Line
 
 PERIOD_SECONDS = 1.0
-# npu-smi takes up to three seconds on a machine with eight cards.
-_FIRST_SECONDS = 5.0
-_END_SECONDS = 2.0
-_POLL_SECONDS = 0.02
-
-
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sensor said to a question that was asked at ``began_ns`` and answered at ``ended_ns``.
-
-    The clock is that of ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).
-    """
-
-    began_ns: int
-    ended_ns: int
-    telemetry: Telemetry
-
-
-class _Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the process: a reading, or why there are none."""
-
-    reading: Optional[Reading] = None
-    failure: Optional[str] = None
-
-
-class Sampler:
-    """Readings of a process that runs beside this one."""
-
-    def __init__(self, output: IO[bytes]) -> None:
-        self._output = output
-
-    def readings(self) -> list[Reading]:
-        """Return what was read so far, in order."""
-        return [line.reading for line in self._lines() if line.reading is not None]
-
-    def failure(self) -> Optional[str]:
-        """Return why nothing can be read, None where something can or nothing is known yet."""
-        return next((line.failure for line in self._lines() if line.failure is not None), None)
-
-    def _lines(self) -> list[_Line]:
-        self._output.seek(0)
-        complete = self._output.read().split(b"\n")[:-1]
-        return [msgspec.json.decode(line, type=_Line) for line in complete]
-
-
-@contextmanager
-def sampling(kind: str, index: int, *, folder: Path) -> Iterator[Sampler]:
-    """Start the process for ``kind:index`` and wait for its first line; it ends with the context.
-
-    ``folder`` takes a file without a name. Raises MeasuringError where the device has no sensor, or none that answers.
-    """
-    if kind not in sensor_kinds():
-        raise MeasuringError(f"nothing tells the temperature, clock or power of a {kind} device")
-    with tempfile.TemporaryFile(dir=folder) as output:
-        command = [sys.executable, "-m", __name__, f"{kind}:{index}"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.DEVNULL)
-        try:
-            sampler = Sampler(output)
-            _wait_for_first(sampler, process)
-            yield sampler
-        finally:
-            _end(process)
-
-
-def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes]) -> None:
-    latest = perf_counter_ns() + int(_FIRST_SECONDS * 1e9)
-    while not sampler.readings():
-        ended = process.poll() is not None
-        if failure := sampler.failure():
-            raise MeasuringError(failure)
-        if ended or perf_counter_ns() > latest:
-            why = f"ended with exit status {process.returncode}" if ended else f"said nothing for {_FIRST_SECONDS:g} s"
-            raise MeasuringError(f"the process that reads temperature, clock and power {why}")
-        sleep(_POLL_SECONDS)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        # A vendor's tool that does not answer; it has its own time limit.
-        process.kill()
-        process.wait()
+WATCH_PAUSE_SECONDS = 0.1
+# A clock may fall at any moment; another process stays for a while.
+STATES_PER_PROCESSES = 3
 
 
 def main(arguments: list[str]) -> int:
     """Print readings until standard input is closed; return the exit code."""
+    device, watch, identity = arguments[0], arguments[1:2] == ["--watch"], "".join(arguments[2:3])
     try:
-        read = open_sensor(arguments[0], Host())
+        sensors = _watched(device, identity) if watch else itertools.repeat(open_sensor(device, Host()))
     except MeasuringError as error:
-        _print(_Line(failure=str(error)))
+        _print(Line(failure=str(error)))
         return MeasuringError.exit_code
-    ended = False
-    while not ended:
+    for read in sensors:
         began = perf_counter_ns()
-        try:
-            telemetry: Optional[Telemetry] = read()
-        except MeasuringError:
-            telemetry = None  # one answer that did not come; the next may
-        now = perf_counter_ns()
-        if telemetry is not None:
-            _print(_Line(reading=Reading(began_ns=began, ended_ns=now, telemetry=telemetry)))
-        ended = _closed_within(max(0.0, PERIOD_SECONDS - (now - began) / 1e9))
+        with suppress(MeasuringError):  # one answer that did not come; the next may
+            _print(Line(reading=_timed(read, began)))
+        taken = (perf_counter_ns() - began) / 1e9
+        if _closed_within(WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - taken)):
+            break
     return 0
 
 
-def _print(line: _Line) -> None:
+def _watched(device: str, identity: str) -> Iterator[Sensor]:
+    watch = open_watch(device, Host(), identity)
+    return itertools.cycle([*[watch.state] * STATES_PER_PROCESSES, watch.processes])
+
+
+def _timed(read: Sensor, began: int) -> Reading:
+    telemetry = read()
+    return Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)
+
+
+def _print(line: Line) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

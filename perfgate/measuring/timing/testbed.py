@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perfgate.document.fingerprint import fingerprint
-from perfgate.document.run import Testbed
+from perfgate.document.run import IDENTITY, Testbed
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE
 
@@ -96,9 +96,10 @@ def _observed(cpus: list[int]) -> dict[str, str]:
 
 def _device_state(device: Device) -> dict[str, str]:
     """Return what the device says of itself before anything is measured."""
+    identity = {IDENTITY: device.identity()} if device.identity() else {}
     told = device.telemetry()
     if told is None:
-        return {}
+        return identity
     processes = None if told.foreign_processes is None else len(told.foreign_processes)
     numbers = {
         "temperature": (told.temperature, "Cel"),
@@ -109,7 +110,7 @@ def _device_state(device: Device) -> dict[str, str]:
         "foreign_processes": (processes, "processes"),
     }
     state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
-    return {**state, "device.health": told.health} if told.health else state
+    return {**identity, **state, **({"device.health": told.health} if told.health else {})}
 
 
 def _first_line(path: Path) -> str:

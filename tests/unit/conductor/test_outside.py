@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.outside import _family, cpu_ns, run_delay_ns, thread_settings
+from perfgate.conductor.outside import cpu_ns, process_family, run_delay_ns, thread_settings
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
 PARENT = """
@@ -35,7 +35,7 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_cpu_ns__process_and_its_child__both_and_nothing_while_they_wait(family: subprocess.Popen[bytes]) -> None:
-    while not all(map(_sleeps, _family(family.pid))):
+    while not all(map(_sleeps, process_family(family.pid))):
         time.sleep(0.01)
     used = cpu_ns(family.pid)
     assert used >= 400_000_000

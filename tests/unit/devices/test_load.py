@@ -8,8 +8,8 @@ from typing import Optional
 
 import pytest
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.devices.load import judge_load, watch_under_load
-from perfgate.measuring.devices.telemetry import Telemetry
 from tests.samples import recorded
 
 

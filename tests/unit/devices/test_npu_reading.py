@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.reading import find_chip, read_chip, read_load, read_telemetry
-from perfgate.measuring.devices.telemetry import DeviceProcess
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
 MIB = 1024 * 1024

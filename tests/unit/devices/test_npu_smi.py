@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_cards, parse_map
 from perfgate.measuring.devices.ascend.table import TableChip, WatchRow, parse_info, parse_watch
-from perfgate.measuring.devices.telemetry import DeviceProcess
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"

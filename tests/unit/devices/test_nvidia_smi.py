@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.nvidia.smi import (
     APP_FIELDS,
@@ -17,12 +18,13 @@ from perfgate.measuring.devices.nvidia.smi import (
     slowed_by,
     to_telemetry,
 )
-from perfgate.measuring.devices.telemetry import DeviceProcess
 
 MIB = 1024 * 1024
 UUID = "GPU-1a2b3c4d-0000-0000-0000-000000000001"
 ROW = f"0, {UUID}, NVIDIA H100 80GB HBM3, 550.54.15, 41, 119.50, 1980, 1980, 3, 1, 4096, 81559, 0x0000000000000000, 0\n"
 OLD = "1, GPU-ffff, Tesla P4, 470.1, 60, [N/A], 1100, 1531, 97, 40, 100, 7611, 0x0000000000000008, [N/A]\n"
+BOTH = parse_rows(ROW + OLD, FIELDS, "nvidia-smi")
+BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 APPS = f"{UUID}, 815, python, 2048\nGPU-ffff, 816, /usr/bin/a, b, 10\n".replace("/usr/bin/a, b", '"/usr/bin/a, b"')
 
 
@@ -60,13 +62,34 @@ def test_slowed_by__mask__only_what_slows(mask: str, words: object) -> None:
     ("visible", "index", "chosen"), [("", 1, "1"), ("1", 0, "1"), ("1,0", 1, "0"), ("GPU-1a2b", 0, "0")]
 )
 def test_choose_row__visible_devices__by_number_or_uuid(visible: str, index: int, chosen: str) -> None:
-    assert choose_row(parse_rows(ROW + OLD, FIELDS, "nvidia-smi"), index, visible)["index"] == chosen
+    assert (
+        choose_row(parse_rows(ROW + OLD, FIELDS, "nvidia-smi"), index, {"CUDA_VISIBLE_DEVICES": visible, **BY_BUS}, "")[
+            "index"
+        ]
+        == chosen
+    )
 
 
 @pytest.mark.parametrize(("visible", "index"), [("", 2), ("0", 1), ("GPU-none", 0)])
 def test_choose_row__not_there__refused(visible: str, index: int) -> None:
     with pytest.raises(MeasuringError, match=r"cuda|no GPU"):
-        choose_row(parse_rows(ROW + OLD, FIELDS, "nvidia-smi"), index, visible)
+        choose_row(BOTH, index, {"CUDA_VISIBLE_DEVICES": visible, **BY_BUS}, "")
+
+
+def test_choose_row__uuid_that_torch_told__that_one_whatever_its_number() -> None:
+    # CUDA calls the H100 cuda:0 as the faster one, wherever it stands on the bus.
+    turned = parse_rows(OLD.replace("1,", "0,", 1) + ROW.replace("0,", "1,", 1), FIELDS, "nvidia-smi")
+    assert choose_row(turned, 0, {}, UUID)["name"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_choose_row__different_gpus_in_an_order_nobody_set__refused_with_the_variable() -> None:
+    with pytest.raises(MeasuringError, match="CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+        choose_row(BOTH, 0, {}, "")
+
+
+def test_choose_row__equal_gpus__their_number() -> None:
+    twins = parse_rows(ROW + ROW.replace("0,", "1,", 1).replace(UUID, "GPU-2"), FIELDS, "nvidia-smi")
+    assert choose_row(twins, 1, {}, "")["uuid"] == "GPU-2"
 
 
 @pytest.mark.parametrize(

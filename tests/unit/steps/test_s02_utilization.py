@@ -1,8 +1,8 @@
 import pytest
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.checklist.steps import s02_utilization
 from perfgate.measuring.checklist.steps.s02_utilization import STEP
-from perfgate.measuring.devices.telemetry import Telemetry
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import sampling
 from perfgate.document.run import Finding, Value
+from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps._soak import Derating, Effort, Slice, Soak, derating, soak
 from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_speed, judge_throttling, sensor_values
-from perfgate.measuring.devices import sampler
 from perfgate.measuring.devices.contention import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading
-from perfgate.measuring.devices.telemetry import Telemetry
 from perfgate.measuring.trace.events import EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Recording, Timeline
@@ -195,12 +195,12 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
 
 def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:
     """Return the first two readings that the sampler's process takes of the software npu-smi."""
-    monkeypatch.setattr(sampler, "_FIRST_SECONDS", 60.0)
+    monkeypatch.setattr(sampling, "_FIRST_SECONDS", 60.0)
     monkeypatch.setenv("PATH", f"{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
     for name, value in switches.items():
         monkeypatch.setenv(name, value)
-    with sampler.sampling("npu", 0, folder=folder) as found:
+    with sampling.sampling("npu:0", folder=folder) as found:
         while len(readings := found.readings()) < 2:
             assert found.failure() is None
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-from perfgate.measuring.devices.telemetry import Telemetry
+from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.timing.testbed import describe_testbed
 from tests.fakes.device import FakeDevice
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
+from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._soak import Derating, Effort, Soak, derating, soak
-from perfgate.measuring.devices.card import AT_WORK
-from perfgate.measuring.devices.sampler import Reading, sampling
-from perfgate.measuring.devices.telemetry import Telemetry
+from perfgate.measuring.devices.registry import sensor_kinds
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.sampling import sampling
 from perfgate.stats.summary import CONFIDENCE
 
 # Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
@@ -91,7 +91,9 @@ def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[S
     with ExitStack() as stack:
         sampler, why = None, ""
         try:
-            sampler = stack.enter_context(sampling(device.kind, device.index, folder=context.artifacts))
+            if device.kind not in sensor_kinds():
+                raise MeasuringError(f"nothing tells the temperature, clock or power of a {device.kind} device")
+            sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
         except MeasuringError as error:
             why = str(error)
         with quiet():
@@ -158,7 +160,7 @@ def _missing(metric: str, reason: str, shape: str) -> Value:
 
 def _works(telemetry: Telemetry) -> bool:
     # Calls were made all the time, so a device of which no load is told was at work.
-    return telemetry.utilization is None or telemetry.utilization > AT_WORK
+    return telemetry.at_work is not False
 
 
 def _throttled(at_work: Sequence[Telemetry]) -> Optional[float]:

@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from typing import Callable, Optional, TypeVar
 
+from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.blocks import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
 from perfgate.measuring.devices.ascend.cells import MHZ, MIB, number, share
 from perfgate.measuring.devices.ascend.table import InfoTable, parse_info
 from perfgate.measuring.devices.host import Runner, run_tool
-from perfgate.measuring.devices.telemetry import DeviceProcess, Telemetry
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 # Keys of -t usages and -t common, and the unit that each is the load of. Which of them a chip has: facts of the npu-smi
@@ -108,6 +108,22 @@ def read_load(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
     common, usages = asked.block("common"), asked.block("usages")
     asked.must_have_answered()
     return to_telemetry(chip, common=common, usages=usages)
+
+
+def read_state(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
+    """Return clock, temperature, power and AI Core load of a chip in one question. Raises MeasuringError where it fails."""
+    asked = _Asked(chip, runner)
+    common = asked.block("common")
+    asked.must_have_answered()
+    return to_telemetry(chip, common=common)
+
+
+def read_processes(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
+    """Return the processes on a chip, in one question. Raises MeasuringError where it fails."""
+    asked = _Asked(chip, runner)
+    block = asked.block("proc-mem")
+    asked.must_have_answered()
+    return Telemetry(foreign_processes=block.processes if block else None)
 
 
 def to_telemetry(

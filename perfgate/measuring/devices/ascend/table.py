@@ -10,10 +10,10 @@ from typing import Optional
 
 import msgspec
 
+from perfgate.document.telemetry import DeviceProcess
 from perfgate.measuring.devices.ascend.blocks import plain
 from perfgate.measuring.devices.ascend.cells import MIB, number, pair, scaled, share, whole, word
 from perfgate.measuring.devices.ascend.refusals import MOST_TEXT, no_answer, refuse
-from perfgate.measuring.devices.telemetry import DeviceProcess
 
 # "21784/ 65536" is one cell, "0000:C1:00.0" too.
 _CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")

@@ -47,6 +47,10 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
 
         return torch.device(self.kind, self.index)
 
+    def identity(self) -> str:
+        """Return nothing: the device's number is enough."""
+        return ""
+
     def visible_devices(self) -> int:
         """Return how many devices of this kind the framework sees."""
         return int(self.module.device_count())

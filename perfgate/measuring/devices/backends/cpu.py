@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Optional
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
 from perfgate.measuring.devices.backends._kineto import record_kineto
@@ -30,7 +31,6 @@ from perfgate.measuring.devices.device import (
     MemoryStatistics,
 )
 from perfgate.measuring.devices.sweep import sweeper
-from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cpu"
 _GIB = 1 << 30
@@ -68,6 +68,10 @@ class CpuDevice(HostClocks, HostMemoryReader):
         import torch
 
         return torch.device("cpu")
+
+    def identity(self) -> str:
+        """Return nothing: there is one."""
+        return ""
 
     def visible_devices(self) -> int:
         """Return one, however many cores it has."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
 from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.device import Capability, Condition
 from perfgate.measuring.devices.nvidia.smi import read_gpu
-from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "cuda"
 _GIB = 1 << 30
@@ -61,6 +61,11 @@ class CudaDevice(AcceleratorDevice):
         super().__init__(module, index)
         self._properties = module.get_device_properties(index)
         self.name = str(self._properties.name)
+
+    def identity(self) -> str:
+        """Return the UUID as nvidia-smi writes it; torch tells it since 2.4."""
+        uuid = getattr(self._properties, "uuid", None)
+        return f"GPU-{uuid}" if uuid else ""
 
     def properties(self) -> dict[str, str]:
         """Return chip, processors, memory, the versions of CUDA and cuDNN, and the switches that choose kernels."""
@@ -118,6 +123,6 @@ class CudaDevice(AcceleratorDevice):
     def telemetry(self) -> Optional[Telemetry]:
         """Return what nvidia-smi says; None where it is not there or does not answer."""
         try:
-            return read_gpu(self.index, own=frozenset({os.getpid()}))
+            return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
         except MeasuringError:
             return None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.environment import refuse_blocking
 from perfgate.measuring.devices.ascend.libraries import missing_libraries
@@ -24,7 +25,6 @@ from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
 from perfgate.measuring.devices.backends._stderr import OwnErrors
 from perfgate.measuring.devices.device import Capability, Condition
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.telemetry import Telemetry
 
 KIND = "npu"
 _GIB = 1 << 30

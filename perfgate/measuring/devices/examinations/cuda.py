@@ -10,7 +10,6 @@ from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host
 from perfgate.measuring.devices.nvidia.smi import (
     FIELDS,
-    VISIBLE,
     choose_row,
     gpu_command,
     parse_rows,
@@ -32,7 +31,7 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
                        "in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility")]  # fmt: skip
     try:
         rows = parse_rows(host.run(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
-        row = choose_row(rows, index, host.environ.get(VISIBLE, ""))
+        row = choose_row(rows, index, host.environ, "")
         telemetry = read_gpu(index, host.run, host.environ)
     except MeasuringError as error:
         return [_check("cuda card", "unavailable", str(error), "make nvidia-smi show the GPU: then temperature, clock, health "

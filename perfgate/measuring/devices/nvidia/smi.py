@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Runner, run_tool
-from perfgate.measuring.devices.telemetry import DeviceProcess, Telemetry
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 # Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
 FIELDS = ("index", "uuid", "name", "driver_version", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm",
           "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "clocks_throttle_reasons.active",
@@ -43,13 +44,15 @@ def read_gpu(
     runner: Runner = run_tool,
     environ: Mapping[str, str] = os.environ,
     own: frozenset[int] = frozenset(),
+    identity: str = "",
 ) -> Telemetry:
     """Return what nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
 
-    Raises MeasuringError when nvidia-smi is not there, fails, or shows no such GPU.
+    ``identity`` is its UUID as nvidia-smi writes it, where that is known. Raises MeasuringError when nvidia-smi is not there,
+    fails, or shows no such GPU.
     """
     rows = parse_rows(runner(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
-    row = choose_row(rows, index, environ.get(VISIBLE, ""))
+    row = choose_row(rows, index, environ, identity)
     try:
         apps: Optional[list[dict[str, str]]] = parse_apps(runner(app_command()))
     except MeasuringError:
@@ -89,20 +92,39 @@ def parse_apps(text: str) -> list[dict[str, str]]:
     return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps") if text.strip() else []
 
 
-def choose_row(rows: list[dict[str, str]], index: int, visible: str) -> dict[str, str]:
-    """Return the row of torch's ``cuda:index``: of those that CUDA_VISIBLE_DEVICES shows, by number or by uuid.
+def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
+    """Return the row of torch's ``cuda:index``: by its UUID, else by what CUDA_VISIBLE_DEVICES shows.
 
-    Raises MeasuringError when there is none.
+    Raises MeasuringError when there is none, and where its number does not tell which: nvidia-smi counts by bus, CUDA puts
+    the fastest first unless CUDA_DEVICE_ORDER says otherwise (CUDA programming guide, environment variables).
     """
+    if identity:
+        return _by_uuid(rows, identity)
+    visible = environ.get(VISIBLE, "")
     wanted = [entry.strip() for entry in visible.split(",") if entry.strip()]
     if wanted and index >= len(wanted):
         raise MeasuringError(f"cuda:{index} is not visible: {VISIBLE}={visible[:80]} shows {len(wanted)}")
     name = wanted[index] if wanted else str(index)
+    if name.startswith("GPU-"):
+        return _by_uuid(rows, name)
+    if environ.get(ORDER) != BY_BUS and len({row["name"] for row in rows}) > 1:
+        raise MeasuringError(
+            f"cuda:{index} may be any of the different GPUs here, as CUDA counts the fastest first; set {ORDER}={BY_BUS}"
+        )
     for row in rows:
-        if row["index"] == name or (name.startswith("GPU-") and row["uuid"].startswith(name)):
+        if row["index"] == name:
             return row
     raise MeasuringError(
         f"nvidia-smi shows no GPU {name[:80]}; it shows {', '.join(row['index'] for row in rows)[:80]}"
+    )
+
+
+def _by_uuid(rows: list[dict[str, str]], uuid: str) -> dict[str, str]:
+    for row in rows:
+        if row["uuid"].startswith(uuid):
+            return row
+    raise MeasuringError(
+        f"nvidia-smi shows no GPU {uuid[:80]}; it shows {', '.join(row['uuid'] for row in rows)[:160]}"
     )
 
 
@@ -124,7 +146,7 @@ def to_telemetry(
         memory_total=_scaled(row["memory.total"], _MIB),
         health=_health(row["ecc.errors.uncorrected.volatile.total"]),
         throttled=None if reasons is None else bool(reasons),
-        foreign_processes=None if apps is None else _foreign(apps, row["uuid"], own),
+        foreign_processes=None if apps is None else foreign(apps, row["uuid"], own),
     )
 
 
@@ -142,7 +164,8 @@ def _health(errors: str) -> Optional[str]:
     return None if count is None else "OK" if count == 0 else f"{count:.0f} uncorrected ECC errors"
 
 
-def _foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
+def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
+    """Return the processes on a GPU other than ``own``."""
     found = []
     for app in apps:
         pid = _number(app["pid"])

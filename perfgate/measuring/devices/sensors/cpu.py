@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from perfgate.document.telemetry import Sensor, Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.telemetry import Sensor, Telemetry
 
 KIND = "cpu"
 # The zones of the processor by their type, as drivers name them: x86_pkg_temp, cpu-thermal, soc_thermal …; of a machine

@@ -1,21 +1,44 @@
-"""An NVIDIA GPU, by one question of nvidia-smi; its processes are not asked for."""
+"""An NVIDIA GPU, by questions of nvidia-smi: one of its state, one of its processes."""
 
 from __future__ import annotations
 
+from perfgate.document.telemetry import Sensor, Telemetry, Watch
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.nvidia.smi import FIELDS, VISIBLE, choose_row, gpu_command, parse_rows, to_telemetry
-from perfgate.measuring.devices.telemetry import Sensor, Telemetry
+from perfgate.measuring.devices.nvidia.smi import (
+    FIELDS,
+    app_command,
+    choose_row,
+    foreign,
+    gpu_command,
+    parse_apps,
+    parse_rows,
+    to_telemetry,
+)
 
 KIND = "cuda"
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
     """Return what reads ``cuda:index``. Raises MeasuringError where nvidia-smi is not there or shows no such GPU."""
-    visible = host.environ.get(VISIBLE, "")
+    return open_watch(host, index, "").state
 
-    def read() -> Telemetry:
+
+def open_watch(host: Host, index: int, identity: str) -> Watch:
+    """Return what reads state and processes of ``cuda:index``, which is ``identity`` (GPU-…) where that is known.
+
+    Raises MeasuringError where nvidia-smi is not there, shows no such GPU, or nobody can tell which one it is.
+    """
+
+    def row() -> dict[str, str]:
         rows = parse_rows(host.run(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
-        return to_telemetry(choose_row(rows, index, visible), None)
+        return choose_row(rows, index, host.environ, identity)
 
-    read()
-    return read
+    uuid = row()["uuid"]
+
+    def state() -> Telemetry:
+        return to_telemetry(row(), None)
+
+    def processes() -> Telemetry:
+        return Telemetry(foreign_processes=foreign(parse_apps(host.run(app_command())), uuid, frozenset()))
+
+    return Watch(state=state, processes=processes)

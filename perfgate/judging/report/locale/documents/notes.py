@@ -33,6 +33,10 @@ MESSAGES: tuple[Text, ...] = (
         "复用了可能由更早作业写入的 kernel 缓存：{names}",
     ),
     Text(
+        "nothing watched {device} beside the pairs: {why}",
+        "成对测量期间无法监测 {device}：{why}",
+    ),
+    Text(
         "measured in an environment that an earlier job made, and could have put anything into",
         "在更早作业创建的环境中测量，该作业可能在其中放入任何内容",
     ),

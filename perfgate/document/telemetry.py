@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 import msgspec
+
+# A card that computes more than this share of the time is at work; below, its low clock is that of an idle card.
+AT_WORK = 0.05
 
 
 class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,11 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     throttled: Optional[bool] = None
     foreign_processes: Optional[list[DeviceProcess]] = None
 
+    @property
+    def at_work(self) -> Optional[bool]:
+        """Return whether the device computed; None where nobody tells its load."""
+        return None if self.utilization is None else self.utilization > AT_WORK
+
     def clock_share(self) -> Optional[float]:
         """Return the clock over the rated one."""
         if self.clock is None or not self.rated_clock:
@@ -43,5 +51,23 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
         return self.clock / self.rated_clock
 
 
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device said to a question that was asked at ``began_ns`` and answered at ``ended_ns``.
+
+    The clock is that of ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).
+    """
+
+    began_ns: int
+    ended_ns: int
+    telemetry: Telemetry
+
+
 # Reads a device once; raises MeasuringError where no answer comes.
 Sensor = Callable[[], Telemetry]
+
+
+class Watch(NamedTuple):
+    """The single questions that are asked of a device beside a measurement; one answer tells the state or the processes."""
+
+    state: Sensor
+    processes: Sensor

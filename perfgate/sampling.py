@@ -1,0 +1,101 @@
+"""Readings of a device beside a measurement: started here, taken by a process of its own that never imports torch.
+
+That process is ``python -m perfgate.measuring.devices.sampler``. Whoever started it may be killed; it then ends by itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter_ns, sleep
+from typing import IO, Optional
+
+import msgspec
+
+from perfgate.document.telemetry import Reading
+from perfgate.errors import MeasuringError
+
+SAMPLER = "perfgate.measuring.devices.sampler"
+# npu-smi takes up to three seconds on a machine with eight cards.
+_FIRST_SECONDS = 5.0
+_END_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the process: a reading, or why there are none."""
+
+    reading: Optional[Reading] = None
+    failure: Optional[str] = None
+
+
+class Sampler:
+    """Readings of a process that runs beside this one."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        self._process = process
+        self._output = output
+
+    def readings(self) -> list[Reading]:
+        """Return what was read so far, in order."""
+        return [line.reading for line in self._lines() if line.reading is not None]
+
+    def failure(self) -> Optional[str]:
+        """Return why nothing can be read, None where something can or nothing is known yet."""
+        return next((line.failure for line in self._lines() if line.failure is not None), None)
+
+    def end(self) -> None:
+        """End the process when the answer it waits for has come, or has not come for a while."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            # A vendor's tool that does not answer; it has its own time limit.
+            self._process.kill()
+            self._process.wait()
+
+    def _lines(self) -> list[Line]:
+        self._output.seek(0)
+        complete = self._output.read().split(b"\n")[:-1]
+        return [msgspec.json.decode(line, type=Line) for line in complete]
+
+
+@contextmanager
+def sampling(
+    device: str, options: Sequence[str] = (), *, folder: Path, environment: Optional[Mapping[str, str]] = None
+) -> Iterator[Sampler]:
+    """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.
+
+    ``folder`` takes a file without a name. Raises MeasuringError where the device has no sensor, or none that answers.
+    """
+    with tempfile.TemporaryFile(dir=folder) as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", SAMPLER, device, *options],
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+        )
+        sampler = Sampler(process, output)
+        try:
+            _wait_for_first(sampler, process)
+            yield sampler
+        finally:
+            sampler.end()
+
+
+def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes]) -> None:
+    latest = perf_counter_ns() + int(_FIRST_SECONDS * 1e9)
+    while not sampler.readings():
+        ended = process.poll() is not None
+        if failure := sampler.failure():
+            raise MeasuringError(failure)
+        if ended or perf_counter_ns() > latest:
+            why = f"ended with exit status {process.returncode}" if ended else f"said nothing for {_FIRST_SECONDS:g} s"
+            raise MeasuringError(f"the process that reads temperature, clock and power {why}")
+        sleep(_POLL_SECONDS)
