@@ -7,17 +7,21 @@ from pathlib import Path
 
 from perfgate.conductor.secrets import find_secrets, in_ci
 
-# Names that may pass. No token can be among them: what is not listed does not exist for the worker.
+# Names that may pass. No token can be among them: what is not listed does not exist for the worker. All is the runner's own: a
+# change cannot set it, and what LD_PRELOAD names has been loaded into the conductor itself.
 ALLOWED = frozenset({
-    "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES", "TOOLCHAIN_HOME",
+    "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "TOOLCHAIN_HOME",
+    "RANK_TABLE_FILE",
+    # One by one: NVIDIA_API_KEY is among the names that begin so.
+    "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
     "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_NPU_MEMORY_CACHING",
     "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY",
     "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE", "PROF_CONFIG_PATH", "KINETO_USE_DAEMON", "TORCHINDUCTOR_NPU_BACKEND",
     "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
 })  # fmt: skip
 ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_", "TORCH_NPU_",
-                    "TORCH_HCCL_", "TORCHAIR_", "OMP_", "MKL_", "ONEDNN_", "NCCL_")  # fmt: skip
+                    "TORCH_HCCL_", "TORCHAIR_", "OMP_", "MKL_", "ONEDNN_", "NCCL_", "GLOO_", "CUDA_", "CUBLAS_",
+                    "CUBLASLT_", "CUDNN_")  # fmt: skip
 
 # Where compilers of operators and graphs keep what they made, unless in the home: ASCEND_CACHE_PATH, and before it
 # ACL_OP_COMPILER_CACHE_DIR, before $HOME/atc_data (hiascend.com, CANN 9.0, "ASCEND_CACHE_PATH"); torchair; torch's

@@ -15,18 +15,21 @@ from perfgate.measuring.workload.bound import POOL_SIZE
 # Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
 # glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
 SPEED_PREFIXES = ("MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "PYTORCH_", "TORCH",
-                  "CUDA_", "CUBLAS_", "NCCL_", "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_",
+                  "CUDA_", "CUBLAS_", "CUBLASLT_", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "NCCL_",
+                  "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_",
                   "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE",
                   "HOST_CACHE_CAPACITY", "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE", "PROF_CONFIG_PATH", "KINETO_USE_DAEMON",
                   "LD_PRELOAD", "GLIBC_TUNABLES")  # fmt: skip
 # Read-only facts of a job that say where it runs, where its files and logs lie and by which address others reach it, not how
 # fast it is; the version of what lies there is among the device's properties.
-_NOT_SPEED = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TORCHELASTIC_", "TORCH_HOME", "TORCH_DEVICE_BACKEND_AUTOLOAD",
+_NOT_SPEED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_CACHE_PATH",
+              "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_", "NCCL_DEBUG_FILE", "CUBLAS_LOGDEST_DBG",
+              "CUDNN_LOGDEST_DBG", "TORCHELASTIC_", "TORCH_HOME", "TORCH_DEVICE_BACKEND_AUTOLOAD",
               "TORCHAIR_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "ASCEND_RT_VISIBLE_DEVICES",
               "ASCEND_VISIBLE_DEVICES", "ASCEND_DEVICE_ID", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_INSTALL_PATH",
               "ASCEND_OPP_PATH", "ASCEND_AICPU_PATH", "ASCEND_WORK_PATH", "ASCEND_CACHE_PATH", "ASCEND_PROCESS_LOG_PATH",
               "ACL_OP_COMPILER_CACHE_DIR", "HCCL_IF_", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY",
-              "HCCL_WHITELIST_FILE")  # fmt: skip
+              "HCCL_WHITELIST_FILE", "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_HOST_SOCKET_PORT_RANGE")  # fmt: skip
 
 
 def describe_testbed(

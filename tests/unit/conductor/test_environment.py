@@ -41,7 +41,7 @@ def test_worker_environment__secrets_and_paths__only_what_is_listed_or_asked_for
         "OMP_NUM_THREADS": "64",
         "GITHUB_TOKEN": "secret",
         "CI_JOB_TOKEN": "secret",
-        "LD_PRELOAD": "/evil.so",
+        "NVIDIA_API_KEY": "secret",
         "PYTHONSTARTUP": "/evil.py",
         "MODEL_CACHE": "/models",
     }
@@ -85,6 +85,30 @@ ASCEND_PLACES = {
     "ASCEND_AICPU_PATH": "/aicpu", "ACL_OP_COMPILER_CACHE_DIR": "/cache", "HCCL_IF_IP": "10.0.0.1",
     "HCCL_IF_BASE_PORT": "50000", "HCCL_SOCKET_IFNAME": "eth0", "TORCHAIR_CACHE_HOME": "/cache",
 }  # fmt: skip
+
+
+# NVIDIA's manuals (CUDA programming guide, cuBLAS, NCCL) and torch's on reproducibility.
+CUDA_SPEED = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NVIDIA_TF32_OVERRIDE": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "CUDA_MODULE_LOADING": "EAGER", "CUDA_LAUNCH_BLOCKING": "0", "CUBLASLT_WORKSPACE_SIZE": "1", "NCCL_ALGO": "Ring",
+    "LD_PRELOAD": "libmspti.so",
+}  # fmt: skip
+CUDA_PLACES = {
+    "CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_HOME": "/cuda", "CUDA_VERSION": "12.8",
+    "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "NVIDIA_VISIBLE_DEVICES": "all", "RANK_TABLE_FILE": "/ranks",
+    "HCCL_NPU_SOCKET_PORT_RANGE": "61000-61050",
+}  # fmt: skip
+
+
+def test_worker_environment__settings_of_gpus_and_ranks__passed_and_those_that_change_speed_in_the_fingerprint() -> (
+    None
+):
+    passed = _environment({**CUDA_SPEED, **CUDA_PLACES}, device="cuda")
+    assert {name: passed.get(name) for name in {**CUDA_SPEED, **CUDA_PLACES}} == {**CUDA_SPEED, **CUDA_PLACES}
+
+    compared = describe_testbed(FakeDevice(), threads=1, cpus=[0], environ=passed).comparable
+    assert {name[4:] for name in compared if name.startswith("env.")} >= CUDA_SPEED.keys()
+    assert not {f"env.{name}" for name in CUDA_PLACES} & compared.keys()
 
 
 def test_worker_environment__settings_of_an_npu__passed_and_those_that_change_speed_in_the_fingerprint() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.collectives.job import run_job
+from perfgate.measuring.checklist.collectives.job import environment, run_job
 from perfgate.measuring.checklist.collectives.plan import Meeting, Plan, RankReport, Timed, sizes_up_to
 from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, operation_times, skew
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
@@ -338,3 +338,11 @@ def test_communication__workload_in_a_group__overlap_of_its_own_trace(tmp_path: 
     assert exposed == pytest.approx(0.5, abs=0.01)
     assert [finding.rule for finding in outcome.findings] == ["communication.exposed"]
     assert outcome.status == "attention"
+
+
+def test_environment__ports_of_hccl_and_the_interface__chosen_unless_given() -> None:
+    names = ("HCCL_NPU_SOCKET_PORT_RANGE", "GLOO_SOCKET_IFNAME")
+    given = {"HCCL_NPU_SOCKET_PORT_RANGE": "61000-61050", "GLOO_SOCKET_IFNAME": "eth1"}
+
+    assert [environment({})[name] for name in names] == ["auto", "lo"]
+    assert [environment(given)[name] for name in names] == ["61000-61050", "eth1"]

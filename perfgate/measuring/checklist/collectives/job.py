@@ -57,9 +57,12 @@ def _command(ranks: int, folder: Path) -> list[str]:
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the job: gloo looks up the host's name, which containers often cannot, unless told where.
 
-    A rank gets one thread: there are as many ranks as there are devices, or as CPUs were asked for.
+    HCCL listens on port 16666 of every NPU, where another job on the card may be, unless the system chooses (hiascend.com,
+    CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE"). A rank gets one thread: there are as many ranks as there are devices, or as CPUs
+    were asked for.
     """
-    return {"GLOO_SOCKET_IFNAME": "lo", **inherited, "OMP_NUM_THREADS": "1"}
+    chosen = {"GLOO_SOCKET_IFNAME": "lo", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
+    return {**chosen, **inherited, "OMP_NUM_THREADS": "1"}
 
 
 class _Done(NamedTuple):
