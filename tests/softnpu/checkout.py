@@ -66,9 +66,9 @@ class Project:
             check=False,
         )
 
-    def check(self) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
+    def check(self, **variables: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
         """Gate the feature branch; return the process, the decision and the comment."""
-        done = self.perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4")
+        done = self.perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4", **variables)
         assert (self.root / "out" / "decision.json").exists(), done.stdout + done.stderr
         decision = json.loads((self.root / "out" / "decision.json").read_text())
         return done, decision, (self.root / "out" / "comment.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,13 @@ SIGMOID = "x = torch.sigmoid(self.second(x))"
 IMPORT = "import torch\nfrom torch import nn"
 
 
+def _told(project: Project, column: str) -> list[Any]:
+    """Return a column of what the watcher told of every block of the head."""
+    run = json.loads((project.root / "out" / "head" / "run.json").read_text())
+    shapes = [columns for member in run["replicates"] for columns in member["shapes"].values()]
+    return [value for columns in shapes for value in columns[column]]
+
+
 def _of(decision: dict[str, Any], metric: str) -> dict[str, Any]:
     return next(found for found in decision["comparisons"] if found["metric"] == metric)
 
@@ -26,6 +34,29 @@ def test_check__refactoring__passes(project: Project) -> None:
     done, decision, comment = project.check()
     assert (done.returncode, decision["verdict"]) == (0, "PASS"), comment
     assert decision["pairs"] in (8, 16, 32)
+    assert decision["invalid"] == []
+    # The watcher was there: it read the fake npu-smi beside the pairs, and found nobody.
+    assert {count for count in _told(project, "foreign_processes") if count is not None} == {0}
+
+
+def test_check__another_process_on_the_device__inconclusive_and_says_so(project: Project) -> None:
+    project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
+    done, decision, comment = project.check(SOFTNPU_SMI_PROCESSES="4242:python:177")
+    assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment
+    assert {entry["kind"] for entry in decision["invalid"]} == {"foreign_process"}
+    assert "another process used the device" in comment
+
+
+def test_check__clock_below_its_rate_while_pairs_run__inconclusive_and_says_so(project: Project) -> None:
+    # Blocks that last longer than an answer of npu-smi.
+    settings = project.root / "perfgate.toml"
+    settings.write_text(settings.read_text().replace("quads = 3", "quads = 10\nblock_seconds = 0.1"))
+    project.commit("other words", ("return self.last(x)", "scores = self.last(x)\n        return scores"))
+    done, decision, comment = project.check(SOFTNPU_SMI_FREQUENCY="1200", SOFTNPU_SMI_UTILIZATION="80")
+    assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment
+    assert {entry["kind"] for entry in decision["invalid"]} == {"slow_clock"}
+    assert "the clock stood below 97% of its rate" in comment
+    assert min(share for share in _told(project, "clock_share") if share is not None) == pytest.approx(1200 / 1800)
 
 
 def test_check__one_operator_slower_on_the_device__fails_and_names_it_with_its_share(project: Project) -> None:
