@@ -86,7 +86,7 @@ def written_messages() -> list[str]:
     package = REPORT.parent.parent
     folders = ["judging/gate", "conductor", "flows", "measuring/checklist", "measuring/devices", "measuring/trace"]
     modules = [module for folder in folders for module in sorted((package / folder).rglob("*.py"))]
-    modules += [package / "document" / "artifact.py", package / "document" / "run.py"]
+    modules += [package / "document" / "artifact.py", package / "document" / "run.py", package / "sampling.py"]
     texts = {text for module in modules for text in _texts(ast.parse(module.read_text(encoding="utf-8")))}
     # What is hardly more than values would match every sentence.
     return [text for text in texts if len(_WORD.findall(text)) > 1 or _NAMED.match(text)]
