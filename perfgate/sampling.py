@@ -21,7 +21,7 @@ from perfgate.errors import MeasuringError
 
 SAMPLER = "perfgate.measuring.devices.sampler"
 # npu-smi takes up to three seconds on a machine with eight cards.
-_FIRST_SECONDS = 5.0
+FIRST_SECONDS = 5.0
 _END_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 
@@ -67,11 +67,17 @@ class Sampler:
 
 @contextmanager
 def sampling(
-    device: str, options: Sequence[str] = (), *, folder: Path, environment: Optional[Mapping[str, str]] = None
+    device: str,
+    options: Sequence[str] = (),
+    *,
+    folder: Path,
+    environment: Optional[Mapping[str, str]] = None,
+    patience: float = FIRST_SECONDS,
 ) -> Iterator[Sampler]:
     """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.
 
-    ``folder`` takes a file without a name. Raises MeasuringError where the device has no sensor, or none that answers.
+    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises MeasuringError where the device has no sensor,
+    or none that answers.
     """
     with tempfile.TemporaryFile(dir=folder) as output:
         process = subprocess.Popen(
@@ -83,19 +89,19 @@ def sampling(
         )
         sampler = Sampler(process, output)
         try:
-            _wait_for_first(sampler, process)
+            _wait_for_first(sampler, process, patience)
             yield sampler
         finally:
             sampler.end()
 
 
-def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes]) -> None:
-    latest = perf_counter_ns() + int(_FIRST_SECONDS * 1e9)
+def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes], patience: float) -> None:
+    latest = perf_counter_ns() + int(patience * 1e9)
     while not sampler.readings():
         ended = process.poll() is not None
         if failure := sampler.failure():
             raise MeasuringError(failure)
         if ended or perf_counter_ns() > latest:
-            why = f"ended with exit status {process.returncode}" if ended else f"said nothing for {_FIRST_SECONDS:g} s"
+            why = f"ended with exit status {process.returncode}" if ended else f"said nothing for {patience:g} s"
             raise MeasuringError(f"the process that reads temperature, clock and power {why}")
         sleep(_POLL_SECONDS)

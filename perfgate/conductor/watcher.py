@@ -23,6 +23,8 @@ replace = msgspec.structs.replace
 
 # The CPU tells its throttling to each worker, for nothing; asking beside it would take CPU time from what is measured.
 UNWATCHED_KINDS = frozenset({"cpu"})
+# Two questions to a tool on a busy host; a gate takes minutes, so this is worth the while.
+PATIENCE_SECONDS = 60.0
 # linux/proc_ns.h, PROC_PID_INIT_INO: the number of the namespace that no container is in.
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
@@ -85,7 +87,8 @@ def watching(
     if device_kind(device) in UNWATCHED_KINDS:
         yield Watcher(None, own=own)
         return
-    with sampling(device, ["--watch", identity], folder=folder, environment=environment) as sampler:
+    options = ["--watch", identity]
+    with sampling(device, options, folder=folder, environment=environment, patience=PATIENCE_SECONDS) as sampler:
         yield Watcher(sampler, own=own)
 
 

@@ -204,7 +204,6 @@ def long_blocks(columns: BlockColumns, began: int) -> BlockColumns:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_FIRST_SECONDS", 60.0)
     monkeypatch.setattr(sampling, "_END_SECONDS", 60.0)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from perfgate import sampling
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
@@ -27,6 +26,7 @@ from perfgate.measuring.trace.events import EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Recording, Timeline
 from perfgate.measuring.trace.summary import summarize
+from perfgate.sampling import sampling
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
@@ -195,12 +195,11 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
 
 def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:
     """Return the first two readings that the sampler's process takes of the software npu-smi."""
-    monkeypatch.setattr(sampling, "_FIRST_SECONDS", 60.0)
     monkeypatch.setenv("PATH", f"{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
     for name, value in switches.items():
         monkeypatch.setenv(name, value)
-    with sampling.sampling("npu:0", folder=folder) as found:
+    with sampling("npu:0", folder=folder, patience=60.0) as found:
         while len(readings := found.readings()) < 2:
             assert found.failure() is None
             time.sleep(0.05)
