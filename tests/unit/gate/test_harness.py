@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, HarnessChange, Policy
 from perfgate.document.history import History
-from perfgate.document.run import CorrectnessResult, ErrorDetail, Harness, RunDocument
+from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide, exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
@@ -181,3 +181,16 @@ def test_decide__upgrade_to_an_equal_stack__pass() -> None:
 def test_decide__upgrade_of_two_commits__refused(source: dict[str, Any]) -> None:
     with pytest.raises(DocumentError, match="an upgrade report has the same commit on both sides"):
         decide(*upgrade(SLOWER, **source), policy=Policy(), history=History())
+
+
+def test_decide__head_fails_too_where_the_base_does_not_run__its_own_failure_is_not_excused() -> None:
+    base, head = broken_base([harness(functions={"build": "9", "inputs": "2", "check": "3"})], [harness()])
+    failed = FailedPair(pair=3, arm="ab", workload=WORKLOAD, error=BROKEN)
+    head = msgspec.structs.replace(
+        head, failed_pairs=[failed], workloads=[msgspec.structs.replace(head.workloads[0], error=BROKEN)]
+    )
+
+    decision = decide(base, head, policy=Policy(), history=History())
+
+    assert any(reason.startswith("failed: head encoder") for reason in decision.reasons), decision.reasons
+    assert exit_code(decision) == 4

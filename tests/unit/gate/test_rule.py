@@ -190,3 +190,8 @@ def test_differs__needs_evidence_on_one_side_and_an_estimate_beyond_the_margin()
     assert differs(Differences.of(np.full(7, -0.05)), 0.01, alpha=0.01)
     assert not differs(Differences.of(np.full(7, 0.005)), 0.01, alpha=0.01)
     assert not differs(Differences.of(np.full(6, 0.05)), 0.01, alpha=0.01)
+
+
+def test_answer__faster_for_certain_but_within_the_tolerance__unchanged_and_no_improvement() -> None:
+    quiet = Differences.of(np.linspace(-0.0055, -0.0045, 44))
+    assert answer(quiet, LIMITS, ERRORS) == "unchanged"

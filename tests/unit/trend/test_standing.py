@@ -67,12 +67,17 @@ def test_judged__confirmed_as_larger_than_suspected__each_number_keeps_its_own_i
 
 @pytest.mark.parametrize(
     "fields",
-    [{"fingerprint": "e" * 64}, {"metric": "latency.p99"}, {"shape": "short"}, {"before": commit_of(3)},
-     {"before": BAD, "after": GOOD}, {"after": "unheard of"}],
+    [{"fingerprint": "e" * 64}, {"metric": "latency.p99"}, {"shape": "short"}, {"workload": "decoder"},
+     {"before": commit_of(3)}, {"before": BAD, "after": GOOD}, {"after": "unheard of"}],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
 def test_judged__confirmation_of_something_else__stays_suspected(fields: Any) -> None:
     assert stood(slower(), confirmations=[confirmation("regressed", 0.05, 0.09, **fields)]).evidence == "suspected"
+
+
+def test_judged__series_of_one_label__a_confirmation_of_the_whole_shape_is_not_about_it() -> None:
+    labelled = msgspec.structs.replace(slower(), labels={"stage": "tokenise"})
+    assert stood(labelled, confirmations=[confirmation("regressed", 0.05, 0.09)]).evidence == "suspected"
 
 
 def test_judged__confirmation_of_commits_next_to_it__counts() -> None:
@@ -125,6 +130,14 @@ def test_judged__back_and_slower_once_more__open_since_the_first() -> None:
     values[40:60] /= 1.07
     change = stood(with_changes(series(values)), newest=NEWEST)
     assert change.standing in ("new", "open")
+
+
+def test_judged__slower_back_slower_and_back__resolved_by_the_last_return() -> None:
+    values = noisy(120, at=20)
+    values[40:60] /= 1.07
+    values[80:] /= 1.07
+    change = stood(with_changes(series(values)))
+    assert (change.standing, change.resolved_by) == ("resolved", commit_of(80))
 
 
 def test_judged__told_last_week__open_and_no_news() -> None:

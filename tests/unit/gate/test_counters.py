@@ -1,0 +1,36 @@
+"""Exact counters: nothing is tolerated unless the policy says so, and then no more than it says."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
+from perfgate.judging.gate.decide import decide
+from tests.unit.gate.builders import counters, sides
+
+
+@pytest.mark.parametrize(
+    ("after", "tolerated", "outcome", "verdict"),
+    [
+        (40, 0.0, "unchanged", "PASS"),
+        (41, 0.0, "regressed", "FAIL"),
+        (44, 0.1, "unchanged", "PASS"),
+        (45, 0.1, "regressed", "FAIL"),
+        (39, 0.1, "improved", "PASS"),
+    ],
+)
+def test_decide__operators_of_a_call_beside_what_is_tolerated(
+    after: int, tolerated: float, outcome: str, verdict: str
+) -> None:
+    base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
+    base = msgspec.structs.replace(base, counters=[counters({"aten::mm": 40})])
+    head = msgspec.structs.replace(head, counters=[counters({"aten::mm": after})])
+    policy = Policy(tolerances={"counters.framework_ops": tolerated})
+
+    decision = decide(base, head, policy=policy, history=History())
+
+    (counted,) = [c for c in decision.comparisons if c.metric == "counters.framework_ops"]
+    assert (counted.outcome, counted.tolerance) == (outcome, tolerated)
+    assert decision.verdict == verdict

@@ -1,0 +1,83 @@
+"""What time comparisons of one job share among themselves, and what each keeps to itself: the error and the noise floor."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import Replicate, RunDocument
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.policy import FAMILIES
+from tests.unit.gate.builders import SHAPE, columns, sides
+
+TEN_PAIRS = Policy(looks=[10])
+NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
+
+
+def judged(base: RunDocument, head: RunDocument, policy: Policy) -> DecisionDocument:
+    return decide(base, head, policy=policy, history=History())
+
+
+def of_metric(decision: DecisionDocument, metric: str, shape: str = SHAPE) -> Comparison:
+    return next(c for c in decision.comparisons if (c.metric, c.shape) == (metric, shape))
+
+
+def test_decide__all_of_ten_pairs_slower__enough_for_a_large_part_of_the_error_and_not_for_a_small_one() -> None:
+    """Ten of ten has the chance 1/1024: below the 0.6 % of the fast path, above the 0.05 % of the gap."""
+    slower = judged(*sides([1.05] * 10), TEN_PAIRS)
+    assert of_metric(slower, "latency.low").outcome == "regressed"
+    assert of_metric(slower, "latency.p50").outcome == "inconclusive"
+
+    longer_gaps = judged(*sides([1.0] * 10, gaps=(1e-6, 0.0004)), TEN_PAIRS)
+    assert of_metric(longer_gaps, "throughput.gap").outcome == "inconclusive"
+    assert longer_gaps.verdict != "FAIL"
+
+
+def test_families__their_parts__make_up_the_whole_error() -> None:
+    assert sum(family.share for family in FAMILIES) == pytest.approx(1.0)
+
+
+def test_decide__noise_floor_of_one_shape_above_its_limit__the_other_shape_is_unchanged() -> None:
+    wobbling = [1.08, 1 / 1.08, 1.08, 1 / 1.08, 1.08, 1 / 1.08, 1.0]
+    quiet, noisy = sides(NO_CHANGE), sides(NO_CHANGE, aa_ratios=wobbling)
+    decision = judged(*(with_second_shape(*runs) for runs in zip(noisy, quiet)), Policy())
+
+    floors = {floor.shape: floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"}
+    assert floors[SHAPE] > 0.02 > floors["second"]
+    assert of_metric(decision, "latency.low").outcome == "inconclusive"
+    assert "noise floor" in (of_metric(decision, "latency.low").reason or "")
+    assert of_metric(decision, "latency.low", "second").outcome == "unchanged"
+
+
+def with_second_shape(run: RunDocument, other: RunDocument) -> RunDocument:
+    """Return a run that also measured another run's shape, in the same pairs."""
+
+    def both(replicate: Replicate, another: Replicate) -> Replicate:
+        return msgspec.structs.replace(replicate, shapes={**replicate.shapes, "second": another.shapes[SHAPE]})
+
+    workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE, "second"])]
+    replicates = [both(*pair) for pair in zip(run.replicates, other.replicates)]
+    return msgspec.structs.replace(run, workloads=workloads, replicates=replicates)
+
+
+def test_decide__conductor_saw_some_pairs_only__no_turnaround_rather_than_one_of_those() -> None:
+    base, head = (
+        msgspec.structs.replace(run, replicates=[seen_from_outside(replicate) for replicate in run.replicates])
+        for run in sides([1.05] * 14)
+    )
+    assert of_metric(judged(base, head, Policy()), "throughput.turnaround").pairs == 14
+
+    unseen = msgspec.structs.replace(head.replicates[3], shapes={SHAPE: columns(0.0105)})
+    head = msgspec.structs.replace(head, replicates=[*head.replicates[:3], unseen, *head.replicates[4:]])
+    decision = judged(base, head, Policy())
+    assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
+    assert decision.verdict == "FAIL"
+
+
+def seen_from_outside(replicate: Replicate) -> Replicate:
+    blocks = replicate.shapes[SHAPE]
+    per_call = [(end - start) // calls for start, end, calls in zip(blocks.start_ns, blocks.end_ns, blocks.calls)]
+    seen = [duration * (calls + 1) for duration, calls in zip(per_call, blocks.calls)]
+    return msgspec.structs.replace(replicate, shapes={SHAPE: msgspec.structs.replace(blocks, seen_ns=seen)})

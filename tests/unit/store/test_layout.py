@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from datetime import datetime, timezone
+
+import pytest
+
+from perfgate.errors import StoreError
+from perfgate.judging.store import layout
+from tests.unit.document.minimal import minimal_run
+
+MEBIBYTE = 1 << 20
+
+
+def test_unpack_document__a_few_bytes_that_unpack_to_more_than_a_document_may_hold__refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit is lowered for the test's sake: what it limits is otherwise half a gigabyte."""
+    file, packed = layout.pack_run(minimal_run(), datetime(2026, 8, 1, tzinfo=timezone.utc))
+    assert layout.unpack_document(packed, file.run.id, name="a run").project == minimal_run().project
+
+    monkeypatch.setattr(layout, "MAX_BYTES", 2 * MEBIBYTE)
+    bomb = gzip.compress(b" " * (64 * MEBIBYTE))
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError):
+            layout.unpack_document(bomb, file.run.id, name="a run")
+        assert tracemalloc.get_traced_memory()[1] < 16 * MEBIBYTE
+    finally:
+        tracemalloc.stop()
+
+
+def test_unpack_document__no_gzip__says_so() -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        layout.unpack_document(b"no gzip", "0" * 64, name="a run")

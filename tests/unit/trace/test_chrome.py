@@ -1,0 +1,81 @@
+"""Plain Chrome traces: begun and ended spans nest, and a small file that unpacks to a huge one is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfgate.errors import DocumentError
+from perfgate.measuring.trace.readers import _json_events, chrome
+
+
+def spans(folder: Path, events: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Return start and duration in nanoseconds of every span, by name."""
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    (timeline,) = chrome.read(path).timelines
+    table = timeline.events
+    return {
+        table.names[name]: (int(start), int(duration))
+        for name, start, duration in zip(table.name, table.start, table.duration)
+    }
+
+
+def event(phase: str, at: int, name: str = "", thread: int = 1) -> dict[str, Any]:
+    return {"ph": phase, "ts": at, "name": name, "pid": 1, "tid": thread, "cat": "cpu_op"}
+
+
+def test_read__begun_and_ended_spans__an_end_closes_what_its_thread_began_last(tmp_path: Path) -> None:
+    found = spans(
+        tmp_path,
+        [
+            event("B", 0, "forward"),
+            event("B", 10, "attention"),
+            event("B", 12, "elsewhere", thread=2),
+            event("B", 20, "softmax"),
+            event("E", 25),
+            event("E", 40),
+            event("E", 50, thread=2),
+            event("B", 60, "mlp"),
+            event("E", 90),
+            event("E", 100),
+        ],
+    )
+    assert found == {
+        "forward": (0, 100_000),
+        "attention": (10_000, 30_000),
+        "softmax": (20_000, 5_000),
+        "mlp": (60_000, 30_000),
+        "elsewhere": (12_000, 38_000),
+    }
+
+
+def test_read__begun_and_never_ended__left_out_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([event("B", 0, "forward"), event("B", 5, "softmax"), event("E", 7)]))
+    recording = chrome.read(path)
+    assert recording.absent["spans"] == "1 spans were begun and never ended, and are left out"
+
+
+def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is lowered for the test's sake, from 8 GiB."""
+    monkeypatch.setattr(_json_events, "MAX_TRACE_BYTES", 1 << 20)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 21) + b"]}"))
+    assert path.stat().st_size < 1 << 14
+    with pytest.raises(DocumentError, match=r"more than 1048576 bytes of JSON; record fewer calls"):
+        list(_json_events.event_lists(path, _json_events.ChromeEvent))
+
+
+def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [event("X", 1, "mm")]}))
+    monkeypatch.setattr(_json_events, "MAX_TRACE_BYTES", path.stat().st_size)
+    (events,) = _json_events.event_lists(path, _json_events.ChromeEvent)
+    assert [found.name for found in events] == ["mm"]
