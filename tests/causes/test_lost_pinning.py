@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
-from perfgate.document.run import RunDocument
 from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
-from perfgate.measuring.workload.bound import BoundWorkload
 from tests.causes import feeding
 from tests.causes.comments import first_cause, title, verdict
-from tests.fakes.device import FakeDevice
-from tests.fakes.workloads import context_on
-from tests.traps.virtual import WORKLOAD, Call, VirtualGate, judged, workload_of
+from tests.traps.virtual import WORKLOAD, Call, VirtualGate, judged, with_counts
 
 HERE = Path(__file__).parent
 LINE = f"feeding.py:{feeding.waiting.__code__.co_firstlineno + 2}"
@@ -43,17 +35,8 @@ def test_comment__pinned_memory_on_both_sides__passes(tmp_path: Path) -> None:
 def commented(base: Call, head: Call, folder: Path) -> str:
     """Measure pairs of both calls, and each by itself with step 4: what it dispatches, and where its time goes."""
     documents = VirtualGate(lambda: base, lambda: head, profiled=True).documents()
-    counted = with_counts(documents[0], base, folder / "base"), with_counts(documents[1], head, folder / "head")
-    return render_comment(judged(*counted), CommentContext(marker="<!-- perfgate -->"))
-
-
-def with_counts(document: RunDocument, call: Call, folder: Path) -> RunDocument:
-    """Return a document with what step 4 counts in this call."""
-    folder.mkdir()
-    device = FakeDevice(launch_ns=10_000)
-    workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
-    context = context_on(device, workload_of(call), root=HERE, artifacts=folder)
-    counted = TOP_OPS.measure(replace(context, workload=workload))
-    return msgspec.structs.replace(
-        document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators
+    counted = (
+        with_counts(documents[0], base, folder / "base", root=HERE),
+        with_counts(documents[1], head, folder / "head", root=HERE),
     )
+    return render_comment(judged(*counted), CommentContext(marker="<!-- perfgate -->"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 
 from tests.end_to_end.conftest import Perfgate
 from tests.fakes.recordings import STEP, TO_NHWC, kineto_recording
+from tests.golden.kept import compare
 from tests.samples import unpacked
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -42,10 +42,7 @@ def _counters(run: dict[str, Any]) -> dict[str, dict[str, int]]:
 def _same_as_golden(text: str, name: str) -> None:
     """Compare with a kept text; rich fills lines with blanks, which editors drop. PERFGATE_WRITE_GOLDEN=1 rewrites it."""
     found = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-    path = GOLDEN / name
-    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
-        path.write_text(found)
-    assert found == path.read_text()
+    compare(found, GOLDEN / name)
 
 
 def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], list[list[str]]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tests.fakes.documents import (
     traces,
     unchanged_comparisons,
 )
+from tests.golden.kept import compare
 
 DATA = Path(__file__).parent / "data"
 CONTEXT = CommentContext(
@@ -164,19 +164,13 @@ def decisions() -> dict[str, DecisionDocument]:
 @pytest.mark.parametrize("name", decisions())
 def test_render_comment__decision__is_the_golden_text(name: str) -> None:
     text = render_comment(decisions()[name], CONTEXT)
-    path = DATA / f"comment-{name}.md"
-    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    compare(text, DATA / f"comment-{name}.md")
 
 
 @pytest.mark.parametrize("name", CHINESE)
 def test_render_comment__decision_in_chinese__is_the_golden_text(name: str) -> None:
     text = render_comment(decisions()[name], replace(CONTEXT, language="zh"))
-    path = DATA / f"comment-{name}.zh.md"
-    if os.environ.get("PERFGATE_WRITE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    compare(text, DATA / f"comment-{name}.zh.md")
 
 
 def test_golden_files__folder__holds_no_file_without_a_decision() -> None:

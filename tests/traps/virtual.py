@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -21,6 +21,7 @@ from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, CorrectnessResult, CounterSet, RunDocument
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
+from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.worker.worker import Worker
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -38,6 +39,7 @@ from perfgate.protocol import (
 )
 from tests.fakes.device import FakeDevice, FakeTensor
 from tests.fakes.documents import make_run
+from tests.fakes.workloads import context_on
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 SHAPE, WORKLOAD = "default", "encoder"
@@ -307,6 +309,18 @@ def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]
         return msgspec.structs.replace(run, workloads=workloads, **pairs, **nothing)
 
     return document("base", measured.base), document("head", measured.head, measured.failed)
+
+
+def with_counts(document: RunDocument, call: Call, folder: Path, *, root: Path) -> RunDocument:
+    """Return a document with what step 4 counts in this call; lines are those of files below ``root``."""
+    folder.mkdir()
+    device = FakeDevice(launch_ns=10_000)
+    workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
+    context = context_on(device, workload_of(call), root=root, artifacts=folder)
+    counted = TOP_OPS.measure(replace(context, workload=workload))
+    return msgspec.structs.replace(
+        document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators
+    )
 
 
 def judged(base: RunDocument, head: RunDocument, *, policy: Optional[Policy] = None) -> DecisionDocument:
