@@ -113,9 +113,8 @@ def decide(
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, timed=not incomparable)
-    judged = _verdict(
-        comparisons, differences, invalid, failures, changes, missing, comparing, untimed=why_untimed(base, head)
-    )
+    rules = verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing)
+    judged = verdict_of(rules, untimed=why_untimed(base, head))
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -157,7 +156,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
     comparisons = compare_promises(None, head) + compare_budgets(None, head, policy) + compare_expected(head, policy)
     failures = _side_failures(head, "head")
-    judged = _verdict(comparisons, [], [], failures, [], [], "rules", untimed=None)
+    judged = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules"), untimed=None)
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -231,7 +230,12 @@ def exit_code(decision: DecisionDocument) -> int:
     return EXIT_PASS
 
 
-_Rule = tuple[Verdict, str, list[str]]
+class VerdictRule(NamedTuple):
+    """A verdict, the code of its reason, and what it applies to: it gives the verdict where ``names`` holds anything."""
+
+    verdict: Verdict
+    reason: str
+    names: list[str]
 
 
 class _Judged(NamedTuple):
@@ -239,7 +243,18 @@ class _Judged(NamedTuple):
     reasons: list[str]
 
 
-def _verdict(
+def verdict_of(rules: list[VerdictRule], *, untimed: Optional[str]) -> _Judged:
+    """Return the verdict of the first rule that applies; its reasons are codes and names, the report words them.
+
+    A PASS without pairs rests on counts alone, and its reason says why: ``untimed``.
+    """
+    for rule in rules:
+        if rule.names:
+            return _Judged(rule.verdict, [f"{rule.reason}: {name}" for name in rule.names])
+    return _Judged("PASS", [untimed] if untimed else [])
+
+
+def verdict_rules(
     comparisons: list[Comparison],
     differences: list[TestbedDifference],
     invalid: list[Invalid],
@@ -247,12 +262,8 @@ def _verdict(
     changes: list[HarnessChange],
     missing: list[Missing],
     comparing: Comparing,
-    *,
-    untimed: Optional[str],
-) -> _Judged:
-    """The first rule that applies gives the verdict; its reasons are codes and names, the report words them.
-
-    A PASS without pairs rests on counts alone, and its reason says why: ``untimed``.
+) -> list[VerdictRule]:
+    """Return every rule in the order in which they are asked.
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
@@ -284,33 +295,33 @@ def _verdict(
         if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
     ]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
-    slower: _Rule = ("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
-    unmeasured: list[_Rule] = [
-        ("INCONCLUSIVE", "failed", sorted(failed)),
-        ("INCONCLUSIVE", "harness", [_change_name(change) for change in changes if change.kind == "not_comparable"]),
-        ("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
-        ("INCONCLUSIVE", "invalid", [f"{entry.workload}/{entry.shape} {entry.message}" for entry in invalid]),
+    slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
+    unmeasured = [
+        VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
+        VerdictRule(
+            "INCONCLUSIVE", "harness", [_change_name(change) for change in changes if change.kind == "not_comparable"]
+        ),
+        VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
+        VerdictRule(
+            "INCONCLUSIVE", "invalid", [f"{entry.workload}/{entry.shape} {entry.message}" for entry in invalid]
+        ),
         # What was left out may be what shows a regression, so nothing below counts without it.
-        ("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
-        ("INCONCLUSIVE", "not judged", unjudged),
+        VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
+        VerdictRule("INCONCLUSIVE", "not judged", unjudged),
     ]
-    rules: list[_Rule] = [
+    return [
         *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
-        (
+        VerdictRule(
             "INCONCLUSIVE",
             "nothing compared",
             [] if gating or any(c.accepted for c in comparisons) else ["no comparison could be made"],
         ),
-        ("INCONCLUSIVE", "undecided", undecided),
-        ("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
-        ("WARN", "doubtful", promised + dropped),
-        ("WARN", "unsteady", unsteady),
-        ("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
+        VerdictRule("INCONCLUSIVE", "undecided", undecided),
+        VerdictRule("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
+        VerdictRule("WARN", "doubtful", promised + dropped),
+        VerdictRule("WARN", "unsteady", unsteady),
+        VerdictRule("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
     ]
-    for verdict, reason, names in rules:
-        if names:
-            return _Judged(verdict, [f"{reason}: {name}" for name in names])
-    return _Judged("PASS", [untimed] if untimed else [])
 
 
 def _missing_name(entry: Missing) -> str:

@@ -32,7 +32,7 @@ def hides(change: HarnessChange) -> bool:
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
     """Return whether a failure is that of a base which does not run under the head's workload file."""
     unable = {change.workload for change in changes if change.kind == "not_comparable"}
-    return failure.side != "head" and failure.workload in unable
+    return failure.workload in unable
 
 
 def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:

@@ -1,0 +1,155 @@
+"""Which of two rules gives the verdict, for every pair of rules: a new rule without its rows here fails."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
+from perfgate.document.history import History
+from perfgate.document.run import ErrorDetail, FailedPair
+from perfgate.judging.gate.decide import decide, exit_code, verdict_of, verdict_rules
+from tests.fakes.documents import make_comparison, make_counter, make_difference, make_failure
+from tests.unit.gate.builders import WORKLOAD, sides
+
+
+class Row(NamedTuple):
+    """A rule, and evidence to which it applies."""
+
+    verdict: str
+    reason: str
+    evidence: dict[str, list[Any]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.verdict} {self.reason}"
+
+
+def change(kind: Any, message: str) -> list[HarnessChange]:
+    return [HarnessChange(workload="decoder", kind=kind, message=message)]
+
+
+SLOWER = make_comparison(outcome="regressed", delta=0.07, interval=(0.06, 0.08))
+UNCHANGED = make_comparison("latency.p50")
+# Of these two any number may apply; the first of them in this order gives the verdict.
+OF_CODE = [
+    Row("FAIL", "regressed", {"comparisons": [SLOWER]}),
+    Row("INCONCLUSIVE", "failed", {"failures": [make_failure("pair", what="pair 3")]}),
+    Row("INCONCLUSIVE", "harness", {"changes": change("not_comparable", "the base does not run")}),
+    Row("INCONCLUSIVE", "testbed", {"differences": [make_difference()]}),
+    Row(
+        "INCONCLUSIVE",
+        "invalid",
+        {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message="throttled")]},
+    ),
+    Row("INCONCLUSIVE", "missing", {"missing": [Missing(workload="encoder", shape="long", side="head")]}),
+    Row(
+        "INCONCLUSIVE",
+        "not judged",
+        {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive")]},
+    ),
+    Row("INCONCLUSIVE", "nothing compared", {}),
+    Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
+    Row("WARN", "harness", {"changes": change("removed", "the head no longer measures shape short")}),
+    Row(
+        "WARN",
+        "doubtful",
+        {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive", gating=False)]},
+    ),
+    Row(
+        "WARN",
+        "unsteady",
+        {"comparisons": [make_counter("counters.copies", 1, 2, outcome="inconclusive", gating=False)]},
+    ),
+    Row(
+        "WARN",
+        "accepted",
+        {"comparisons": [msgspec.structs.replace(SLOWER, gating=False, accepted="mei: twice the layers")]},
+    ),
+]
+# No commit can be blamed for a stack: what got slower warns, and only where everything could be measured. That the two
+# testbeds differ is what is asked about.
+SLOWER_STACK = OF_CODE[0]._replace(verdict="WARN")
+OF_STACK = [
+    *(row for row in OF_CODE[1:7] if row.reason != "testbed"),
+    SLOWER_STACK,
+    *OF_CODE[7:],
+]
+# A head judged by rules alone has no other testbed beside it.
+OF_RULES = [row for row in OF_CODE if row.reason != "testbed"]
+ORDERS: dict[Comparing, list[Row]] = {"code": OF_CODE, "stack": OF_STACK, "rules": OF_RULES}
+# Something was compared, or accepted, where these apply.
+COMPARED = {"regressed", "not judged", "undecided", "accepted"}
+
+
+def rules_for(*rows: Row, comparing: Comparing) -> Any:
+    """Return the rules asked about the evidence of rows, and one unchanged metric where nothing else is said."""
+    evidence: dict[str, list[Any]] = {
+        name: [] for name in ("comparisons", "differences", "invalid", "failures", "changes", "missing")
+    }
+    for row in rows:
+        for name, records in row.evidence.items():
+            evidence[name] += records
+    if not any(row.reason == "nothing compared" for row in rows):
+        evidence["comparisons"] = [*evidence["comparisons"], UNCHANGED]
+    return verdict_rules(**evidence, comparing=comparing)
+
+
+def expected(first: Row, second: Row, order: list[Row]) -> Row:
+    pair = {first.reason, second.reason}
+    if "nothing compared" in pair and pair & COMPARED:
+        return first if first.reason in COMPARED else second
+    return min(first, second, key=order.index)
+
+
+@pytest.mark.parametrize("comparing", ORDERS)
+def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Comparing) -> None:
+    asked = {f"{rule.verdict} {rule.reason}" for rule in rules_for(comparing=comparing)}
+    rows = {row.name for row in ORDERS[comparing]}
+    assert asked - {"INCONCLUSIVE testbed"} == rows - {"INCONCLUSIVE testbed"}
+    assert ("INCONCLUSIVE testbed" in rows) is (comparing == "code")
+
+
+@pytest.mark.parametrize(
+    ("comparing", "row"),
+    [(comparing, row) for comparing, order in ORDERS.items() for row in order],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
+    said = verdict_of(rules_for(row, comparing=comparing), untimed=None)
+    assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (row.verdict, {row.reason})
+
+
+@pytest.mark.parametrize(
+    ("comparing", "first", "second"),
+    [(comparing, *pair) for comparing, order in ORDERS.items() for pair in permutations(order, 2)],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
+    comparing: Comparing, first: Row, second: Row
+) -> None:
+    said = verdict_of(rules_for(first, second, comparing=comparing), untimed=None)
+    winner = expected(first, second, ORDERS[comparing])
+    assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (winner.verdict, {winner.reason})
+
+
+def test_verdict__no_rule_applies__pass_that_says_why_there_are_no_times() -> None:
+    assert verdict_of(rules_for(comparing="code"), untimed=None) == ("PASS", [])
+    assert verdict_of(rules_for(comparing="code"), untimed="untimed: recordings") == ("PASS", ["untimed: recordings"])
+
+
+def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and_no_obstacle() -> None:
+    testbed = next(row for row in OF_CODE if row.reason == "testbed")
+    assert verdict_of(rules_for(testbed, comparing="stack"), untimed=None).verdict == "PASS"
+
+
+def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() -> None:
+    base, head = sides([1.05] * 14)
+    crashed = FailedPair(pair=20, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exit", message="gone"))
+    decision = decide(base, msgspec.structs.replace(head, failed_pairs=[crashed]), policy=Policy(), history=History())
+    assert decision.verdict == "FAIL"
+    assert decision.reasons[0] == "regressed: encoder/long latency.low"
+    assert exit_code(decision) == 1
