@@ -133,11 +133,11 @@ def test_judged__back_and_slower_once_more__open_since_the_first() -> None:
 
 
 def test_judged__slower_back_slower_and_back__resolved_by_the_last_return() -> None:
-    values = noisy(120, at=20)
-    values[40:60] /= 1.07
-    values[80:] /= 1.07
+    values = noisy(160, at=20)
+    for start, end in ((40, 60), (80, 100), (120, 160)):
+        values[start:end] /= 1.07
     change = stood(with_changes(series(values)))
-    assert (change.standing, change.resolved_by) == ("resolved", commit_of(80))
+    assert (change.standing, change.resolved_by) == ("resolved", commit_of(120))
 
 
 def test_judged__told_last_week__open_and_no_news() -> None:
