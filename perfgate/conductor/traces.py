@@ -17,7 +17,7 @@ from perfgate.protocol import Traced, TraceRequest
 # Of the pairs that profile their operators: enough that no single one makes the flame graph, and 0.2 s each.
 TRACED_PAIRS = 4
 TURN_SECONDS = 0.05
-FEWEST_CALLS = 3
+FEWEST_CALLS = 2
 MOST_CALLS = 10
 
 
@@ -51,5 +51,6 @@ def _recorded(
             name = trace_name(first, number, index)
             request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
             traced = workers[index].ask(request, Traced, timeout=timeout, doing=f"tracing {first.workload}")
-            paths[index] = Path(traced.recording)
+            # Whatever a worker answers, its file is one of this folder.
+            paths[index] = folder / Path(traced.recording).name
         yield PairTrace(first.pair, shape, base=paths[0], head=paths[1])
