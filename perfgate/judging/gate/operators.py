@@ -6,7 +6,9 @@ FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
 import numpy as np
@@ -26,6 +28,7 @@ EXCLUDED_CHANGE = 0.05  # an operator is unchanged where both a loss and a gain 
 # below 1/256, can name one of twelve. A tenth of what is left out is a twentieth of a percent of the call.
 MIN_SHARE = 0.005
 MIN_PAIRS = 6  # the fewest that give a two-sided interval at 95 %
+MAX_OPERATORS = 100  # of a shape whose times are listed
 CONFIDENCE = 0.95
 LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 
@@ -98,12 +101,19 @@ def operator_times(
     for workload in head.workloads:
         for shape in workload.shapes:
             pairs = [] if (workload.name, shape) in spoiled else paired_times(base, head, workload.name, shape)
-            rows = [
-                _time(workload.name, shape, op, pairs, known)
-                for op in sorted({op for a, b in pairs for op in [*a, *b]})
-            ]
+            rows = [_time(workload.name, shape, op, pairs, known) for op in _heaviest(pairs)]
             times += sorted(rows, key=lambda row: -max(row.base, row.head))
     return times
+
+
+def _heaviest(pairs: list[tuple[dict[str, float], dict[str, float]]]) -> list[str]:
+    """Return the operators with most time in all members of the pairs, and what is outside them."""
+    total: dict[str, float] = defaultdict(float)
+    for side in chain.from_iterable(pairs):
+        for op, seconds in side.items():
+            total[op] += seconds
+    operators = sorted(total.keys() - {OUTSIDE_OPERATORS}, key=lambda op: (-total[op], op))
+    return [*operators[:MAX_OPERATORS], *(total.keys() & {OUTSIDE_OPERATORS})]
 
 
 def _time(
