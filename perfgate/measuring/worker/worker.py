@@ -22,7 +22,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
-from perfgate.measuring.trace.collect import keep_recording, record_calls
+from perfgate.measuring.trace.collect import keep_recording
 from perfgate.measuring.trace.profile import OperatorProfile, recorded_times
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
@@ -203,12 +203,11 @@ class Worker:
         return Profiled(recording=str(recording))
 
     def _trace(self, request: TraceRequest) -> Traced:
-        call = self._loaded.caller(request.shape)
+        call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
-            trace = record_calls(
-                self._opened, call, calls=request.calls, folder=Path(request.folder), name=request.name
-            )
-        return Traced(recording=str(trace.path))
+            # Whoever draws it reads it; a worker that did so too would take as long again.
+            file = self._opened.record_trace(call, calls=request.calls, folder=folder, name=request.name)
+        return Traced(recording=str(file))
 
     def _operators(self, _: OperatorsRequest) -> OperatorsReply:
         return OperatorsReply(shapes=self.profile.typical_times() if self.profile else {})
