@@ -82,6 +82,7 @@ def sampling(
     with tempfile.TemporaryFile(dir=folder) as output:
         process = subprocess.Popen(
             [sys.executable, "-m", SAMPLER, device, *options],
+            cwd="/",  # -m imports from the folder it starts in: never from a checkout
             env=None if environment is None else dict(environment),
             stdin=subprocess.PIPE,
             stdout=output,

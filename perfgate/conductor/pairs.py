@@ -232,10 +232,12 @@ class _Measuring:
         safe_point()
         second = "head" if plan.arm == "ab" else "base (noise floor)"
         self._bench.say(f"{self._reference.name}: {which}, base against {second}")
+        members: dict[int, _Member] = {}
         try:
-            first, other = self._pair(plan)
+            first, other = self._pair(plan, members)
         except WorkerError as error:
-            failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self._reference.name, error=error.detail)
+            detail = self._both_at_once(error.detail) if members else error.detail
+            failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self._reference.name, error=detail)
             self._measured.failed.append(failed)
             self._failures_in_a_row += 1
             return
@@ -256,10 +258,19 @@ class _Measuring:
         """Do what waits for the end of the last pair."""
         self._measured.traces += self._late.put_into(self._measured.base, self._measured.head)
 
-    def _pair(self, plan: _Plan) -> tuple[Replicate, Replicate]:
+    def _both_at_once(self, error: ErrorDetail) -> ErrorDetail:
+        """Return the error of a pair of which one side was loaded, and where memory is full, say that both must fit."""
+        if error.kind != "memory":
+            return error
+        message = (
+            f"base and head do not fit into the memory of {self._bench.config.device} together, and a pair holds both at once: "
+            f"measure smaller inputs, or on a device with more memory ({error.message})"
+        )
+        return msgspec.structs.replace(error, message=message)
+
+    def _pair(self, plan: _Plan, members: dict[int, _Member]) -> tuple[Replicate, Replicate]:
         checkouts = [self._base, self._head if plan.arm == "ab" else self._base_again]
         with ExitStack() as stack:
-            members: dict[int, _Member] = {}
             for index in (1, 0) if plan.second_starts else (0, 1):
                 members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
             self._run_quads(plan, members)

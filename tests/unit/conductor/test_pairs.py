@@ -193,6 +193,46 @@ def test_measure_pairs__failures_with_a_success_between__goes_on() -> None:
     assert len(measured.head) == len(measured.base) == 8
 
 
+def holding(room: int) -> Side:
+    """Return a side whose processes keep a model each on a device that has room for so many."""
+
+    def make() -> Call:
+        model = object()
+
+        def call(device: FakeDevice) -> None:
+            device.held.add(model)  # type: ignore[attr-defined]
+            if len(device.held) > room:  # type: ignore[attr-defined]
+                raise MemoryError("tried to allocate 40 GiB")
+            device.launch("mm", MS)
+
+        return call
+
+    return make
+
+
+def device_of_models() -> FakeDevice:
+    device = FakeDevice()
+    device.held = set()  # type: ignore[attr-defined]
+    return device
+
+
+def test_measure_pairs__room_for_one_model__says_that_a_pair_holds_both() -> None:
+    measured, _ = VirtualGate(holding(1), holding(1), device=device_of_models, aa_pairs=0).measure()
+
+    assert {failed.error.kind for failed in measured.failed} == {"memory"}
+    (message,) = {failed.error.message for failed in measured.failed}
+    assert message.startswith(
+        "base and head do not fit into the memory of fake together, and a pair holds both at once: "
+    )
+    assert "tried to allocate 40 GiB" in message
+
+
+def test_measure_pairs__room_for_no_model__the_error_is_of_one_side() -> None:
+    measured, _ = VirtualGate(holding(0), holding(0), device=device_of_models, aa_pairs=0).measure()
+    assert not any("together" in failed.error.message for failed in measured.failed)
+    assert {failed.error.kind for failed in measured.failed} == {"memory"}
+
+
 def test_measure_pairs__servers__renewed_halfway_to_the_first_look_and_at_every_look_with_other_hashes() -> None:
     gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=2, all_looks=True)
     _, machine = gate.measure()

@@ -20,7 +20,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry
 from perfgate.errors import MeasuringError
-from tests.traps.virtual import judged
+from tests.traps.virtual import VirtualGate, documents_of, judged, works
 from tests.unit.gate.builders import SHAPE, sides
 
 replace = msgspec.structs.replace
@@ -109,6 +109,22 @@ def test_decide__never_throttled__as_without_a_watcher() -> None:
     decision = decided(reading(*WHOLE_JOB, throttled=False, temperature=60.0))
 
     assert (decision.verdict, kinds(decision)) == ("PASS", set())
+
+
+@pytest.mark.parametrize(
+    ("slowed", "kind", "verdict"), [(0.8, {"throttled"}, "INCONCLUSIVE"), (0.2, set(), "PASS"), (0.0, set(), "PASS")]
+)
+def test_measure_pairs__device_throttled_for_a_share_of_the_job__invalid_where_too_little_is_left(
+    slowed: float, kind: set[str], verdict: str
+) -> None:
+    measured, machine = VirtualGate(works(MS), works(MS)).measure()
+    begin, end = machine.blocks[0].began_ns / MS, machine.blocks[-1].began_ns / MS + 100
+    border = begin + slowed * (end - begin)
+    found = watcher(reading(begin, border, throttled=True), reading(border, end, throttled=False))
+    found.put_into(measured.base, measured.head)
+
+    decision = judged(*documents_of(measured))
+    assert (kinds(decision), decision.verdict) == (kind, verdict)
 
 
 def clocks(share: float, **fields: Any) -> list[Reading]:
@@ -217,6 +233,16 @@ def test_watching__npu_below_its_clock_and_a_neighbour_on_it__both_seen(tmp_path
     assert columns.foreign_processes == [1] * BLOCKS
     assert {told.telemetry.temperature for told in found.readings} == {93.0, None}
     assert all(told.began_ns < told.ended_ns for told in found.readings)
+
+
+@pytest.mark.usefixtures("patient")
+def test_watching__module_of_the_change_in_the_folder_it_starts_in__not_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    (found,) = sampled("npu:0", tmp_path, SOFTNPU_SMI_UTILIZATION="95")
+    assert found.shapes[SHAPE].clock_share == [1.0] * BLOCKS
 
 
 @pytest.mark.usefixtures("patient")

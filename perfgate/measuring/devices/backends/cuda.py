@@ -117,7 +117,7 @@ class CudaDevice(AcceleratorDevice):
         return None
 
     def condition(self) -> Condition:
-        """Return nothing: nvidia-smi takes too long between blocks, and a clock read after a block is that of rest."""
+        """Return nothing: nvidia-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
     def telemetry(self) -> Optional[Telemetry]:

@@ -170,10 +170,7 @@ class NpuDevice(AcceleratorDevice):
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
     def condition(self) -> Condition:
-        """Return nothing: npu-smi takes a second, too long to ask between blocks, and torch_npu does not say.
-
-        A clock read after a block would be that of a device at rest, which is a tenth of the rated one.
-        """
+        """Return nothing: npu-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
     def telemetry(self) -> Optional[Telemetry]:
