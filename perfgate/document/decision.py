@@ -33,7 +33,7 @@ InvalidKind = Literal[
     "not_steady",
 ]
 MissingSide = Literal["base", "head", "both"]
-Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "recorded"]
+Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 Comparing = Literal["code", "stack", "rules"]
@@ -121,6 +121,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
     all looks, reruns and other metrics.
     ``accepted`` is who accepted a regression and why: it then does not gate.
+    With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
     ``parts`` are those that did not.
@@ -429,8 +430,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
-    kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: their times are shown
-    (method ``recorded``) and compared with nothing.
+    kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
+    compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing.
     """
 
     schema: Literal["perfgate/decision"] = DECISION_SCHEMA

@@ -198,6 +198,37 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernels of one operator on inputs of one shape in a step: how many, and the seconds that they took.
+
+    ``inputs`` is empty where the recording does not tell shapes. ``mac`` is how long the matrix units of the cores computed as
+    the hardware counted, ``vec`` the vector units; None where that was not counted.
+    """
+
+    op: str
+    inputs: str
+    count: float
+    seconds: float
+    mac: Optional[float] = None
+    vec: Optional[float] = None
+
+
+class KernelTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the kernels of a recorded step took on the device, those of collectives apart.
+
+    ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are what the ``rows`` add up to. Numbers of rows
+    are medians over the steps.
+    """
+
+    workload: str
+    shape: str
+    steps: int
+    seconds: list[float]
+    mac: Optional[float] = None
+    vec: Optional[float] = None
+    rows: list[KernelWork] = []
+
+
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     """Equal work in a traced call: one operator, on inputs of one form, called from one line; or a Python function.
 
@@ -506,6 +537,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     correctness: list[CorrectnessResult] = []
     counters: list[CounterSet] = []
     operators: list[OperatorRow] = []
+    kernel_times: list[KernelTimes] = []
     accounts: list[CallAccount] = []
     replicates: list[Replicate] = []
     failed_pairs: list[FailedPair] = []

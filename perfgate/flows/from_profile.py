@@ -96,6 +96,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         steps=_without_kernels(found.steps, incomplete) if incomplete else found.steps,
         counters=[] if incomplete else found.counters,
         operators=found.operators,
+        kernel_times=[] if incomplete else found.kernel_times,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
@@ -168,7 +169,7 @@ def _warnings(
 ) -> list[str]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     found = [
-        "made from a recording: counts are compared exactly, times with nothing",
+        "made from a recording: counts and times of kernels are compared, the other times with nothing",
         *_counted_once(summaries),
     ]
     if not_said:

@@ -116,16 +116,52 @@ def test_gate__a_conversion_more_in_every_step__fail_that_names_it(perfgate: Per
     assert _document(tmp_path / "gate", "decision.json")["recorded"] is True
 
 
-def test_gate__equal_recordings__pass_that_says_times_were_not_compared(perfgate: Perfgate, tmp_path: Path) -> None:
+def test_gate__equal_recordings__pass_by_counts_and_times(perfgate: Perfgate, tmp_path: Path) -> None:
     kineto_recording(tmp_path / "a.json")
     perfgate("run", "--from-profile", "a.json", "--out", "a", cwd=tmp_path)
 
     done = perfgate("gate", "--base", "a", "--head", "a", "--out", "gate", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("PASS – 4 metrics unchanged; times were not compared\n")
-    (reason,) = _document(tmp_path / "gate", "decision.json")["reasons"]
-    assert reason.startswith("times not compared: ")
+    assert done.stdout.startswith("PASS – 5 metrics unchanged\n")
+    assert _document(tmp_path / "gate", "decision.json")["reasons"] == []
+
+
+def test_gate__everything_three_times_slower__fail_that_names_the_operator(perfgate: Perfgate, tmp_path: Path) -> None:
+    for side, times in (("base", 1), ("head", 3)):
+        kineto_recording(
+            tmp_path / f"{side}.json", steps=(tuple((name, times * length // 4) for name, length in STEP),) * 3
+        )
+    for side in ("base", "head"):
+        perfgate("run", "--from-profile", f"{side}.json", "--out", side, cwd=tmp_path)
+
+    done = perfgate("gate", "--base", "base", "--head", "head", "--out", "gate", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stderr
+    _same_as_golden(done.stdout, "terminal-recordings-slower.txt")
+
+
+def test_gate__matrix_units_of_alexnet_three_times_longer_in_one_operator__named_with_its_shape(
+    perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
+) -> None:
+    sample(f"{ALEXNET}/rank0_ascend_pt", "before")
+    path = sample(f"{ALEXNET}/rank0_ascend_pt", "after") / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    with path.open(newline="") as stream:
+        header, *rows = csv.reader(stream)
+    kind, mac, shapes = (header.index(name) for name in ("Type", "aic_mac_time(us)", "Input Shapes"))
+    for row in rows:
+        if row[kind] == "MatMulV2" and row[shapes].startswith('"32,4096;4096,4096'):
+            row[mac] = str(3 * float(row[mac]))
+    with path.open("w", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    for name in ("before", "after"):
+        perfgate("run", "--from-profile", name, "--out", f"{name}-run", cwd=tmp_path)
+
+    done = perfgate("gate", "--base", "before-run", "--head", "after-run", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stdout
+    assert "FAIL – matrix unit time of an operator of profile/rank 0 200 % slower" in " ".join(done.stdout.split())
+    assert "MatMulV2 [32,4096;4096,4096;4096]" in " ".join(done.stdout.split())
 
 
 def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
@@ -159,8 +195,8 @@ def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
         ),
         (
             lambda rows, kind: [row for row in rows if row[kind] != "TransData"],
-            0,
-            "PASS – format conversions per call of profile/rank 0: 57 → 0, 6 unchanged; times were not compared",
+            3,
+            "INCONCLUSIVE – time of all kernels of profile/rank 0 is undecided",
         ),
     ],
     ids=["more", "none"],
@@ -252,7 +288,9 @@ def test_gate__recordings_of_torch_profiler__what_the_change_added_is_named(perf
     same = perfgate("gate", "--base", "base", "--head", "same", cwd=tmp_path)
     changed = perfgate("gate", "--base", "base", "--head", "head", cwd=tmp_path)
 
-    assert same.returncode == 0, same.stdout
+    # Nothing of a CPU's operators repeats between two recordings but their counts.
+    assert same.returncode == 3, same.stdout
+    assert same.stdout.startswith("INCONCLUSIVE – the recordings hold no time that could be compared\n")
     assert changed.returncode == 1, changed.stdout
     assert "aten::clone in profile/all: 2 more calls (0 → 2)" in changed.stdout
 

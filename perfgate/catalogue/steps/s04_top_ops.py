@@ -105,6 +105,49 @@ CARD = StepCard(
             source=TRACE,
         ),
         Metric(
+            name="kernels.time",
+            title=Text("time of all kernels", "全部 kernel 耗时"),
+            unit="s",
+            better="lower",
+            kind="noisy",
+            step=4,
+            explanation=Text(
+                "Of a recording: the time of all kernels in a step on the device, those of collectives apart. Two recordings "
+                "are compared by it from three steps a side on.",
+                "对录制数据：一个 step 内设备上所有 kernel 的耗时之和，不含集合通信。两侧各有三个及以上 step 时才作比较。",
+            ),
+            source="the profiler's table of kernels, else its timeline of the device",
+        ),
+        Metric(
+            name="kernels.mac_time",
+            title=Text("matrix unit time of an operator", "算子的矩阵单元耗时"),
+            unit="s",
+            better="lower",
+            kind="noisy",
+            step=4,
+            explanation=Text(
+                "Of a recording: how long the matrix units of the cores computed in a step, by operator and shape of its "
+                "inputs, as the hardware counted. What moves data or waits is not in it, so it repeats.",
+                "对录制数据：一个 step 内各核矩阵单元的计算时间，按算子与输入 shape 统计，由硬件计数。"
+                "不含搬运与等待，因此可重复。",
+            ),
+            source="aic_mac_time of kernel_details.csv (AiCMetrics.PipeUtilization)",
+        ),
+        Metric(
+            name="kernels.vec_time",
+            title=Text("vector unit time of an operator", "算子的向量单元耗时"),
+            unit="s",
+            better="lower",
+            kind="noisy",
+            step=4,
+            explanation=Text(
+                "Of a recording: how long the vector units of the cores computed in a step, by operator and shape of its "
+                "inputs, as the hardware counted.",
+                "对录制数据：一个 step 内各核向量单元的计算时间，按算子与输入 shape 统计，由硬件计数。",
+            ),
+            source="aiv_vec_time of kernel_details.csv (AiCMetrics.PipeUtilization)",
+        ),
+        Metric(
             name="counters.fallbacks",
             title=Text("ops run on the host per call", "每次调用回退到 Host 的算子数"),
             unit="1",

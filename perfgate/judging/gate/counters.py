@@ -222,7 +222,7 @@ def _compare_ops(base: CounterSet, head: CounterSet, base_code: Collection[str])
     if "counters.framework_ops" in {*base.unstable, *head.unstable} or 0 in (base.repeats, head.repeats):
         return
     before, after = _by_op(base), _by_op(head)
-    unsteady = {*base.unstable, *head.unstable}
+    unsteady = {*base.unstable, *head.unstable, *_counted_on_one_side(base, head)}
     parts = {part.name: part for part in _all_parts(base, head, "counters.framework_ops", base_code)}
     for op in sorted(before.keys() | after.keys()):
         old, new = before.get(op, _NOTHING), after.get(op, _NOTHING)
@@ -238,6 +238,14 @@ def _compare_ops(base: CounterSet, head: CounterSet, base_code: Collection[str])
             allowed=0.0,
             parts=[parts[op]] if op in parts else [],
         )
+
+
+def _counted_on_one_side(base: CounterSet, head: CounterSet) -> set[str]:
+    """Return the ops of which one side had nothing to count: copies, where its recording has no timeline."""
+    one_sided = base.values.keys() ^ head.values.keys()
+    sites = [*base.sites, *head.sites]
+    seen = {site.name for site in sites if site.metric not in one_sided}
+    return {f"ops.count:{site.name}" for site in sites if site.metric in one_sided and site.name not in seen}
 
 
 def _comparison(

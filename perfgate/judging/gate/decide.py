@@ -48,11 +48,12 @@ from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
 from perfgate.judging.gate.expected import compare_expected
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
+from perfgate.judging.gate.kernel_times import compare_kernel_times, untimed_places
 from perfgate.judging.gate.location import LOW_QUANTILES
 from perfgate.judging.gate.operators import compare_operators, operator_times
 from perfgate.judging.gate.policy import FAMILIES
 from perfgate.judging.gate.promises import compare_promises
-from perfgate.judging.gate.recorded import are_recordings, recorded_times, why_untimed
+from perfgate.judging.gate.recorded import are_recordings, recorded_times
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.stored import compare_stored
@@ -113,8 +114,10 @@ def decide(
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, timed=not incomparable)
-    rules = verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing)
-    judged = verdict_of(rules, untimed=why_untimed(base, head))
+    not_timed = untimed_places(base, head, comparisons) if recorded else []
+    judged = verdict_of(
+        verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
+    )
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -156,7 +159,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
     comparisons = compare_promises(None, head) + compare_budgets(None, head, policy) + compare_expected(head, policy)
     failures = _side_failures(head, "head")
-    judged = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules"), untimed=None)
+    judged = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -191,7 +194,8 @@ def _compared(base: RunDocument, head: RunDocument, policy: Policy) -> _Compared
     times = compare_time(base, head, policy, floors)
     held = compare_budgets(base, head, policy) + compare_expected(head, policy)
     exact = compare_promises(base, head) + held + compare_counters(base, head, policy)
-    return _Compared(exact + _veto(times, invalid), floors, invalid)
+    profiled = compare_kernel_times(base, head, policy) if are_recordings(base, head) else []
+    return _Compared(exact + profiled + _veto(times, invalid), floors, invalid)
 
 
 def more_pairs_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
@@ -243,15 +247,12 @@ class _Judged(NamedTuple):
     reasons: list[str]
 
 
-def verdict_of(rules: list[VerdictRule], *, untimed: Optional[str]) -> _Judged:
-    """Return the verdict of the first rule that applies; its reasons are codes and names, the report words them.
-
-    A PASS without pairs rests on counts alone, and its reason says why: ``untimed``.
-    """
+def verdict_of(rules: list[VerdictRule]) -> _Judged:
+    """Return the verdict of the first rule that applies; its reasons are codes and names, the report words them."""
     for rule in rules:
         if rule.names:
             return _Judged(rule.verdict, [f"{rule.reason}: {name}" for name in rule.names])
-    return _Judged("PASS", [untimed] if untimed else [])
+    return _Judged("PASS", [])
 
 
 def verdict_rules(
@@ -262,8 +263,12 @@ def verdict_rules(
     changes: list[HarnessChange],
     missing: list[Missing],
     comparing: Comparing,
+    *,
+    not_timed: list[str],
 ) -> list[VerdictRule]:
     """Return every rule in the order in which they are asked.
+
+    A PASS without pairs is one of recordings, and ``not_timed`` are the places that have no time of kernels either.
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
@@ -274,7 +279,7 @@ def verdict_rules(
         for c in gating
         if c.outcome == "inconclusive"
         and c.method not in RULE_METHODS
-        and (c.metric in _MUST_DECIDE or c.method == "exact")
+        and (c.metric in _MUST_DECIDE or c.method in ("exact", "profiled"))
     ]
     promised = [
         _name(c)
@@ -317,6 +322,7 @@ def verdict_rules(
             [] if gating or any(c.accepted for c in comparisons) else ["no comparison could be made"],
         ),
         VerdictRule("INCONCLUSIVE", "undecided", undecided),
+        VerdictRule("INCONCLUSIVE", "untimed", not_timed),
         VerdictRule("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
         VerdictRule("WARN", "doubtful", promised + dropped),
         VerdictRule("WARN", "unsteady", unsteady),

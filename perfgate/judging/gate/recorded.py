@@ -1,6 +1,7 @@
-"""Two recordings side by side: their counts are compared as ever, their times are shown and judged by nobody.
+"""Two recordings side by side: the times of whole steps and of single operators are shown and judged by nobody.
 
-Times of different minutes, let alone days, differ by what else the machine did, and a profiler adds its own.
+Times of different minutes, let alone days, differ by what else the machine did, and a profiler adds its own. What repeats all
+the same is compared: exact counts (counters.py), and what kernels take in all (kernel_times.py).
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from perfgate.document.run import FROM_PROFILE, OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
 
 NOT_COMPARED = "recorded, not compared: measure with perfgate check"
-# Begins the reason of a PASS that rests on counts alone.
-TIMES_NOT_COMPARED = "times not compared"
 # Of each shape, the operators with the most self time on either side.
 MAX_OPERATORS = 10
 _SHOWN = ("latency.p50", "utilization.busy", "utilization.gap", "transfer.exposed_share")
@@ -26,15 +25,6 @@ _Place = tuple[str, str]
 def are_recordings(base: RunDocument, head: RunDocument) -> bool:
     """Return whether neither side was measured."""
     return base.session.command == head.session.command == FROM_PROFILE
-
-
-def why_untimed(base: RunDocument, head: RunDocument) -> Optional[str]:
-    """Return why no time was compared: the sides are recordings. Sides that were measured have times, or lack them."""
-    if not are_recordings(base, head):
-        return None
-    return (
-        f"{TIMES_NOT_COMPARED}: those of recordings prove nothing; perfgate check measures base and head side by side"
-    )
 
 
 def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:

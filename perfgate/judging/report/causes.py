@@ -259,7 +259,9 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
         if is_operator(comparison) and comparison.base is not None and comparison.head is not None:
             name = comparison.metric.partition(":")[2]
             yield Cause(places=where, op=name, base_count=comparison.base, head_count=comparison.head, counted=True)
-        if comparison.unit == "s":
+        if comparison.method == "profiled":
+            yield from (_of_kernels(where, part) for part in comparison.parts)
+        elif comparison.unit == "s":
             yield from (_of_stage(where, part) for part in slower_stages(comparison))
         else:
             amount = _AMOUNTS.get(comparison.metric, "calls")
@@ -284,6 +286,10 @@ def _of_count(where: tuple[str, ...], part: Part, amount: Amount) -> Cause:
         counted=True,
         amount=amount,
     )
+
+
+def _of_kernels(where: tuple[str, ...], part: Part) -> Cause:
+    return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=part.head - part.base)
 
 
 def _of_stage(where: tuple[str, ...], part: Part) -> Cause:

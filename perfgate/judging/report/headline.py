@@ -59,7 +59,6 @@ def headline_values(summary: Summary) -> dict[str, object]:
         "reason": next(iter(summary.decision.reasons), None),
         "unchanged": len(summary.unchanged),
         "undecided": len(summary.inconclusive),
-        "untimed": any(reason.startswith("times not compared:") for reason in summary.decision.reasons),
     }
 
 
@@ -151,6 +150,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.unjudged, "unjudged"),
         (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
+        (any(reason.startswith("untimed: ") for reason in summary.decision.reasons), "untimed"),
     ]
     return next((kind for found, kind in checks if found), "reason")
 

@@ -23,7 +23,7 @@ OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
 _HOLDS_ALL_TIMES = "throughput.turnaround"
 _TAKEN_BY_OPERATORS = ("counters.allocations", "memory.peak")
-_METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "recorded": 6}
+_METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "profiled": 6, "recorded": 7}
 
 
 @dataclass(frozen=True)

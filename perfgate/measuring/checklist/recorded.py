@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import CounterSet, Finding, OperatorRow, ShapeKernels, StepResult, StepStatus, Value
+from perfgate.document.run import (
+    CounterSet,
+    Finding,
+    KernelTimes,
+    OperatorRow,
+    ShapeKernels,
+    StepResult,
+    StepStatus,
+    Value,
+)
 from perfgate.measuring.checklist.runner import find_steps
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, status_of
 from perfgate.measuring.checklist.steps._kernel_runs import KernelRuns, judge_long_runs, judge_missing
@@ -16,6 +25,7 @@ from perfgate.measuring.checklist.steps._operators import judge_operators, judge
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_parts
 from perfgate.measuring.trace.counters import with_steady
+from perfgate.measuring.trace.kernel_times import kernel_times
 from perfgate.measuring.trace.kernels import KERNEL_METRICS, with_kernels
 from perfgate.measuring.trace.summary import DeviceSummary
 
@@ -44,6 +54,7 @@ class RecordedChecklist:
     steps: list[StepResult]
     counters: list[CounterSet]
     operators: list[OperatorRow]
+    kernel_times: list[KernelTimes]
 
 
 @dataclass
@@ -75,7 +86,8 @@ def recorded_checklist(context: RecordingContext) -> RecordedChecklist:
     }
     steps = [_result(number, workload, found) for number, found in gathered.items()]
     steps += [_left_out(5, workload, _ONE_BATCH), *_judged(context)]
-    return RecordedChecklist(steps, [found for found in counters if found.values], operators)
+    times = [found for summary in summaries if (found := kernel_times(summary, workload)) is not None]
+    return RecordedChecklist(steps, [found for found in counters if found.values], operators, times)
 
 
 def _judged(context: RecordingContext) -> list[StepResult]:

@@ -13,9 +13,9 @@ from perfgate.document.run import RunDocument
 from perfgate.flows.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.gate.decide import decide, exit_code
 from perfgate.judging.gate.recorded import NOT_COMPARED
-from tests.fakes.recordings import ADD, STEP, TO_NHWC, kineto_recording
+from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 
-SLOWER = tuple((name, 2 * length) for name, length in STEP)
+SLOWER = tuple((name, 3 * length) for name, length in STEP)
 
 
 def recorded(folder: Path, name: str, **fields: object) -> RunDocument:
@@ -27,27 +27,108 @@ def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
     return decide(base, head, policy=Policy(), history=History())
 
 
-def test_decide__equal_counts__pass_that_says_it_rests_on_counts(tmp_path: Path) -> None:
+def test_decide__equal_counts_and_times__pass(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
 
-    assert (decision.verdict, decision.recorded) == ("PASS", True)
-    assert decision.reasons == [
-        "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side"
-    ]
-    assert [c.outcome for c in decision.comparisons if c.gating] == ["unchanged"] * 4
+    assert (decision.verdict, decision.recorded, decision.reasons) == ("PASS", True, [])
+    assert [c.outcome for c in decision.comparisons if c.gating] == ["unchanged"] * 5
     assert exit_code(decision) == 0
 
 
-def test_decide__twice_as_slow__times_shown_and_judged_by_nobody(tmp_path: Path) -> None:
+def test_decide__three_times_as_slow__fail_that_names_the_operators(tmp_path: Path) -> None:
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(SLOWER,) * 3))
+
+    assert (decision.verdict, decision.reasons) == ("FAIL", ["regressed: profile/rank 0 kernels.time"])
+    assert exit_code(decision) == 1
+    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    # 400 us of kernels a step, those of the collective apart.
+    assert (time.base, time.head, time.delta) == (pytest.approx(400e-6), pytest.approx(1200e-6), pytest.approx(2.0))
+    assert [(part.name, part.head) for part in time.parts][:2] == [
+        (GEMM, pytest.approx(750e-6)), (TO_NHWC, pytest.approx(270e-6)),
+    ]  # fmt: skip
+
+
+def test_decide__slower__other_times_shown_and_judged_by_nobody(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(SLOWER,) * 3))
 
     shown = {c.metric: c for c in decision.comparisons if c.method == "recorded"}
-    assert decision.verdict == "PASS"
     assert {c.outcome for c in shown.values()} == {"not_comparable"}
     assert {c.reason for c in shown.values()} == {NOT_COMPARED}
     assert not any(c.gating or c.delta is not None for c in shown.values())
     time = shown[f"ops.time:{ADD}"]
-    assert (time.base, time.head) == (pytest.approx(60e-6), pytest.approx(120e-6))
+    assert time.base == pytest.approx(60e-6)
+    assert time.head is not None
+    assert time.head > time.base
+
+
+def test_decide__collective_alone_slower__it_waits_for_others_and_proves_nothing(tmp_path: Path) -> None:
+    waiting = tuple((name, 3 * length if name == ALL_REDUCE else length) for name, length in STEP)
+
+    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(waiting,) * 3))
+
+    assert decision.verdict == "PASS"
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_decide__times_of_one_side_left_out__inconclusive_by_name(tmp_path: Path, side: str) -> None:
+    runs = {"base": recorded(tmp_path, "base"), "head": recorded(tmp_path, "head", steps=(SLOWER,) * 3)}
+    runs[side] = msgspec.structs.replace(runs[side], kernel_times=[])
+
+    decision = judge(runs["base"], runs["head"])
+
+    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["undecided: profile/rank 0 kernels.time"])
+    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    assert time.reason == f"the {side} has no times of kernels"
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_decide__steps_of_one_side_left_out__inconclusive_by_name(tmp_path: Path, side: str) -> None:
+    runs = {"base": recorded(tmp_path, "base"), "head": recorded(tmp_path, "head", steps=(SLOWER,) * 3)}
+    (times,) = runs[side].kernel_times
+    for fewer in (times.seconds[:1], []):
+        cut = msgspec.structs.replace(times, seconds=fewer)
+
+        decision = judge(**{**runs, side: msgspec.structs.replace(runs[side], kernel_times=[cut])})
+
+        assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["undecided: profile/rank 0 kernels.time"])
+
+
+def test_decide__neither_side_has_times__inconclusive_by_name(tmp_path: Path) -> None:
+    runs = [msgspec.structs.replace(recorded(tmp_path, side), kernel_times=[]) for side in ("base", "head")]
+
+    decision = judge(*runs)
+
+    assert decision.verdict == "INCONCLUSIVE"
+    assert decision.reasons == [
+        "untimed: profile/rank 0 kernels.time: the recordings tell no time of kernels in a step"
+    ]
+    assert exit_code(decision) == 3
+
+
+def test_decide__two_steps_a_side__too_few_for_a_time(tmp_path: Path) -> None:
+    decision = judge(*(recorded(tmp_path, side, steps=(STEP, STEP)) for side in ("base", "head")))
+
+    assert decision.verdict == "INCONCLUSIVE"
+    assert decision.reasons == ["undecided: profile/rank 0 kernels.time"]
+    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    assert time.reason == "needs 3 steps a side, there are 2 and 2"
+
+
+def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_never_worse(tmp_path: Path) -> None:
+    base, head = recorded(tmp_path, "base"), recorded(tmp_path, "head")
+    (counted,) = base.counters
+    values = {name: value for name, value in counted.values.items() if name != "counters.device_copies"}
+    blind = msgspec.structs.replace(
+        counted,
+        values=values,
+        ops=[op for op in counted.ops if op.op != UPLOAD],
+        sites=[site for site in counted.sites if site.name != UPLOAD],
+    )
+
+    decision = judge(msgspec.structs.replace(base, counters=[blind]), head)
+
+    assert [c.metric for c in decision.comparisons if c.outcome == "regressed"] == []
+    assert [c.metric for c in decision.comparisons if c.metric.endswith(UPLOAD) and c.method == "exact"] == []
 
 
 def test_decide__a_conversion_more__fail_with_its_name(tmp_path: Path) -> None:
@@ -55,6 +136,7 @@ def test_decide__a_conversion_more__fail_with_its_name(tmp_path: Path) -> None:
 
     decision = judge(recorded(tmp_path, "base"), head)
 
+    # 405 us of kernels instead of 400 are within the tolerance.
     assert decision.verdict == "FAIL"
     assert decision.reasons == [
         "regressed: profile/rank 0 counters.format_conversions",
@@ -101,10 +183,11 @@ def test_decide__whole_recordings_of_other_lengths__nobody_is_blamed(tmp_path: P
     assert decision.operator_changes == []
 
 
-def test_decide__whole_recordings_of_equal_counts__pass(tmp_path: Path) -> None:
+def test_decide__whole_recordings_of_equal_counts__no_time_was_compared(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base", marked=False), recorded(tmp_path, "head", marked=False))
 
-    assert decision.verdict == "PASS"
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [reason.partition(":")[0] for reason in decision.reasons] == ["untimed"]
 
 
 def test_decide__other_ranks__not_comparable(tmp_path: Path) -> None:
@@ -141,6 +224,7 @@ def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
 
     assert (
-        decision.warnings[0] == "base and head: made from a recording: counts are compared exactly, times with nothing"
+        decision.warnings[0]
+        == "base and head: made from a recording: counts and times of kernels are compared, the other times with nothing"
     )
     assert len(decision.warnings) == len(set(decision.warnings))

@@ -53,6 +53,7 @@ OF_CODE = [
     ),
     Row("INCONCLUSIVE", "nothing compared", {}),
     Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
+    Row("INCONCLUSIVE", "untimed", {"not_timed": ["encoder/long kernels.time: the recordings tell none"]}),
     Row("WARN", "harness", {"changes": change("removed", "the head no longer measures shape short")}),
     Row(
         "WARN",
@@ -88,7 +89,7 @@ COMPARED = {"regressed", "not judged", "undecided", "accepted"}
 def rules_for(*rows: Row, comparing: Comparing) -> Any:
     """Return the rules asked about the evidence of rows, and one unchanged metric where nothing else is said."""
     evidence: dict[str, list[Any]] = {
-        name: [] for name in ("comparisons", "differences", "invalid", "failures", "changes", "missing")
+        name: [] for name in ("comparisons", "differences", "invalid", "failures", "changes", "missing", "not_timed")
     }
     for row in rows:
         for name, records in row.evidence.items():
@@ -119,7 +120,7 @@ def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Compari
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
-    said = verdict_of(rules_for(row, comparing=comparing), untimed=None)
+    said = verdict_of(rules_for(row, comparing=comparing))
     assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (row.verdict, {row.reason})
 
 
@@ -131,19 +132,18 @@ def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, r
 def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
     comparing: Comparing, first: Row, second: Row
 ) -> None:
-    said = verdict_of(rules_for(first, second, comparing=comparing), untimed=None)
+    said = verdict_of(rules_for(first, second, comparing=comparing))
     winner = expected(first, second, ORDERS[comparing])
     assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (winner.verdict, {winner.reason})
 
 
-def test_verdict__no_rule_applies__pass_that_says_why_there_are_no_times() -> None:
-    assert verdict_of(rules_for(comparing="code"), untimed=None) == ("PASS", [])
-    assert verdict_of(rules_for(comparing="code"), untimed="untimed: recordings") == ("PASS", ["untimed: recordings"])
+def test_verdict__no_rule_applies__pass() -> None:
+    assert verdict_of(rules_for(comparing="code")) == ("PASS", [])
 
 
 def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and_no_obstacle() -> None:
     testbed = next(row for row in OF_CODE if row.reason == "testbed")
-    assert verdict_of(rules_for(testbed, comparing="stack"), untimed=None).verdict == "PASS"
+    assert verdict_of(rules_for(testbed, comparing="stack")).verdict == "PASS"
 
 
 def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() -> None:

@@ -115,10 +115,12 @@ MESSAGES: tuple[Text, ...] = (
     Text("at {rate} calls a second", "每秒 {rate} 次调用时"),
     # times
     Text("recorded, not compared: measure with perfgate check", "录制值，未作比较：请用 perfgate check 测量"),
-    Text(
-        "times not compared: those of recordings prove nothing; perfgate check measures base and head side by side",
-        "未比较时间：录制数据的时间不足为据；perfgate check 会把 base 与 head 放在一起测量",
-    ),
+    Text("the {side} has no times of kernels", "{side} 没有 kernel 耗时"),
+    Text("steps are missing from its times", "其耗时缺少部分 step"),
+    Text("needs {few} steps a side, there are {base} and {head}", "两侧各需 {few} 个 step，现有 {base} 与 {head} 个"),
+    Text("the steps of a side differ by more than the two sides", "同一侧各 step 的差别大于两侧之间的差别"),
+    Text("the {side} does not tell it of every operator", "{side} 没有给出每个算子的数值"),
+    Text("the recordings tell no time of kernels in a step", "录制数据没有给出 step 内的 kernel 耗时"),
     Text(
         "the limit of {limit} lies below this job's noise floor of {floor}", "限值 {limit} 低于本作业的噪声底 {floor}"
     ),

@@ -61,7 +61,7 @@ MESSAGES: tuple[Text, ...] = (
     Text("it printed nothing", "没有任何输出"),
     # of a recording
     Text(
-        "made from a recording: counts are compared exactly, times with nothing",
+        "made from a recording: counts and times of kernels are compared, the other times with nothing",
         "取自录制数据：计数作精确比较，时间不作比较",
     ),
     Text("not in the recording, so not checked to be equal: {what}", "录制数据中没有，因此未核对是否一致：{what}"),

@@ -40,7 +40,6 @@ WORDS = {
     "{unchanged} unchanged": "{unchanged} 个指标无变化",
     "{all} unchanged": "{all}无变化",
     ", {undecided} undecided": "，{undecided} 个未判定",
-    "; times were not compared": "；未比较时间",
     "no reason was given": "未说明原因",
     "{moved} of {total} moved": "{total}中有 {moved} 个变化",
     "{total}: {regressed} broken, {unchanged} kept, {inconclusive} not shown; no base · in {duration} on {device}": (
@@ -54,7 +53,8 @@ WORDS = {
     "{not_comparable} not comparable": "{not_comparable} 个不可比",
     "noise floor {floor} (A/A in this job)": "噪声底 {floor}（本作业 A/A）",
     "no A/A pairs, so no noise floor": "没有 A/A 对，因此没有噪声底",
-    "exact counts of two recordings, times are not compared, on {device}": "两份录制数据的精确计数，不比较时间，设备 {device}",
+    "the recordings hold no time that could be compared": "录制数据中没有可比较的时间",
+    "exact counts and kernel times of two recordings, on {device}": "两份录制数据的精确计数与 kernel 耗时，设备 {device}",
     " in {duration} on {device}": "，用时 {duration}，设备 {device}",
     "without a commit": "无提交",
     " with uncommitted changes": "，含未提交的改动",
