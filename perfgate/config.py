@@ -231,11 +231,17 @@ class Config:
         return tuple(known[name] for name in names) if names else self.workloads
 
 
-def load_config(root: Path, *, device: Optional[str] = None, environ: Mapping[str, str] = os.environ) -> Config:
+def load_config(
+    root: Path,
+    *,
+    device: Optional[str] = None,
+    environ: Mapping[str, str] = os.environ,
+    needs_workload: bool = True,
+) -> Config:
     """Read ``root/perfgate.toml``.
 
-    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Raises ConfigError with the file, the
-    key and the remedy.
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file. What was recorded elsewhere
+    ``needs_workload`` no more. Raises ConfigError with the file, the key and the remedy.
     """
     path = root / CONFIG_NAME
     try:
@@ -247,7 +253,8 @@ def load_config(root: Path, *, device: Optional[str] = None, environ: Mapping[st
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    return parse_config(text, path, device=device or environ.get("PERFGATE_DEVICE") or None)
+    device = device or environ.get("PERFGATE_DEVICE") or None
+    return parse_config(text, path, device=device, needs_workload=needs_workload)
 
 
 def report_language(given: Optional[str], root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
@@ -259,14 +266,15 @@ def report_language(given: Optional[str], root: Path, *, environ: Mapping[str, s
     """
     chosen = given or environ.get("PERFGATE_LANG")
     if not chosen:
-        return load_config(root, environ=environ).report.language if (root / CONFIG_NAME).is_file() else "en"
+        there = (root / CONFIG_NAME).is_file()
+        return load_config(root, environ=environ, needs_workload=False).report.language if there else "en"
     for language in LANGUAGES:
         if chosen == language:
             return language
     raise ConfigError(f"PERFGATE_LANG is {chosen!r}; the languages are {', '.join(LANGUAGES)}")
 
 
-def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Config:
+def parse_config(text: str, path: Path, *, device: Optional[str] = None, needs_workload: bool = True) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
         raw = tomllib.loads(text)
@@ -285,7 +293,7 @@ def parse_config(text: str, path: Path, *, device: Optional[str] = None) -> Conf
         root=root,
         project=parsed.project or root.resolve().name,
         device=device or parsed.device,
-        workloads=_workloads(parsed, path),
+        workloads=_workloads(parsed, path, needed=needs_workload),
         measure=parsed.measure,
         gate=parsed.gate,
         store=parsed.store,
@@ -442,14 +450,14 @@ def _budget(key: str, written: Union[float, str], path: Path) -> Budget:
         raise ConfigError(f"{path}: [budget] {key}: {error}") from error
 
 
-def _workloads(parsed: ConfigFile, path: Path) -> tuple[WorkloadReference, ...]:
+def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[WorkloadReference, ...]:
     references = dict(parsed.workloads)
     if parsed.workload:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
             raise ConfigError(f"{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]")
         references = {name: parsed.workload, **references}
-    if not references:
+    if needed and not references:
         raise ConfigError(f'{path} names no workload; write e.g. workload = "perf/workload.py:encoder"')
     return tuple(_reference(name, text, path) for name, text in references.items())
 

@@ -114,7 +114,7 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
 
 def _project(directory: Path) -> _Project:
     if (directory / CONFIG_NAME).exists():
-        config = load_config(directory)
+        config = load_config(directory, needs_workload=False)
         return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
     return _Project(directory.resolve().name or "recording", {})
 

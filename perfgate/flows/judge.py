@@ -51,12 +51,12 @@ def judge_documents(
         for side, run, path in zip(("base", "head"), runs, paths):
             (out / side).mkdir(parents=True, exist_ok=True)
             write_run(out / side / "run.json", run)
-            _copy_artifacts(run, path.parent, out / side)
+            copy_artifacts(run, path.parent, out / side)
         write_decision_folder(out, decision, runs[0], runs[1], language)
     return decision
 
 
-def _copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
+def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
     """Copy the files a document names, as far as they lie in its own folder; a document may come from anywhere."""
     root = source.resolve()
     for artifact in run.artifacts:
@@ -69,9 +69,9 @@ def _copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
 
 
 def write_decision_folder(
-    out: Path, decision: DecisionDocument, base: RunDocument, head: RunDocument, language: Language = "en"
+    out: Path, decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument, language: Language = "en"
 ) -> None:
-    """Write decision.json, comment.md and report.html."""
+    """Write decision.json, comment.md and report.html; ``base`` is None where the head alone was judged."""
     write_decision(out / "decision.json", decision)
     write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
     write_text_atomically(out / "report.html", render_html(decision, base, head, language))

@@ -66,7 +66,7 @@ class ReportRequest:
 class _Found:
     """What the folder holds of this very job, a decision, a run or both; else ``why`` there is neither.
 
-    A decision that nothing was measured for has no run, and what `perfgate run` writes has no decision.
+    A decision that nothing was measured for has no run; what `perfgate run` writes has a decision where rules judge it.
     """
 
     decision: Optional[DecisionDocument] = None
@@ -118,9 +118,12 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
                 # Nothing was measured, so there is no run; a check removes what it finds before it writes such a decision.
                 _refuse_other_commit(decision, event)
                 return _Found(decision)
-            head = read_run(folder / "head" / "run.json")
+            # What `perfgate run` judges alone stands beside its decision.
+            alone = decision.comparing == "rules" and (folder / "run.json").exists()
+            path = Path("run.json") if alone else Path("head", "run.json")
+            head = read_run(folder / path)
             if decision.head.sha256 != content_sha256(head):
-                raise DocumentError("decision.json is not about head/run.json")
+                raise DocumentError(f"decision.json is not about {path}")
             _refuse_other_job(head, event)
             return _Found(decision, head)
         if (folder / "run.json").exists():

@@ -14,37 +14,42 @@ from perfgate.errors import UsageError
 @click.command("gate")
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--base", type=click.Path(path_type=Path), metavar="RUN", help="Judge this run.json (or its folder) …")
-@click.option(
-    "--head", type=click.Path(path_type=Path), metavar="RUN", help="… against this one, without a check folder."
-)
+@click.option("--head", type=click.Path(path_type=Path), metavar="RUN",
+              help="… against this one; without --base it is held to the rules of perfgate.toml alone.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the decision into this folder.")
 @language_option
-@click.option("--config", "config_folder", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
-              help="Take the policy from the perfgate.toml in DIR instead of the one recorded with the check.")  # fmt: skip
+@click.option("--config", type=click.Path(path_type=Path, exists=True), metavar="PATH",
+              help="Take the policy from this perfgate.toml (or its folder), not the one recorded with the check.")  # fmt: skip
 def COMMAND(
     folder: Optional[Path],
     base: Optional[Path],
     head: Optional[Path],
     out: Optional[Path],
     language: Optional[str],
-    config_folder: Optional[Path],
+    config: Optional[Path],
 ) -> None:
-    """Judge the run documents of a check folder again, or two made apart: the same documents give the same decision."""
+    """Judge the run documents of a check folder again, or two made apart, or hold one to the rules that need no base.
+
+    The same documents give the same decision.
+    """
     from rich.console import Console
 
-    from perfgate.config import load_config, report_language
+    from perfgate.config import report_language
     from perfgate.document.decision import Policy
+    from perfgate.flows.alone import judge_alone, read_config
     from perfgate.flows.judge import judge_again, judge_documents
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
-    policy = load_config(config_folder).policy() if config_folder else None
-    spoken = report_language(language, config_folder or Path())
+    policy = read_config(config).policy() if config else None
+    spoken = report_language(language, config.parent if config and config.is_file() else config or Path())
     if folder is not None and base is None and head is None:
         decision = judge_again(folder, policy=policy, out=out, language=spoken)
     elif folder is None and base is not None and head is not None:
         decision = judge_documents(base, head, policy=policy or Policy(), out=out, language=spoken)
+    elif folder is None and base is None and head is not None:
+        decision = judge_alone(head, config=config, out=out, language=spoken)
     else:
-        raise UsageError("give a check folder, or --base and --head with one run.json each")
+        raise UsageError("give a check folder, or --head with a run.json, with or without that of a --base")
     render_terminal(decision, Console(), spoken)
     raise SystemExit(exit_code(decision))

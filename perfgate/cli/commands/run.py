@@ -13,6 +13,7 @@ from perfgate.cli.options import language_option
 from perfgate.errors import UsageError
 
 if TYPE_CHECKING:
+    from perfgate.document.decision import DecisionDocument
     from perfgate.document.run import RunDocument
 
 
@@ -48,10 +49,15 @@ def COMMAND(
     language: Optional[str],
     directory: Path,
 ) -> None:
-    """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document."""
+    """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document.
+
+    A measured run is held to the rules of perfgate.toml that need no base: budgets, expected kernels, limits that gate.
+    """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language
-    from perfgate.flows.run import RunOptions, exit_code, parse_steps, run_here
+    from perfgate.flows.alone import run_and_judge
+    from perfgate.flows.run import RunOptions, exit_code, parse_steps
+    from perfgate.judging.gate.decide import exit_code as exit_code_of_decision
 
     spoken = report_language(language, directory)
     if profile is not None:
@@ -67,9 +73,12 @@ def COMMAND(
     config = load_config(directory, device=device)
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick, language=spoken)
     with TerminalProgress() as progress:
-        run = run_here(config, options, progress)
+        run, decision = run_and_judge(config, options, progress)
     _show(run, out, spoken)
-    raise SystemExit(exit_code(run))
+    if decision is None:
+        raise SystemExit(exit_code(run))
+    _show_rules(decision, spoken)
+    raise SystemExit(exit_code_of_decision(decision))
 
 
 def _make_from_profile(
@@ -82,6 +91,19 @@ def _make_from_profile(
     with TerminalProgress() as progress:
         run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
     _show(run, out, language)
+
+
+def _show_rules(decision: DecisionDocument, language: Language) -> None:
+    """Print what became of the rules, the verdict last: what the run noted stands above already."""
+    from msgspec.structs import replace
+    from rich.console import Console
+
+    from perfgate.judging.report.terminal import render_line, render_terminal
+
+    console = Console()
+    if decision.verdict != "PASS":
+        render_terminal(replace(decision, warnings=[], failures=[]), console, language)
+    render_line(decision, console, language)
 
 
 def _show(run: RunDocument, out: Path, language: Language) -> None:

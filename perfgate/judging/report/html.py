@@ -32,7 +32,7 @@ from perfgate.judging.report.words import Words
 
 _MAX_ROWS = 2000
 _MAX_PLOTS = 40
-_OWN_PAGES = frozenset({"base/flame.html", "head/flame.html"})
+_OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 
 
 def render_html(
