@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
+from perfgate.document.decision import RULE_METHODS
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import further_reasons, named_missing
@@ -53,7 +54,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "more_missing": max(0, len(decision.missing) - _SHOWN),
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
-        and any(comparison.method != "check" for comparison in summary.inconclusive),
+        and any(one.method not in {"check", *RULE_METHODS} for one in summary.inconclusive),
         "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
         "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
         "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
