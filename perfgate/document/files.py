@@ -76,8 +76,10 @@ def write_decision(path: Path, decision: DecisionDocument) -> None:
 
 
 def content_sha256(document: Document) -> str:
-    """Return the SHA-256 of a document's canonical bytes, which is also that of its file."""
-    return hashlib.sha256(canonical_bytes(document, name="the document")).hexdigest()
+    """Return the SHA-256 of a valid document's canonical bytes, which is also that of its file."""
+    value = json.loads(msgspec.json.encode(document))
+    same = msgspec.convert(value, type(document))
+    return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()
 
 
 def canonical_bytes(document: Document, *, name: str) -> bytes:

@@ -24,7 +24,7 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import percent
 from perfgate.judging.store.remote import PREFIX
-from perfgate.judging.store.store import Store, StoredRun, store_location
+from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
 
 COPIED_AT_ONCE = 50
 SLACK = 20
@@ -89,7 +89,9 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
     store = open_project_store(config, environ)
     run_id = store.record(run, allow_dirty=allow_dirty)
     removed = _bound(store, config, run.testbed.fingerprint)
-    return Recorded(id=run_id, store=store_location(config, environ), run=run, suspected=suspected, removed=removed)
+    return Recorded(
+        id=run_id, store=shown_location(store_location(config, environ)), run=run, suspected=suspected, removed=removed
+    )
 
 
 def refuse_failed(run: RunDocument, where: str = "its log") -> None:

@@ -27,6 +27,7 @@ from perfgate.flows.environments import SideCode, choose_environments
 from perfgate.flows.flame import with_pair_flames
 from perfgate.flows.judge import write_decision_folder, write_skipped
 from perfgate.flows.progress import Progress
+from perfgate.flows.required import required_of
 from perfgate.flows.rerun import find_earlier
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.flows.stored import stored_history
@@ -96,12 +97,16 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
+    judging = replace(base_config.config or config, root=directory)
+    required = required_of(judging, base, os.environ, only=options.workloads)
     progress.status("drawing the flame graph")
     drawn = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, measured.flames, drawn, out, options.language)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
-    decision = decide_with_advice(base, head, policy=job.policy, history=history, chosen_because=sides.base.because)
+    decision = decide_with_advice(
+        base, head, policy=job.policy, history=history, chosen_because=sides.base.because, required=required
+    )
     write_decision_folder(out, decision, base, head, options.language)
     return decision
 
@@ -109,7 +114,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
     """Return the head's configuration with the base's word on what judges it.
 
-    That is which bounds must be measured, what is expected, and whether kernels of earlier jobs may be used.
+    That is which bounds must be measured, what is expected, how often base runs against base at least, and whether kernels of
+    earlier jobs may be used.
     """
     if base.config is None:
         return config
@@ -118,6 +124,7 @@ def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
         budgets=base.config.budgets,
         expect=base.config.expect,
         limits={**config.limits, **base.config.gating_limits},
+        gate=msgspec.structs.replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
         measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
     )
 

@@ -119,8 +119,21 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
     of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
     of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
-    of_job = [*job_notes(os.environ, job.out), *bench.cache_notes(), *bench.watch_notes(), *bench.left_notes()]
+    of_job = [
+        *_not_asked_for(job, options),
+        *job_notes(os.environ, job.out),
+        *bench.cache_notes(),
+        *bench.watch_notes(),
+        *bench.left_notes(),
+    ]
     return found._replace(notes=(of_base, [*of_job, *of_head]))
+
+
+def _not_asked_for(job: Job, options: CheckOptions) -> list[str]:
+    """Return a note on the workloads that --workload leaves out: a verdict says nothing of them."""
+    asked = {reference.name for reference in job.config.selected(options.workloads)}
+    names = [reference.name for reference in job.config.workloads if reference.name not in asked]
+    return [f"not measured, because --workload names others: {', '.join(names)}"] if names else []
 
 
 def _confirm_bounds(

@@ -10,14 +10,22 @@ from perfgate.document.files import read_run
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.judging.advice.advise import advised
-from perfgate.judging.gate.decide import decide, judge_folder
+from perfgate.judging.gate.decide import NOTHING_REQUIRED, decide, judge_folder
+from perfgate.judging.gate.required import Required
 
 
 def decide_with_advice(
-    base: RunDocument, head: RunDocument, *, policy: Policy, history: History, chosen_because: Optional[str] = None
+    base: RunDocument,
+    head: RunDocument,
+    *,
+    policy: Policy,
+    history: History,
+    chosen_because: Optional[str] = None,
+    required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base and say what to try; a pure function, as both its parts are."""
-    return advised(decide(base, head, policy=policy, history=history, chosen_because=chosen_because), base, head)
+    decision = decide(base, head, policy=policy, history=history, chosen_because=chosen_because, required=required)
+    return advised(decision, base, head)
 
 
 def judge_folder_with_advice(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:

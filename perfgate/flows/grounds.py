@@ -41,11 +41,6 @@ class Grounds:
         """Return the policy, which is perfgate's own where the base has none: never the change's."""
         return self.config.policy() if self.config else Policy()
 
-    def left_out(self, run: RunDocument) -> list[str]:
-        """Return the workloads of the base's perfgate.toml that a run did not measure, and so says nothing of."""
-        measured = {workload.name for workload in run.workloads}
-        return [one.name for one in self.config.workloads if one.name not in measured] if self.config else []
-
 
 def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
     """Return what the directory says, where no forge names a base."""

@@ -11,6 +11,7 @@ import msgspec
 from perfgate.catalogue.card import Language
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
+from perfgate.document.files import write_decision, write_text_atomically
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
 from perfgate.flows.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.flows.clone import checked_out, is_behind
@@ -18,6 +19,7 @@ from perfgate.flows.decision import decide_with_advice
 from perfgate.flows.doors import Doors
 from perfgate.flows.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
 from perfgate.flows.provenance import base_is_proven, refuse_stranger
+from perfgate.flows.required import required_of
 from perfgate.flows.store import git_access
 from perfgate.git import COMMIT_ID
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
@@ -32,10 +34,18 @@ from perfgate.judging.forge.forge import (
     find_token,
     token_variables,
 )
-from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, summary_path
+from perfgate.judging.forge.runner import (
+    OUTPUT_VARIABLE,
+    SUMMARY_VARIABLE,
+    append_to,
+    output_lines,
+    outputs_path,
+    summary_path,
+)
 from perfgate.judging.forge.sticky import Sayings, post
 from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
+from perfgate.judging.report.html import render_html
 from perfgate.judging.store.store import GitAccess
 from perfgate.version import __version__
 
@@ -57,7 +67,8 @@ class PublishRequest:
     tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
     not one the forge's own. ``event`` is given by who knows it better than the environment does. ``workload`` is the one that
     somebody asked for alone: what it says must not stand where the whole check's word does. ``status`` says whether the commit
-    gets a status; None is what suits the CI. ``fail_on`` is what makes that status red.
+    gets a status; None is what suits the CI. ``fail_on`` is what makes that status red. ``out`` is where decision, comment and
+    report are written as they are judged here; with ``outputs`` the verdict becomes an output of the job's step.
     """
 
     root: Path
@@ -70,6 +81,8 @@ class PublishRequest:
     workload: Optional[str] = None
     status: Optional[bool] = None
     fail_on: FailOn = "undecided"
+    out: Optional[Path] = None
+    outputs: bool = False
 
     @property
     def name(self) -> str:
@@ -96,14 +109,18 @@ def publish(request: PublishRequest, doors: Doors) -> int:
     if event is None or token is None or (request.dry_run and request.artifact):
         if request.artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
-        decision = _judge_at_hand(request, request.artifact, doors, event)
-        _show(_comment(decision, request, event), request, doors, event)
+        at_hand, refusal = _documents_at_hand(request.artifact)
+        decision = judge_at_hand(request, at_hand, refusal, doors, event)
+        text = _comment(decision, request, event)
+        _keep(request, decision, at_hand, text, doors)
+        _show(text, request, doors, event)
         return exit_code(decision)
     forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
     documents, refusal = _documents(request, forge, event)
     case = _open_case(event, token, forge, documents)
     decision = _judge(request, doors, case, documents, refusal)
     text = _comment(decision, request, event)
+    _keep(request, decision, documents, text, doors)
     if request.dry_run:
         _show(text, request, doors, event)
     else:
@@ -132,11 +149,25 @@ def _open_case(event: CiEvent, token: str, forge: Forge, documents: Optional[Che
     return _Case(event, forge, change, git_access(event, token))
 
 
-def _judge_at_hand(request: PublishRequest, artifact: Path, doors: Doors, event: Optional[CiEvent]) -> DecisionDocument:
+def _documents_at_hand(artifact: Path) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
+    try:
+        return read_check(artifact), None
+    except DocumentError as error:
+        return None, error
+
+
+def judge_at_hand(
+    request: PublishRequest,
+    documents: Optional[CheckDocuments],
+    refusal: Optional[DocumentError],
+    doors: Doors,
+    event: Optional[CiEvent],
+) -> DecisionDocument:
     """Judge where nothing is posted: by what the directory says, without asking the forge."""
     grounds = grounds_at_hand(request.root, doors.environ)
     try:
-        documents = read_check(artifact)
+        if documents is None:
+            raise refusal or DocumentError("there is none")
         if event is not None:
             refuse_stranger(documents, event, None, None)
         return _decide(request, documents, grounds, event, doors, None)
@@ -232,12 +263,13 @@ def _decide(
     history = history_of(grounds.config, head, commit, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # with the place of the store, which is nobody's business but the log's
+    required = required_of(grounds.config, base, doors.environ, only=(request.workload,) if request.workload else ())
     notes = list(grounds.notes)
-    if request.workload is None and (left_out := grounds.left_out(head)):
-        notes.append(f"the base's perfgate.toml names more than was measured here: {', '.join(left_out)}")
     if missing:
         notes.append("the store could not be read: nothing is compared with main's history, and no acceptance is known")
-    decision = decide_with_advice(base, head, policy=grounds.policy, history=history, chosen_because=because)
+    decision = decide_with_advice(
+        base, head, policy=grounds.policy, history=history, chosen_because=because, required=required
+    )
     return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
 
 
@@ -274,6 +306,32 @@ def _context(request: PublishRequest, event: Optional[CiEvent], decision: Decisi
         reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if COMMIT_ID.fullmatch(base) else None,
         language=request.language,
     )
+
+
+def _keep(
+    request: PublishRequest,
+    decision: DecisionDocument,
+    documents: Optional[CheckDocuments],
+    text: str,
+    doors: Doors,
+) -> None:
+    """Write what was judged here, for the job to upload: what the comment links is made of it and not by the measuring job."""
+    if request.outputs:
+        path = outputs_path(doors.environ)
+        if path is None:
+            raise UsageError(
+                f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+            )
+        answers = {"verdict": decision.verdict, "exit-code": str(exit_code(decision))}
+        append_to(path, output_lines(answers), OUTPUT_VARIABLE)
+    if request.out is None:
+        return
+    request.out.mkdir(parents=True, exist_ok=True)
+    write_decision(request.out / "decision.json", decision)
+    write_text_atomically(request.out / "comment.md", text)
+    if documents is not None and decision.procedure.name != "none":
+        page = render_html(decision, documents.base, documents.head, request.language)
+        write_text_atomically(request.out / "report.html", page)
 
 
 def _show(text: str, request: PublishRequest, doors: Doors, event: Optional[CiEvent]) -> None:

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_decision, read_run, write_run
 from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Reply, StoredChange
+from tests.unit.forge.test_runner import outputs_of
 
 STRANGER = "d" * 40
 
@@ -388,3 +389,35 @@ def test_publish__merge_queue_with_prose_alone__is_skipped(github: Job) -> None:
     done = github.download()
     assert done.returncode == 0, done.stderr
     assert github.statuses() == [(prose, "success")]
+
+
+def test_publish__out_and_outputs__what_is_kept_and_said_is_judged_here(github: Job) -> None:
+    github.measure(ops=64)
+    # The measuring job's own word and pages: nothing of them is used.
+    (github.artifact / "decision.json").write_text('{"verdict": "PASS"}')
+    (github.artifact / "report.html").write_text("<h1>PASS</h1>")
+    github.environ["GITHUB_OUTPUT"] = str(github.folder / "outputs")
+    out = github.folder / "judged"
+
+    assert github.publish(out=out, outputs=True).returncode == 1
+
+    assert read_decision(out / "decision.json").verdict == "FAIL"
+    assert "FAIL" in (out / "report.html").read_text()
+    assert "framework ops per call" in (out / "report.html").read_text()
+    assert (out / "comment.md").read_text().splitlines()[2:] == github.comment().splitlines()[3:]
+    assert outputs_of((github.folder / "outputs").read_text()) == {"verdict": "FAIL", "exit-code": "1"}
+
+
+def test_publish__out_without_documents__says_so_and_writes_no_page(github: Job) -> None:
+    out = github.folder / "judged"
+    github.environ["GITHUB_OUTPUT"] = str(github.folder / "outputs")
+    assert github.publish(out=out, outputs=True).returncode == 3
+    assert outputs_of((github.folder / "outputs").read_text())["verdict"] == "INCONCLUSIVE"
+    assert sorted(file.name for file in out.iterdir()) == ["comment.md", "decision.json"]
+
+
+def test_publish__outputs_outside_github__wrong_use(github: Job) -> None:
+    github.measure()
+    done = github.publish(outputs=True)
+    assert (done.returncode, github.comments()) == (2, [])
+    assert "GITHUB_OUTPUT" in done.stderr

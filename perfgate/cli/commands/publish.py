@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="What makes the commit status red; the exit code is the verdict's.",
 )
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write decision.json, comment.md and report.html here, as they are judged now, for the job to upload.",
+)
+@click.option("--outputs", is_flag=True, help="Write verdict and exit code to the file in GITHUB_OUTPUT.")
 @event_options
 @language_option
 def COMMAND(
@@ -58,6 +64,8 @@ def COMMAND(
     workload: Optional[str],
     status: Optional[bool],
     fail_on: FailOn,
+    out: Optional[Path],
+    outputs: bool,
     language: Optional[str],
 ) -> None:
     """Judge a check again; post or update the comment on its change request, and set the commit status.
@@ -85,6 +93,8 @@ def COMMAND(
         key=key,
         workload=workload or None,
         dry_run=dry_run,
+        out=out,
+        outputs=outputs,
         token_variable=token_env,
         status=status,
         fail_on=fail_on,

@@ -64,6 +64,7 @@ PROCEDURE = "sequential-signed-rank"
 PROCEDURE_VERSION = 2
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
+_NO_CHECK = "the correctness check could not run"
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
 
@@ -374,9 +375,11 @@ def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
 
 
 def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
-    if base.testbed.fingerprint == head.testbed.fingerprint:
+    before, after = base.testbed.fingerprint, head.testbed.fingerprint
+    if before == after:
         return []
-    return _differences(base.testbed.comparable, head.testbed.comparable)
+    fields = _differences(base.testbed.comparable, head.testbed.comparable)
+    return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
 
 
 def _package_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
@@ -466,20 +469,22 @@ def _side_failures(run: RunDocument, side: Side) -> list[Failure]:
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
     failures = [Failure(side=side, workload=name, what="load", error=error) for name, error in failed_to_load.items()]
     failures += [
-        Failure(side=side, workload=step.workload, what=step.slug, error=step.error)
+        Failure(
+            side=side, workload=step.workload, what=step.slug, error=step.error or _error(step.reason or "it failed")
+        )
         for step in run.steps
-        if step.error and step.workload not in failed_to_load
+        if step.status == "error" and step.workload not in failed_to_load
     ]
     failures += [
-        Failure(side=side, workload=check.workload, what="correctness", error=_check_error(check.message))
+        Failure(side=side, workload=check.workload, what="correctness", error=_error(check.message or _NO_CHECK))
         for check in run.correctness
         if check.status == "error"
     ]
     return failures
 
 
-def _check_error(message: Optional[str]) -> ErrorDetail:
-    return ErrorDetail(kind="exception", message=message or "the correctness check could not run")
+def _error(message: str) -> ErrorDetail:
+    return ErrorDetail(kind="exception", message=message)
 
 
 def _pair_failures(head: RunDocument) -> list[Failure]:

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git import run_git
 from perfgate.git_settings import NO_FILES, alone_in, as_environment, authorization, password_of
-from perfgate.judging.store.store import GitAccess, Place
+from perfgate.judging.store.store import GitAccess, Place, shown_location
 from perfgate.loopback import is_loopback_host
 
 PREFIX = "branch://"
@@ -110,11 +110,13 @@ def parse_location(location: str) -> BranchLocation:
     remote = options.pop("remote", None)
     strange = ".." in name or "//" in name or "/." in name or name.endswith((".lock", "/", "."))
     if strange or not _BRANCH.fullmatch(name):
-        raise StoreError(f"{location!a} names no branch; write {PREFIX}NAME, e.g. {PREFIX}perfgate-data")
+        raise StoreError(
+            f"{shown_location(location)!a} names no branch; write {PREFIX}NAME, e.g. {PREFIX}perfgate-data"
+        )
     if options or (remote is not None and not _REMOTE_NAME.fullmatch(remote)):
         raise StoreError(
-            f"{location!a}: only ?remote=NAME may follow, the name of a remote of the clone; an address is given by the "
-            f"environment variable {REMOTE_VARIABLE}"
+            f"{shown_location(location)!a}: only ?remote=NAME may follow, the name of a remote of the clone; an address is "
+            f"given by the environment variable {REMOTE_VARIABLE}"
         )
     return BranchLocation(name, remote)
 

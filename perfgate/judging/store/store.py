@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
 
 STORE_VARIABLE = "PERFGATE_STORE"
+# What an address may hold before its last @, and what its query calls a secret.
+_USER = re.compile(r"(?<=//).*@")
+_SECRET = re.compile(r"(?i)\b(password|token|secret)=[^&]*")
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +191,11 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
     return str(_data_folder(environ) / "perfgate" / "store.db")
 
 
+def shown_location(location: str) -> str:
+    """Return a location as it may be printed: without the password that its address or its query may hold."""
+    return _SECRET.sub(r"\1=***", _USER.sub("***@", location))
+
+
 def open_location(location: str, place: Place) -> Store:
     """Return the store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
     for backend in load_members(backends):
@@ -194,8 +203,8 @@ def open_location(location: str, place: Place) -> Store:
             store: Store = backend.open_backend(location, place)
             return store
     raise StoreError(
-        f"no store can be kept at {location!r}; give a file path, sqlite:///PATH, or branch://NAME for a branch of the "
-        f"git repository, in {STORE_VARIABLE} or as [store] path in perfgate.toml"
+        f"no store can be kept at {shown_location(location)!r}; give a file path, sqlite:///PATH, or branch://NAME for a "
+        f"branch of the git repository, in {STORE_VARIABLE} or as [store] path in perfgate.toml"
     )
 
 

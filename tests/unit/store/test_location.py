@@ -56,3 +56,22 @@ def test_open_project_store__url_of_a_file__the_same_as_its_path(tmp_path: Path)
 def test_open_project_store__home_of_nobody__refused() -> None:
     with pytest.raises(StoreError, match="give a path without ~"):
         open_project_store(config(), {"PERFGATE_STORE": "~no-such-user-here/store.db"})
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "postgresql://perfgate:hunter2@db.example/perf",
+        "postgresql://perfgate:hunter/2@db.example/perf",
+        "postgresql://db.example/perf?user=perfgate&password=hunter2",
+        "mysql://hunter2@db.example/perf",
+        "branch://perfgate:hunter2@host/name",
+        "branch://perf..gate?token=hunter2",
+        "branch://perfgate?password=hunter2",
+    ],
+)
+def test_open_project_store__place_with_a_password__refused_without_saying_it(location: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        open_project_store(config(), {"PERFGATE_STORE": location}).runs("shop")
+    assert "hunter" not in str(refused.value)
+    assert "***" in str(refused.value)

@@ -33,7 +33,7 @@ class Trace:
         return {
             "flame": _worded(flames[0]) if flames else None,
             "traces": [_worded(link) for link in traces[:_SHOWN]],
-            "artifact_url": summary.context.artifact_url,
+            "job_url": summary.context.job_url,
             "reproduce": command,
         }
 

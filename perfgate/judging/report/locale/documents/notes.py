@@ -18,6 +18,9 @@ MESSAGES: tuple[Text, ...] = (
         "the {kind} reports health {health}; perfgate doctor says what to do",
         "{kind} 上报健康状态 {health}；请运行 perfgate doctor 查看处理办法",
     ),
+    Text(
+        "not measured, because --workload names others: {names}", "因 --workload 指定了其他 workload 而未测量：{names}"
+    ),
     Text("left 1 process running, now killed: {names}", "遗留 1 个进程，已终止：{names}"),
     Text("left {count} processes running, now killed: {names}", "遗留 {count} 个进程，已终止：{names}"),
     Text(

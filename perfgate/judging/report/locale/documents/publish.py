@@ -18,10 +18,6 @@ MESSAGES: tuple[Text, ...] = (
         "base 没有 perfgate.toml，按 perfgate 自带的容差判定",
     ),
     Text(
-        "the base's perfgate.toml names more than was measured here: {workloads}",
-        "base 的 perfgate.toml 中还有本次未测量的 workload：{workloads}",
-    ),
-    Text(
         "which files this change edits is not known, what judges it among them",
         "无法得知本次改动修改了哪些文件，其中可能包括判定它的文件",
     ),

@@ -46,7 +46,8 @@ WORDS = {
     # trace, if intended
     "Trace": "轨迹",
     "Flame graph": "火焰图",
-    " in {artifact_url}": "，位于{artifact_url}",
+    " in {job_url}": "，位于{job_url}",
+    "the measuring job's own files": "测量作业自己的文件",
     "Reproduce": "复现",
     "If intended": "若属预期",
     " a wrong output cannot be accepted: correct the model, or the workload's `check` in a change of its own.": (

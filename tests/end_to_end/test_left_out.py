@@ -1,0 +1,318 @@
+"""Whatever is left out of a check's artifact, its verdict does not get better: not by a field, an entry, a sample or a file.
+
+The documents are those of the conductor's own pairing loop on the fake device, each judged as ``perfgate publish`` judges it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Optional, Union
+
+import msgspec
+import pytest
+
+from perfgate.document.artifact import CheckDocuments, read_check
+from perfgate.document.complete import left_out
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import canonical_bytes
+from perfgate.document.run import (
+    CorrectnessResult,
+    CounterSet,
+    CounterSite,
+    ErrorDetail,
+    FailedPair,
+    Harness,
+    OpCount,
+    RunDocument,
+    StepResult,
+    Value,
+)
+from perfgate.errors import DocumentError
+from perfgate.flows.doors import Doors
+from perfgate.flows.publish import PublishRequest, judge_at_hand
+from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
+
+replace = msgspec.structs.replace
+CONFIG = f"""
+project = "demo"
+workload = "perf/workload.py:{WORKLOAD}"
+
+[gate]
+looks = [12]
+aa_pairs = 7
+
+[budget]
+"latency.p50" = "< 1 s"
+"""
+BADNESS = {"PASS": 0, "SKIPPED": 0, "WARN": 1, "INCONCLUSIVE": 2, "FAIL": 3}
+BOOM = ErrorDetail(kind="exception", message="RuntimeError: boom")
+
+Path_ = tuple[Union[str, int], ...]
+
+
+class Check(NamedTuple):
+    """The documents of one check, and the verdict they must give."""
+
+    base: RunDocument
+    head: RunDocument
+    verdict: str
+
+
+def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> CounterSet:
+    """Return what one call counts: ``clones`` copies, two products of which ``low`` are of low precision."""
+    ops = [OpCount(op="aten::mm", count=2), OpCount(op="aten::clone", count=clones, copy_bytes=1000 * clones)]
+    sites = [
+        CounterSite(metric="counters.framework_ops", name="aten::mm", count=2, line="model.py:3", code="x @ w"),
+        CounterSite(metric="counters.low_precision_ops", name="aten::mm", count=low, line="model.py:3", code="x @ w"),
+    ]
+    if clones:
+        site = CounterSite(
+            metric="counters.framework_ops", name="aten::clone", count=clones, line="model.py:4", code="x.clone()"
+        )
+        sites += [site, replace(site, metric="counters.copies")]
+    values = {"counters.framework_ops": 2 + clones, "counters.copies": clones, "counters.low_precision_ops": low}
+    return CounterSet(
+        workload=WORKLOAD,
+        shape=SHAPE,
+        repeats=3,
+        values=values,
+        ops=[op for op in ops if op.count],
+        sites=[site for site in sites if site.count],
+        unstable=list(wavering),
+        steady=sorted(values.keys() - set(wavering)),
+        not_applicable=["counters.graph_breaks", "counters.recompiles"],
+    )
+
+
+def side(
+    run: RunDocument, *, clones: int = 0, low: int = 2, wavering: tuple[str, ...] = (), **fields: Any
+) -> RunDocument:
+    """Return a document of pairs with the checklist of a check beside them."""
+    p50 = Value(metric="latency.p50", value=0.001, interval=(0.0009, 0.0011), labels={"shape": SHAPE})
+    steps = [
+        StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[p50]),
+        StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok"),
+    ]
+    checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")
+    values: dict[str, Any] = {
+        "workloads": [replace(run.workloads[0], steps=[1, 4])],
+        "steps": steps,
+        "correctness": [checked],
+        "counters": [counted(clones, low=low, wavering=wavering)],
+        **fields,
+    }
+    return replace(run, **values)
+
+
+def harness(**fields: Any) -> Harness:
+    values: dict[str, Any] = {
+        "workload": WORKLOAD, "reference": "perf/workload.py:encoder", "file_sha256": "a", "batch": 8,
+        "shapes": {SHAPE: "length=512"}, "functions": {"build": "1", "check": "3"}, "sla_p99": None,
+    }  # fmt: skip
+    return Harness(**{**values, **fields})
+
+
+@pytest.fixture(scope="module")
+def checks() -> dict[str, Check]:
+    """Measure the pairs once: equal code, and a head that is 6 % slower."""
+    base, equal = VirtualGate(works(MS), works(MS), quads=2).documents()
+    _, slower = VirtualGate(works(MS), works(MS * 106 // 100), quads=2).documents()
+    passed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")
+    failed = replace(passed, status="failed")
+    first_failed = FailedPair(pair=equal.replicates[0].pair, arm="ab", workload=WORKLOAD, error=BOOM)
+    lost = equal.replicates[0].pair
+    without = [one for one in base.replicates if one.pair != lost]
+    boom = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason="boom", error=BOOM)
+    slow = Value(metric="latency.p50", value=2.0, interval=(1.9, 2.1), labels={"shape": SHAPE})
+    broken = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[slow])
+    over = [broken, StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")]
+    other = replace(equal.testbed, fingerprint="0" * 64, comparable={**equal.testbed.comparable, "torch": "0"})
+    plain = side(base)
+    return {
+        "PASS": Check(plain, side(equal), "PASS"),
+        "FAIL by time": Check(plain, side(slower), "FAIL"),
+        "FAIL by a counter": Check(plain, side(equal, clones=1), "FAIL"),
+        "FAIL by the check": Check(plain, side(equal, correctness=[failed]), "FAIL"),
+        "FAIL by the signature": Check(
+            plain, side(equal, correctness=[replace(passed, signature="float32[5]")]), "FAIL"
+        ),
+        "FAIL by a budget": Check(plain, side(equal, steps=over), "FAIL"),
+        "WARN by a wavering count": Check(plain, side(equal, wavering=("counters.framework_ops",)), "WARN"),
+        "WARN by full precision": Check(plain, side(equal, low=1), "WARN"),
+        "WARN by the workload file": Check(
+            replace(plain, harness=[harness()]), side(equal, harness=[harness(shapes={SHAPE: "length=64"})]), "WARN"
+        ),
+        "INCONCLUSIVE by a failed pair": Check(
+            replace(plain, replicates=without),
+            side(replace(equal, replicates=equal.replicates[1:]), failed_pairs=[first_failed]),
+            "INCONCLUSIVE",
+        ),
+        "INCONCLUSIVE by a failed step": Check(
+            plain, side(equal, steps=[plain.steps[0], boom], counters=[]), "INCONCLUSIVE"
+        ),
+        "INCONCLUSIVE by the testbed": Check(plain, side(replace(slower, testbed=other)), "INCONCLUSIVE"),
+    }
+
+
+NAMES = [
+    "PASS",
+    "FAIL by time",
+    "FAIL by a counter",
+    "FAIL by the check",
+    "FAIL by the signature",
+    "FAIL by a budget",
+    "WARN by a wavering count",
+    "WARN by full precision",
+    "WARN by the workload file",
+    "INCONCLUSIVE by a failed pair",
+    "INCONCLUSIVE by a failed step",
+    "INCONCLUSIVE by the testbed",
+]
+
+
+class Judge:
+    """Judges artifacts of one check as publish does where it is given a folder."""
+
+    def __init__(self, folder: Path, check: Check) -> None:
+        self.root, self.artifact = folder / "project", folder / "artifact"
+        self.root.mkdir()
+        (self.root / "perfgate.toml").write_text(CONFIG)
+        self.values: dict[str, Any] = {}
+        for name, run in (("base", check.base), ("head", check.head)):
+            (self.artifact / name).mkdir(parents=True)
+            self.values[name] = json.loads(canonical_bytes(run, name=name))
+            self.write(name, self.values[name])
+
+    def write(self, name: str, value: Any) -> None:
+        (self.artifact / name / "run.json").write_text(json.dumps(value))
+
+    def is_refused(self, value: Any) -> bool:
+        """Return whether reading refuses a document; its schema, which takes a hundred times longer, refuses no less."""
+        try:
+            run = msgspec.convert(value, RunDocument)
+        except msgspec.ValidationError:
+            return True
+        return left_out(value, run) is not None
+
+    def decision(self) -> DecisionDocument:
+        environ = {"PERFGATE_STORE": str(self.root / "store.db")}
+        doors = Doors(environ=environ, say=lambda text: None, sleep=lambda seconds: None, clock=lambda: 0.0)
+        documents: Optional[CheckDocuments] = None
+        refusal: Optional[DocumentError] = None
+        try:
+            documents = read_check(self.artifact)
+        except DocumentError as error:
+            refusal = error
+        return judge_at_hand(PublishRequest(root=self.root), documents, refusal, doors, None)
+
+    def without(self, name: str, path: Path_, left: Callable[[Any], Any]) -> Optional[DecisionDocument]:
+        """Judge with one place of one document changed by what ``left`` leaves of it; None where reading refuses that."""
+        value = copy.deepcopy(self.values[name])
+        holder = value
+        for key in path[:-1]:
+            holder = holder[key]
+        remains = left(holder[path[-1]])
+        if remains is _GONE:
+            del holder[path[-1]]
+        else:
+            holder[path[-1]] = remains
+        if self.is_refused(value):
+            return None
+        self.write(name, value)
+        try:
+            return self.decision()
+        finally:
+            self.write(name, self.values[name])
+
+
+_GONE = object()
+
+
+def removals(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    """Yield every place below a document, and how it can be left out: altogether, or emptied."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        here = (*path, key)
+        yield here, "gone"
+        if part is not None and part not in ([], {}):
+            yield here, "emptied"
+        yield from removals(part, here)
+
+
+def emptied(value: Any) -> Any:
+    return [] if isinstance(value, list) else {} if isinstance(value, dict) else None
+
+
+def sampled(value: Any, *, each: int, seed: str) -> list[tuple[Path_, str]]:
+    """Return ``each`` places of every kind: two places are of one kind where only the numbers in their paths differ."""
+    kinds: dict[tuple[str, str], list[tuple[Path_, str]]] = {}
+    for path, how in removals(value):
+        kind = re.sub(r"\d+", "*", "/".join(map(str, path)))
+        kinds.setdefault((kind, how), []).append((path, how))
+    lot = random.Random(seed)
+    return [found for places in kinds.values() for found in lot.sample(places, min(each, len(places)))]
+
+
+def improved(before: str, after: str) -> bool:
+    return BADNESS[after] < BADNESS[before] and (before, after) != ("FAIL", "INCONCLUSIVE")
+
+
+def judge_all(tmp_path: Path, check: Check, *, each: int, most: int, seed: str) -> None:
+    judge = Judge(tmp_path, check)
+    whole = judge.decision()
+    assert whole.verdict == check.verdict, whole.reasons
+    better = []
+    lot = random.Random(seed)
+    for name in ("base", "head"):
+        places = sampled(judge.values[name], each=each, seed=seed)
+        judged = 0
+        for path, how in lot.sample(places, len(places)):
+            if judged == most:
+                break
+            after = judge.without(name, path, (lambda part: _GONE) if how == "gone" else emptied)
+            if after is None:
+                continue
+            judged += 1
+            if improved(whole.verdict, after.verdict):
+                better.append(f"{name}/{'/'.join(map(str, path))} {how}: {after.verdict} {after.reasons}")
+    assert not better, "\n".join(better)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_publish__some_places_left_out__no_better_verdict(tmp_path: Path, checks: dict[str, Check], name: str) -> None:
+    judge_all(tmp_path, checks[name], each=1, most=8, seed=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_publish__every_kind_of_place_left_out__no_better_verdict(
+    tmp_path: Path, checks: dict[str, Check], name: str
+) -> None:
+    judge_all(tmp_path, checks[name], each=3, most=10_000, seed=name)
+
+
+@pytest.mark.parametrize("file", ["base/run.json", "head/run.json"])
+@pytest.mark.parametrize("name", ["FAIL by time", "PASS"])
+def test_publish__a_file_left_out__inconclusive(tmp_path: Path, checks: dict[str, Check], name: str, file: str) -> None:
+    judge = Judge(tmp_path, checks[name])
+    (judge.artifact / file).unlink()
+    decision = judge.decision()
+    assert decision.verdict == "INCONCLUSIVE"
+    assert file in decision.reasons[0]
+
+
+@pytest.mark.parametrize("field", ["replicates", "failed_pairs", "harness", "steps", "correctness", "counters"])
+def test_publish__a_field_left_out__inconclusive_with_its_name(
+    tmp_path: Path, checks: dict[str, Check], field: str
+) -> None:
+    judge = Judge(tmp_path, checks["FAIL by time"])
+    del judge.values["head"][field]
+    judge.write("head", judge.values["head"])
+    decision = judge.decision()
+    assert decision.verdict == "INCONCLUSIVE"
+    assert f"$.{field}: this field is missing" in decision.reasons[0]
