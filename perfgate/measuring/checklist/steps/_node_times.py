@@ -39,7 +39,9 @@ class _Window(NamedTuple):
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> Optional[NodeTimes]:
-    """Return the median over the calls; None where a call's events show none of the nodes.
+    """Return the median over the faster half of the calls: what disturbs one adds time, mostly around its operators.
+
+    None where a call's events show none of the nodes.
 
     With ``on_device`` the times are those of kernels; None also where the trace does not say which operator launched them.
     """
@@ -56,6 +58,7 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> O
         if times is None:
             return None
         measured.append(times)
+    measured = sorted(measured, key=lambda times: times.total)[: (len(measured) + 1) // 2]
     return NodeTimes(
         nodes=[_typical(times) for times in zip(*(call.nodes for call in measured))],
         total=float(np.median([times.total for times in measured])),
