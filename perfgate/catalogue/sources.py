@@ -14,5 +14,18 @@ DISPATCH = Text(
     "torch.utils._python_dispatch.TorchDispatchMode，逐次统计稳态调用并重复核对",
 )
 
-# Where a limit comes from that no vendor and no measurement gave.
-CHECKLIST = Text("the twenty-step checklist's own mark", "二十步检查清单自身的阈值")
+# Where limits come from. The list of the twenty steps names eight numbers, in steps 2, 3 and 4, and the list of a check that
+# a CI job should make one; all others had to be chosen, by a measurement, by a vendor's document or by us.
+CHECKLIST = Text("the twenty-step checklist", "二十步检查清单")
+CI_CHECK = Text(
+    "the list of what a CI job should check: a kernel of more than 50 ms", "CI 应检查的项目清单：超过 50 ms 的 kernel"
+)
+
+
+def own(why: str, why_in_chinese: str) -> Text:
+    """Return the source of a limit that perfgate chose, with its reason."""
+    return Text(f"perfgate's own mark: {why}", f"perfgate 自定阈值：{why_in_chinese}")
+
+
+AS_TRANSFERS = own("as the checklist has it for transfers (step 3)", "与检查清单第 3 步传输的阈值相同")
+AS_UTILIZATION = own("as the checklist has it for a busy device (step 2)", "与检查清单第 2 步设备利用率的阈值相同")

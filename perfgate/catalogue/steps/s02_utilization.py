@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
+from perfgate.catalogue.sources import AS_UTILIZATION, CHECKLIST, DISPATCH, TRACE
 
 CARD = StepCard(
     number=2,
@@ -160,7 +160,7 @@ CARD = StepCard(
     limits=(
         Limit("utilization.busy.warning", 0.8, CHECKLIST),
         Limit("utilization.busy.severe", 0.5, CHECKLIST),
-        Limit("utilization.host.info", 0.8, CHECKLIST),
+        Limit("utilization.host.info", 0.8, AS_UTILIZATION),
     ),
     rules=(
         Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST
+from perfgate.catalogue.sources import AS_TRANSFERS, own
 
 CARD = StepCard(
     number=5,
@@ -98,9 +98,13 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("batch.loss.warning", 0.05, CHECKLIST),
-        Limit("batch.loss.severe", 0.2, CHECKLIST),
-        Limit("batch.knee.gain", 1.1, CHECKLIST),
+        Limit("batch.loss.warning", 0.05, AS_TRANSFERS),
+        Limit("batch.loss.severe", 0.2, AS_TRANSFERS),
+        Limit(
+            "batch.knee.gain",
+            1.1,
+            own("a tenth more throughput is worth a larger batch", "吞吐高十分之一即值得更大的 batch"),
+        ),
     ),
     rules=(
         Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, TRACE
+from perfgate.catalogue.sources import AS_TRANSFERS, TRACE
 
 _DATAFLOW = Text(
     "the flow of data between the operators of one call, by torch.utils._python_dispatch.TorchDispatchMode",
@@ -165,8 +165,8 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("fusion.share.warning", 0.05, CHECKLIST),
-        Limit("fusion.sequence_share.warning", 0.05, CHECKLIST),
+        Limit("fusion.share.warning", 0.05, AS_TRANSFERS),
+        Limit("fusion.sequence_share.warning", 0.05, AS_TRANSFERS),
     ),
     rules=(
         Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
+from perfgate.catalogue.sources import AS_TRANSFERS, DISPATCH, TRACE, own
 
 CARD = StepCard(
     number=7,
@@ -154,8 +154,15 @@ CARD = StepCard(
             0.0,
             Text("a conversion computes nothing: each is worth knowing", "转换不做任何计算，每一次都值得知道"),
         ),
-        Limit("format.share.warning", 0.05, CHECKLIST),
-        Limit("format.share.severe", 0.3, CHECKLIST),
+        Limit("format.share.warning", 0.05, AS_TRANSFERS),
+        Limit(
+            "format.share.severe",
+            0.3,
+            own(
+                "as the checklist has it for copies and conversions of data (step 4)",
+                "与检查清单第 4 步数据拷贝与转换的阈值相同",
+            ),
+        ),
         Limit(
             "format.mixed.warning",
             0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST
+from perfgate.catalogue.sources import own
 
 _QUEUE = Text("latencies from arrival to answer", "从请求到达到应答的时延")
 
@@ -162,8 +162,16 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("batching.gain.warning", 0.2, CHECKLIST),
-        Limit("batching.simulation_error.info", 0.2, CHECKLIST),
+        Limit(
+            "batching.gain.warning",
+            0.2,
+            own("a fifth shorter waiting is worth another way to batch", "等待缩短五分之一即值得更换组批方式"),
+        ),
+        Limit(
+            "batching.simulation_error.info",
+            0.2,
+            own("a simulation that is a fifth off predicts nothing", "误差达五分之一的模拟不足为据"),
+        ),
         Limit(
             "batching.agreement",
             0.01,

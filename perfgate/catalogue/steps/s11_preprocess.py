@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, TRACE
+from perfgate.catalogue.sources import AS_TRANSFERS, TRACE
 
 _INTERLEAVED = Text("interleaved blocks in one process, signed-rank interval", "同一进程内交错测量，符号秩区间")
 
@@ -173,10 +173,10 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("preprocess.exposed_share.warning", 0.05, CHECKLIST),
-        Limit("preprocess.exposed_share.severe", 0.2, CHECKLIST),
-        Limit("preprocess.loading_share.warning", 0.05, CHECKLIST),
-        Limit("preprocess.loading_share.severe", 0.2, CHECKLIST),
+        Limit("preprocess.exposed_share.warning", 0.05, AS_TRANSFERS),
+        Limit("preprocess.exposed_share.severe", 0.2, AS_TRANSFERS),
+        Limit("preprocess.loading_share.warning", 0.05, AS_TRANSFERS),
+        Limit("preprocess.loading_share.severe", 0.2, AS_TRANSFERS),
         Limit(
             "preprocess.agreement",
             0.01,

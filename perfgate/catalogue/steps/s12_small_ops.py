@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
+from perfgate.catalogue.sources import DISPATCH, TRACE, own
 
 _LAYERS = Text(
     "more than the layers of most models, so that a line in a layer does not look like a loop",
@@ -183,10 +183,22 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("small_ops.short", 10e-6, CHECKLIST),
-        Limit("small_ops.time_share.warning", 0.5, CHECKLIST),
-        Limit("small_ops.launch_bound.warning", 0.7, CHECKLIST),
-        Limit("small_ops.launch_bound.severe", 1.0, CHECKLIST),
+        Limit(
+            "small_ops.short",
+            10e-6,
+            own("about what launching one kernel takes a host", "约为 Host 下发一个 kernel 的耗时"),
+        ),
+        Limit("small_ops.time_share.warning", 0.5, own("half of the time", "一半耗时")),
+        Limit(
+            "small_ops.launch_bound.warning",
+            0.7,
+            own("seven tenths of the way to a device that waits", "距设备等待已过七成"),
+        ),
+        Limit(
+            "small_ops.launch_bound.severe",
+            1.0,
+            own("from 1 on launching takes longer than the work", "达到 1 时下发比执行更久"),
+        ),
         Limit("small_ops.loop.warning", 50, _LAYERS),
     ),
     rules=(

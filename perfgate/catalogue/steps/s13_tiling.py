@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH
+from perfgate.catalogue.sources import AS_UTILIZATION, DISPATCH, own
 
 _BLOCKS = Text(
     "Block Dim (Block Num since CANN 9) of the table of kernels", "kernel 表的 Block Dim（CANN 9 起为 Block Num）"
@@ -147,10 +147,16 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("tiling.attained.warning", 0.5, CHECKLIST),
-        Limit("tiling.occupancy.warning", 0.5, CHECKLIST),
-        Limit("tiling.heavy", 0.1, CHECKLIST),
-        Limit("tiling.padding_gain.warning", 1.05, CHECKLIST),
+        Limit("tiling.attained.warning", 0.5, AS_UTILIZATION),
+        Limit("tiling.occupancy.warning", 0.5, AS_UTILIZATION),
+        Limit(
+            "tiling.heavy",
+            0.1,
+            own("an operator with less of the time is not worth a look at its shape", "占比更小的算子不值得调整 shape"),
+        ),
+        Limit(
+            "tiling.padding_gain.warning", 1.05, own("a twentieth faster, padding included", "含补齐在内快二十分之一")
+        ),
         Limit("tiling.multiple", 16, _CUBE),
     ),
     rules=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
+from perfgate.catalogue.sources import AS_TRANSFERS, DISPATCH, TRACE
 
 _OURS = Text(
     "ours: a change of one line that saves less is lost in the noise of a deployment",
@@ -160,8 +160,8 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("contiguity.copy_share.warning", 0.05, CHECKLIST),
-        Limit("contiguity.kernel_share.warning", 0.05, CHECKLIST),
+        Limit("contiguity.copy_share.warning", 0.05, AS_TRANSFERS),
+        Limit("contiguity.kernel_share.warning", 0.05, AS_TRANSFERS),
         Limit("contiguity.channels_last.info", 1.05, _OURS),
         Limit("contiguity.channels_last.warning", 1.2, _OURS),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, DISPATCH, TRACE
+from perfgate.catalogue.sources import AS_UTILIZATION, DISPATCH, TRACE
 
 _JOB = "torch.distributed over torchrun, the slowest rank of each repetition, results checked"
 _RECORDED = (
@@ -238,8 +238,8 @@ CARD = StepCard(
                 "链路应达到的带宽（B/s）；0 表示未知，此时不做判断",
             ),
         ),
-        Limit("communication.peak_share.warning", 0.8, CHECKLIST),
-        Limit("communication.peak_share.severe", 0.5, CHECKLIST),
+        Limit("communication.peak_share.warning", 0.8, AS_UTILIZATION),
+        Limit("communication.peak_share.severe", 0.5, AS_UTILIZATION),
         Limit(
             "communication.exposed.warning",
             0.2,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST
+from perfgate.catalogue.sources import own
 
 _STATISTICS = "statistics of the device's caching allocator (torch.cuda.memory_stats, torch.npu.memory_stats)"
 _THEIL_SEN = "Theil-Sen slope over consecutive steady calls, garbage collected after each (Sen 1968)"
@@ -228,8 +228,12 @@ CARD = StepCard(
     limits=(
         Limit("memory.growth.warning", 64.0, _OWN),
         Limit("memory.resident_growth.warning", 4096.0, _OWN),
-        Limit("memory.segments.warning", 0.0, CHECKLIST),
-        Limit("memory.retries.warning", 0.0, CHECKLIST),
+        Limit(
+            "memory.segments.warning",
+            0.0,
+            own("a steady call needs no new memory from the driver", "稳态调用不应再向驱动申请内存"),
+        ),
+        Limit("memory.retries.warning", 0.0, own("a steady call never finds memory full", "稳态调用不应遇到内存耗尽")),
         Limit(
             "memory.faults.warning",
             10.0,

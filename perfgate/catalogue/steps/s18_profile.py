@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST, TRACE
+from perfgate.catalogue.sources import TRACE, own
 
 _STACKS = Text(
     "the recorded trace: host calls by how they nest on their thread, device work by the call that launched it",
@@ -134,9 +134,17 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("profile.attributed.warning", 0.9, CHECKLIST),
-        Limit("profile.overhead.info", 1.1, CHECKLIST),
-        Limit("profile.lost_events.warning", 0.0, CHECKLIST),
+        Limit(
+            "profile.attributed.warning",
+            0.9,
+            own("a table that lacks a tenth of the time names the wrong operators", "缺失十分之一耗时的表会指错算子"),
+        ),
+        Limit(
+            "profile.overhead.info",
+            1.1,
+            own("a call a tenth slower under the profiler is another call", "在 profiler 下慢十分之一的调用已非原调用"),
+        ),
+        Limit("profile.lost_events.warning", 0.0, own("a trace is whole or it is not", "轨迹或完整或不完整")),
     ),
     rules=(
         Rule(

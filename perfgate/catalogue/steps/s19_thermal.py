@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import CHECKLIST
+from perfgate.catalogue.sources import own
 
 _SENSOR = (
     "npu-smi -t common and -t usages, nvidia-smi --query-gpu, or /sys of Linux, once a second from a process of its own"
@@ -135,10 +135,18 @@ CARD = StepCard(
         ),
     ),
     limits=(
-        Limit("thermal.derating.warning", 0.03, CHECKLIST),
-        Limit("thermal.derating.severe", 0.1, CHECKLIST),
-        Limit("thermal.drift.warning", 0.03, CHECKLIST),
-        Limit("thermal.drift.severe", 0.1, CHECKLIST),
+        Limit(
+            "thermal.derating.warning",
+            0.03,
+            own("throughput of the end over that of the beginning", "结束时与开始时吞吐之比"),
+        ),
+        Limit(
+            "thermal.derating.severe",
+            0.1,
+            own("throughput of the end over that of the beginning", "结束时与开始时吞吐之比"),
+        ),
+        Limit("thermal.drift.warning", 0.03, own("as for the loss of throughput", "与吞吐下降的阈值相同")),
+        Limit("thermal.drift.severe", 0.1, own("as for the loss of throughput", "与吞吐下降的阈值相同")),
         Limit(
             "thermal.shared.info",
             0.1,
@@ -147,7 +155,11 @@ CARD = StepCard(
                 "进程本可运行的时间中所占比例：perfgate 自定阈值",
             ),
         ),
-        Limit("thermal.throttled.warning", 0.0, CHECKLIST),
+        Limit(
+            "thermal.throttled.warning",
+            0.0,
+            own("a device that slows itself down measures something else", "自行降频的设备测得的不是原本的性能"),
+        ),
         Limit(
             "thermal.clock.warning",
             0.95,
