@@ -33,6 +33,8 @@ InvalidKind = Literal[
     "not_steady",
 ]
 MissingSide = Literal["base", "head", "both"]
+# What timed a call: the clock on the wall, the CPU time of its thread, or the device's own.
+Clock = Literal["wall", "cpu", "device"]
 Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
@@ -125,6 +127,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
     ``parts`` are those that did not.
+    ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
     """
 
     workload: str
@@ -150,6 +153,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[Part] = []
     accepted: Optional[str] = None
     limit: Optional[str] = None
+    clock: Clock = "wall"
 
 
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +186,7 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     floor: float
     pairs: int
     differs: bool
+    clock: Clock = "wall"
 
 
 class Invalid(msgspec.Struct, frozen=True, kw_only=True):

@@ -102,11 +102,13 @@ CARD = StepCard(
             explanation=Text(
                 "99 of 100 calls were faster than this. It takes 662 calls until a bound on it does not hang on "
                 "the single slowest one (MLPerf LoadGen's rule); with fewer it is reported as not estimable "
-                "rather than guessed. The gate takes it on device or CPU time, because on wall time it shows the "
-                "neighbours of the machine more than the code, and over as many pairs together as have 100 calls.",
+                "rather than guessed. The gate compares another number, which it calls P99 CPU time or P99 device time: on "
+                "wall time a tail shows the neighbours of the machine more than the code. It is taken over as many pairs "
+                "together as have 100 calls, and may lie below the P50 of the same calls, which is wall time.",
                 "一百次调用中有九十九次比它快。至少 662 次调用，其上界才不取决于最慢的那一次（MLPerf LoadGen "
-                "的规则）；次数不足时标为不可估计，不作猜测。门禁取设备时间或 CPU 时间上的 P99，因为墙钟时间"
-                "更多反映同机的其他负载；并把若干对进程合并到满 100 次调用再计算。",
+                "的规则）；次数不足时标为不可估计，不作猜测。门禁比较的是另一个数，称为 P99 CPU 时间或 P99 设备时间："
+                "墙钟时间的尾部更多反映同机的其他负载；它把若干对进程合并到满 100 次调用再计算，可能低于同一批调用的 P50"
+                "（墙钟时间）。",
             ),
             source=QUANTILE,
         ),

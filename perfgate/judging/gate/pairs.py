@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.decision import Clock
 from perfgate.document.run import Arm, BlockColumns, Replicate
 from perfgate.document.samples import Packed, unpack
 from perfgate.judging.gate.conditions import clean_pair
@@ -45,13 +46,14 @@ class Effects(NamedTuple):
 
     ``level`` is the first side's median of the metric in seconds, ``call_level`` that of its call (for the gap: of call and
     gap together, of which its effect is a share). ``pairs`` process pairs went in, of which a tail joins several to one
-    difference.
+    difference. ``clock`` is what the calls were timed by.
     """
 
     differences: Differences
     level: float
     call_level: float
     pairs: int
+    clock: Clock = "wall"
 
 
 def statistics(blocks: BlockColumns, quads: Optional[frozenset[int]] = None) -> Statistics:
@@ -102,7 +104,9 @@ def paired_effects(
         "throughput.gap": _gap(pairs),
     }
     if tails := _tails(pairs):
-        effects["latency.p99"] = _log_ratio(tails, pairs=len(pairs))
+        on_device = any(members[shape].cpu_source == "device" for members in (one.shapes for one in firsts.values()))
+        tail = _log_ratio(tails, pairs=len(pairs))
+        effects["latency.p99"] = tail._replace(clock="device" if on_device else "cpu")
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
         effects["throughput.turnaround"] = _log_ratio(seen, pairs=len(pairs))

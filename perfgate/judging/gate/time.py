@@ -83,6 +83,7 @@ def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[Noise
                     metric=name,
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
+                    clock=effect.clock,
                     differs=differs(
                         differences, math.log1p(margin_for_unchanged(policy, name, workload, shape)), alpha=AA_ALPHA
                     ),
@@ -149,6 +150,7 @@ def _compare_cell(
         detectable=None if visible is None else rounded(visible),
         reason=said.reason,
         parts=list(cell.parts),
+        clock=cell.effects.clock,
     )
 
 

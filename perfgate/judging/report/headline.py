@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import RULE_METHODS, Comparison, Missing
+from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.locale.language import phrase, say, worded
@@ -24,6 +24,10 @@ _VERDICTS = {
 }
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
+_OTHER_CLOCKS = {
+    ("latency.p99", "cpu"): phrase("P99 CPU time of a call"),
+    ("latency.p99", "device"): phrase("P99 device time of a call"),
+}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
@@ -68,7 +72,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
     base, head = formats.sides(comparison)
     delta = comparison.delta
     return {
-        "metric": metric_name(metric),
+        "metric": metric_name(metric, comparison.clock),
         "operator": is_operator(comparison),
         "place": place(comparison.workload, comparison.shape),
         "base": base,
@@ -105,8 +109,13 @@ def further_reasons(summary: Summary) -> list[str]:
     return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
 
 
-def metric_name(name: str) -> str:
-    """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside."""
+def metric_name(name: str, clock: Clock = "wall") -> str:
+    """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside.
+
+    A tail that was not timed by the clock on the wall is called so: it may lie below the median that was.
+    """
+    if (name, clock) in _OTHER_CLOCKS:
+        return say(_OTHER_CLOCKS[name, clock])
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]
     return worded(METRICS[name].title) if name in METRICS else name

@@ -244,3 +244,32 @@ def traced(run, layout):
     )
     account = CallAccount(workload="encoder", shape="long", calls=3, wall=2e-3, parts={"operators": 2e-3}, rows=[row])
     return msgspec.structs.replace(run, accounts=[account])
+
+
+@pytest.mark.parametrize(
+    ("source", "name"), [("thread_cpu", "P99 CPU time of a call"), ("device", "P99 device time of a call")]
+)
+def test_decide__tail_that_was_not_timed_by_the_wall__is_not_called_a_latency(source, name):
+    """It may lie below the P50 beside it, which is wall time."""
+    base, head = (other_clock(run, source) for run in sides(NO_CHANGE))
+    decision = decide(base, head, policy=Policy(), history=History())
+    comment = render_comment(decision, CONTEXT)
+
+    (tail,) = (found for found in decision.comparisons if found.metric == "latency.p99")
+    assert tail.clock == {"thread_cpu": "cpu", "device": "device"}[source]
+    assert f"| {name} · `encoder/long` |" in comment
+    assert "P99 latency" not in comment
+    assert {found.clock for found in decision.comparisons if found.metric != "latency.p99"} == {"wall"}
+
+
+def other_clock(run, source):
+    replicates = [
+        msgspec.structs.replace(
+            member,
+            shapes={
+                shape: msgspec.structs.replace(columns, cpu_source=source) for shape, columns in member.shapes.items()
+            },
+        )
+        for member in run.replicates
+    ]
+    return msgspec.structs.replace(run, replicates=replicates)

@@ -41,7 +41,7 @@ class Environment:
             "more_packages": max(0, len(decision.package_differences) - _SHOWN),
             "floors": [
                 {
-                    "metric": metric_name(f.metric),
+                    "metric": metric_name(f.metric, f.clock),
                     "place": place(f.workload, f.shape),
                     "floor": formats.plus_minus(f.floor),
                 }

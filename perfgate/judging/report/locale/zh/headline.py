@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 WORDS = {
+    "P99 CPU time of a call": "单次调用的 P99 CPU 时间",
+    "P99 device time of a call": "单次调用的 P99 设备时间",
     "upgrade report": "升级报告",
     " and {more_differences} more": "，另外 {more_differences} 项",
     "the output of {place} is wrong: its correctness check failed": "{place} 的输出有误：正确性检查未通过",
