@@ -31,6 +31,7 @@ class GitHubDialect:
         if path == "/user":
             return _refuse(403) if account.bot else Reply(200, self._me(forge, account))
         routes: dict[str, Callable[..., Reply]] = {
+            "": lambda: Reply(200, self._repository(forge, "team")),
             r"/issues/(\d+)/comments": lambda number: self._comments(forge, call, int(number), account),
             r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment), account),
             r"/issues/?(\d*)": lambda number: github_issues(forge, call, number, account, self._complete),
@@ -151,10 +152,14 @@ class GitHubDialect:
         place = forge.blobs.put(f"artifact/{found.id}?sig=secret", found.data)
         return Reply(302, b"", {"Location": place, "Content-Type": "text/html;charset=utf-8"})
 
+    def _repository(self, forge: FakeForge, owner: str) -> dict[str, Any]:
+        name = {"full_name": f"{owner}/model", "owner": {}, "url": f"{forge.api_url}/repos/{owner}/model"}
+        return self._complete(forge, "repository", name)
+
     def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
         head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
         # The whole record has a hundred fields that a fork does not need to be told by.
-        head["repo"] = self._complete(forge, "repository", {"full_name": f"{change.owner}/model", "owner": {}})
+        head["repo"] = self._repository(forge, change.owner)
         base = {"sha": change.base_sha, "ref": change.target, "label": f"team:{change.target}"}
         pull = {"number": change.number, "state": "open" if change.open else "closed", "head": head, "base": base}
         pull["merge_commit_sha"] = change.merge_sha
@@ -334,7 +339,9 @@ def _refuse_empty(sent: str) -> Reply:
 
 
 def _refuse(status: int) -> Reply:
-    return Reply(status, {"message": f"{status} refused"})
+    # PyGithub knows a 404 by GitHub's own words.
+    words = {403: "Resource not accessible by integration", 404: "Not Found"}
+    return Reply(status, {"message": words.get(status, f"{status} refused")})
 
 
 def _find(forge: FakeForge, comment_id: int) -> Optional[StoredComment]:

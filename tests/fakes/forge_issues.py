@@ -56,7 +56,7 @@ def github_issues(forge: FakeForge, call: Call, number: str, account: Account, c
     if found is not None and call.method == "GET":
         return _reply(200, show(found))
     if found is None or call.method != "PATCH":
-        return _reply(404, {"message": "404 refused"})
+        return _reply(404, {"message": "Not Found"})
     found.body = body.get("body", found.body)
     found.open = {"open": True, "closed": False}.get(body.get("state"), found.open)
     return _reply(200, show(found))
@@ -96,7 +96,7 @@ def gitlab_issues(forge: FakeForge, call: Call, number: str, account: Account, a
     if found is not None and call.method == "GET":
         return _reply(200, show(found))
     if found is None or call.method != "PUT":
-        return _reply(404, {"message": "404 refused"})
+        return _reply(404, {"message": "Not Found"})
     found.body = body.get("description", found.body)
     found.open = {"reopen": True, "close": False}.get(body.get("state_event"), found.open)
     return _reply(200, show(found))
