@@ -33,6 +33,12 @@ class RepositoryError(PerfgateError):
     """Git cannot give us the commits to compare."""
 
 
+class HostileRepositoryError(RepositoryError):
+    """Git refuses to read what a commit says: nothing is wrong with how perfgate was called."""
+
+    exit_code = EXIT_MEASURING
+
+
 class ForgeError(PerfgateError):
     """The forge cannot be reached, refused, or answered something that is not its API: what was to be done there is not."""
 

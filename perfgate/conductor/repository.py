@@ -14,7 +14,7 @@ from typing import Optional
 
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.document.run import Source
-from perfgate.errors import RepositoryError
+from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git import NAMES_OF_CHANGED, run_git
 from perfgate.interrupts import held_back
 
@@ -269,6 +269,11 @@ class Repository:
     def _run(self, *arguments: str, env: Optional[dict[str, str]] = None, stop_when_interrupted: bool = True) -> str:
         """Run git in the clone and return what it prints."""
         done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
+        if done.code and "invalid value for 'submodule." in done.errors:
+            raise HostileRepositoryError(
+                f"git does not read this commit, because its .gitmodules names a command to run ({done.errors}); perfgate runs "
+                "none of it and measures nothing: take `update` out of .gitmodules"
+            )
         if done.code:
             raise RepositoryError(
                 f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {done.code}'}"

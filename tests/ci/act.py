@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
@@ -223,7 +222,6 @@ class Hub:
             "HOME": str(self.folder),
             "PERFGATE_LOCK": str(self.folder / "lock"),
             "ACT_ORIGIN": str(self.server),
-            "ACT_PYTHON": sys.executable,
             "ACT_ARTIFACTS": str(self.artifacts.folder),
             "ACT_ENTERPRISE": "true" if self.enterprise else "",
         }

@@ -40,6 +40,10 @@ class Packages:
         for package in Path(sysconfig.get_path("purelib")).iterdir():
             if not package.name.startswith(("perfgate", "_editable", "pip", "setuptools")):
                 (installed / package.name).symlink_to(package)
+        # As actions/setup-python leaves it: the Python of the tests, which has torch.
+        there = made.programs / "python"
+        there.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        there.chmod(0o755)
         python = made.programs / "python3"
         base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
         python.write_text(PYTHON.format(python=base, installed=installed))

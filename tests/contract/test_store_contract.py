@@ -75,6 +75,18 @@ def test_record__run__listed_with_what_identifies_it(store: Store) -> None:
     assert (listed.commit, listed.branch, listed.subject, listed.dirty) == ("a" * 40, "main", "Größer ✓", False)
 
 
+def test_record__run_of_a_clock_years_ahead__refused_with_both_dates(store: Store) -> None:
+    run = run_of_day(1)
+    ahead = msgspec.structs.replace(
+        run, session=msgspec.structs.replace(run.session, started_at="2131-03-01T12:00:00Z")
+    )
+    with pytest.raises(
+        StoreError, match=r"it began at 2131-03-01T12:00:00Z, and it is 20\d\d-.* set the measuring machine"
+    ):
+        store.record(ahead)
+    assert store.runs("shop") == []
+
+
 def test_record__same_document_twice__kept_once(store: Store) -> None:
     assert store.record(run_of_day(1)) == store.record(run_of_day(1))
     assert len(store.runs("shop")) == 1

@@ -211,7 +211,7 @@ def open_scratch(link: Link) -> Iterator[Scratch]:
         try:
             folder = tempfile.TemporaryDirectory(prefix="perfgate-store-")
         except OSError as error:
-            raise StoreError(f"no scratch folder can be made ({error}); {_SPACE}") from error
+            raise StoreRefusedError(f"no scratch folder can be made ({error}); {_SPACE}") from error
         with folder:
             scratch = Scratch(Path(folder.name), link)
             scratch.start()

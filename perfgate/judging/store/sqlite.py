@@ -8,23 +8,26 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from perfgate.errors import StoreError
+from perfgate.errors import StoreError, StoreRefusedError
 
 BUSY_SECONDS = 30.0
 RESTORE = "the store is damaged: bring back a copy of it, or move it away and record the runs of main again"
 
 _PLACE = "it must lie in a folder that can be written: set PERFGATE_STORE to another path"
+_FULL = ("disk is full", "disk I/O error", "No space left", "File too large", "Disk quota exceeded")
+_LOCKED = ("is locked",)
 _UNKNOWN = "if it happens again, please report it"
 
 # SQLite's own words (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not pass on its error codes.
 _REMEDIES = (
     (("not a database", "malformed", "file is encrypted"), RESTORE),
-    (("disk is full", "disk I/O error"), "free space on its disk, or set PERFGATE_STORE to a path elsewhere"),
+    (_FULL, "free space on its disk, or set PERFGATE_STORE to a path elsewhere"),
     (("readonly database", "unable to open"), _PLACE),
-    (("is locked",), "another process has kept it locked for half a minute; wait for that process, or end it"),
+    (_LOCKED, "another process has kept it locked for half a minute; wait for that process, or end it"),
 )
 
 
@@ -38,6 +41,20 @@ def open_engine(path: Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
     return engine
+
+
+def open_read_only(path: Path) -> sa.Engine:
+    """Return an engine on a file in a place that cannot be written.
+
+    A write-ahead log needs a file beside the store even for reading, unless SQLite is told that nobody writes (SQLite
+    documentation, wal.html, "Read-Only Databases"). Where a log lies there already, what is in it must be read.
+    """
+    log = path.with_name(path.name + "-wal")
+    options = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+    address = f"file:{quote(str(path.absolute()))}?{options}"
+    return sa.create_engine(
+        "sqlite://", poolclass=sa.NullPool, creator=lambda: sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)
+    )
 
 
 def write_ahead(engine: sa.Engine) -> None:
@@ -66,7 +83,9 @@ def clear_errors(path: Path) -> Iterator[None]:
         text = str(getattr(error, "orig", None) or error)
         remedies = [remedy for words, remedy in _REMEDIES if any(word in text for word in words)]
         remedies.append(_PLACE if isinstance(error, OSError) else _UNKNOWN)
-        raise StoreError(f"the store {path} cannot be used: {text}; {remedies[0]}") from error
+        # Nothing is wrong with how perfgate was called where the disk is full, or another process holds the file.
+        kind = StoreRefusedError if any(word in text for word in (*_FULL, *_LOCKED)) else StoreError
+        raise kind(f"the store {path} cannot be used: {text}; {remedies[0]}") from error
 
 
 def _on_connect(connection: Any, _record: Any) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Optional, Protocol
 
@@ -18,11 +19,14 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
+from perfgate.judging.store.rows import started
 
 STORE_VARIABLE = "PERFGATE_STORE"
 # What an address may hold before its last @, and what its query calls a secret.
 _USER = re.compile(r"(?<=//).*@")
 _SECRET = re.compile(r"(?i)\b(password|token|secret)=[^&]*")
+# How far the clock of a measuring machine may be ahead: a trend leaves out what is dated later.
+AHEAD = timedelta(weeks=4)
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,8 +149,13 @@ class Store(Protocol):
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
 
 
-def refuse_unfit(run: RunDocument, *, allow_dirty: bool) -> None:
+def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
     """Refuse a run that must not become the baseline. Raises StoreError."""
+    if started(run) > (now + AHEAD).timestamp():
+        raise StoreError(
+            f"this run says that it began at {run.session.started_at}, and it is {now.isoformat(timespec='seconds')} here; it "
+            "would be the newest of main for ever: set the measuring machine's clock and measure again"
+        )
     if run.side == "head":
         raise StoreError("this run is the head of a change; only runs of main are kept: record a run of main")
     if run.source.dirty and not allow_dirty:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.repository import WORKTREE_FOLDER, Repository
-from perfgate.errors import RepositoryError
+from perfgate.errors import HostileRepositoryError, RepositoryError
 
 
 def git(folder: Path, *arguments: str, **environment: str) -> str:
@@ -330,3 +330,16 @@ def test_worktrees__linked_weights__shared_and_still_there_afterwards(clone: Pat
         assert (trees["base"] / "weights" / "w.bin").read_text() == "large"
         assert not (trees["base"] / "absent").exists()
     assert (clone / "weights" / "w.bin").read_text() == "large"
+
+
+def test_repository__submodule_that_names_a_command__run_by_nobody_and_said_to_be_the_commits_own(clone: Path) -> None:
+    (clone / ".gitmodules").write_text('[submodule "k"]\n\tpath = k\n\turl = ../k\n\tupdate = !touch pwned\n')
+    git(clone, "add", "--all")
+    git(clone, "update-index", "--add", "--cacheinfo", f"160000,{git(clone, 'rev-parse', 'HEAD')},k")
+    git(clone, "commit", "-qm", "hostile")
+    with pytest.raises(
+        HostileRepositoryError, match=r"its \.gitmodules names a command to run .*take `update` out"
+    ) as refusal:
+        Repository(clone).dirty_files()
+    assert refusal.value.exit_code == 4
+    assert not (clone / "pwned").exists()

@@ -1,15 +1,20 @@
 """The file under trouble: foreign, newer, corrupt, read-only, full."""
 
+import json
 import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Callable
 
 import pytest
 import sqlalchemy as sa
 
+from perfgate.document.files import write_run
 from perfgate.document.history import Acceptance
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
@@ -171,3 +176,70 @@ def test_store__file_system_read_only__says_what_to_set(small_disk: Path) -> Non
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreError, match="set PERFGATE_STORE to another path"):
         SqlStore(small_disk / "store.db").record(minimal_run(session="s2"))
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from perfgate.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.argv = ["perfgate", "baseline", "record", "--run", sys.argv[1], "-C", sys.argv[2]]
+main()
+"""
+
+
+def test_record__no_room_on_the_disk__exit_4_and_the_store_stays_readable(tmp_path: Path) -> None:
+    """As a disk that is full: no file of this process may grow beyond 20 kB, and SQLite is told so."""
+    store = SqlStore(tmp_path / "store.db")
+    kept = store.record(minimal_run(session="before"))
+    (tmp_path / "perfgate.toml").write_text('project = "shop"\nworkload = "w.py:encoder"\n')
+    write_run(tmp_path / "run.json", minimal_run(session="after"))
+    environ = {**os.environ, "PERFGATE_STORE": str(tmp_path / "store.db")}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "run.json"), str(tmp_path)],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "free space on its disk" in done.stderr
+    assert [run.id for run in store.runs("shop")] == [kept]
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["at rest", "with a log"])
+def test_runs__folder_and_file_that_cannot_be_written__read_all_the_same(log: bool) -> None:
+    with TemporaryDirectory() as name:  # a folder that another user may enter, unlike tmp_path
+        folder = Path(name)
+        store = SqlStore(folder / "store.db")
+        kept = [store.record(minimal_run(session="one"))]
+        with closing(sqlite3.connect(folder / "store.db")) as writer:
+            if log:
+                # A reader keeps the log from being folded into the file.
+                writer.execute("BEGIN")
+                writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                kept.append(store.record(minimal_run(session="two")))
+            for path in (*folder.iterdir(), folder):
+                path.chmod(0o555 if path.is_dir() else 0o444)
+            assert sorted(_as_nobody(lambda: [run.id for run in SqlStore(folder / "store.db").runs("shop")])) == sorted(
+                kept
+            )
+            folder.chmod(0o755)
+
+
+def _as_nobody(read: Callable[[], list[str]]) -> list[str]:
+    """Return what a function finds in a process without rights; root's own would write everywhere."""
+    ours, theirs = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            os.write(theirs, json.dumps(read()).encode())
+        except BaseException as error:  # noqa: BLE001 - the other process tells it
+            os.write(theirs, json.dumps([repr(error)]).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as said:
+        found: list[str] = json.loads(said.read())
+    os.waitpid(process, 0)
+    return found

@@ -77,7 +77,7 @@ class GitBranchStore:
         """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         packed: list[tuple[RunFile, bytes]] = []
         for run in runs:
-            refuse_unfit(run, allow_dirty=allow_dirty)
+            refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
             packed.append(layout.pack_run(run, self._clock()))
 
         def plan(_scratch: Scratch, tip: Tip) -> Optional[Change]:

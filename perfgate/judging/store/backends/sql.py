@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
-from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, write_ahead
+from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, open_read_only, write_ahead
 from perfgate.judging.store.store import (
     HistoryValue,
     Place,
@@ -203,7 +204,7 @@ class SqlStore:
 
     def _rows(self, run: RunDocument, *, allow_dirty: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the row of a run and those of its values. Raises StoreError for an unfit run."""
-        refuse_unfit(run, allow_dirty=allow_dirty)
+        refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
         data = canonical_bytes(run, name="the run")
         run_id = hashlib.sha256(data).hexdigest()
         row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
@@ -221,13 +222,18 @@ class SqlStore:
         """Return all rows of a query; none when there is no store yet."""
         if not self._is_there():
             return []
+        if not (os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)):
+            return self._read_from(open_read_only(self._path), query)
         with clear_errors(self._path):
             if 0 < self._version() < len(self._migrations):
                 with self._writing():
                     pass
-            with self._engine.connect() as connection:
-                version = store_version(connection, str(self._path), newest=len(self._migrations))
-                return list(connection.execute(query).mappings()) if version else []
+        return self._read_from(self._engine, query)
+
+    def _read_from(self, engine: sa.Engine, query: sa.Select[Any]) -> list[sa.RowMapping]:
+        with clear_errors(self._path), engine.connect() as connection:
+            version = store_version(connection, str(self._path), newest=len(self._migrations))
+            return list(connection.execute(query).mappings()) if version else []
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
