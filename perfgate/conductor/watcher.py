@@ -118,7 +118,7 @@ def _watched(replicate: Replicate, readings: Sequence[Reading]) -> Replicate:
     beside = [reading for reading in readings if whole.overlaps(reading)]
 
     def told(columns: BlockColumns) -> BlockColumns:
-        return _with_condition(columns, whole, beside)
+        return _with_condition(columns, whole, readings)
 
     return replace(
         replicate,
@@ -133,35 +133,56 @@ def _spans(columns: BlockColumns) -> list[_Span]:
 
 
 def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Reading]) -> BlockColumns:
-    beside = [[reading for reading in readings if span.overlaps(reading)] for span in _spans(columns)]
+    spans = _spans(columns)
+    of_throttling = [reading for reading in readings if reading.telemetry.throttled is not None]
+    of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
+    of_clocks = [reading for reading in readings if whole.holds(reading)]
     return replace(
         columns,
-        throttled=[_throttled(some) for some in beside],
-        clock_share=[_clock_share(some, whole) for some in beside],
-        foreign_processes=[_foreign_count(some) for some in beside],
+        throttled=[_throttled(span, of_throttling) for span in spans],
+        clock_share=[_clock_share(span, of_clocks) for span in spans],
+        foreign_processes=[_foreign_count(span, of_processes) for span in spans],
     )
 
 
-def _throttled(readings: Sequence[Reading]) -> Optional[bool]:
-    told = [reading.telemetry.throttled for reading in readings if reading.telemetry.throttled is not None]
-    return any(told) if told else None
+def _throttled(span: _Span, readings: Sequence[Reading]) -> Optional[bool]:
+    """Return what overlapping readings say, or the two around a block that none overlaps, where they agree."""
+    beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
+    if beside:
+        return any(beside)
+    states = {reading.telemetry.throttled for reading in _around(span, readings)}
+    return states.pop() if len(states) == 1 else None
 
 
-def _clock_share(readings: Sequence[Reading], whole: _Span) -> Optional[float]:
-    """Return the lowest clock that the device worked at, over its rated one.
+def _clock_share(span: _Span, readings: Sequence[Reading]) -> Optional[float]:
+    """Return the lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
-    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B): only a reading that was asked and answered
-    while blocks ran tells theirs. Where the driver says itself whether it slows the device down, that is its word: a clock
-    below the highest may be one that was asked for.
+    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading tells. Where the
+    driver says itself whether it slows the device down, that is its word: a low clock may be one that was asked for.
     """
     shares = [
         reading.telemetry.clock_share()
         for reading in readings
-        if whole.holds(reading) and reading.telemetry.at_work is not False and reading.telemetry.throttled is None
+        if span.overlaps(reading) and reading.telemetry.at_work is not False and reading.telemetry.throttled is None
     ]
     return min((share for share in shares if share is not None), default=None)
 
 
-def _foreign_count(readings: Sequence[Reading]) -> Optional[int]:
-    told = [reading.telemetry.foreign_processes for reading in readings]
-    return max((len(processes) for processes in told if processes is not None), default=None)
+def _foreign_count(span: _Span, readings: Sequence[Reading]) -> Optional[int]:
+    """Return how many others overlapping readings list, or how many both list around a block that none overlaps."""
+    beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
+    if beside:
+        return max(beside)
+    around = [_pids(reading) for reading in _around(span, readings)]
+    return len(frozenset.intersection(*around)) if around else None
+
+
+def _around(span: _Span, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the last reading before and the first after, none where one of them is missing."""
+    before = [reading for reading in readings if reading.ended_ns <= span.began_ns][-1:]
+    after = [reading for reading in readings if reading.began_ns >= span.ended_ns][:1]
+    return [*before, *after] if before and after else []
+
+
+def _pids(reading: Reading) -> frozenset[int]:
+    return frozenset(process.pid for process in reading.telemetry.foreign_processes or ())

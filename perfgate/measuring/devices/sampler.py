@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 def _watched(device: str, identity: str) -> Iterator[Sensor]:
     watch = open_watch(device, Host(), identity)
-    return itertools.cycle([*[watch.state] * STATES_PER_PROCESSES, watch.processes])
+    return itertools.cycle([watch.processes, *[watch.state] * STATES_PER_PROCESSES])
 
 
 def _timed(read: Sensor, began: int) -> Reading:

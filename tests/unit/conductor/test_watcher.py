@@ -167,6 +167,30 @@ def test_decide__our_own_workers__nothing() -> None:
     assert kinds(decided(processes(7, 8), own=frozenset({7, 8, 9}))) == set()
 
 
+def listed(at_ms: float, *pids: int) -> Reading:
+    return reading(at_ms, at_ms + 5, foreign_processes=[DeviceProcess(pid=pid) for pid in pids])
+
+
+def test_decide__process_listed_between_the_pairs_and_never_beside_one__was_there_all_the_time() -> None:
+    assert kinds(decided(*(listed(pair * PAIR_MS - 1000, 99) for pair in range(13)))) == {"foreign_process"}
+
+
+def test_put_into__process_that_came_or_went_between_two_readings__not_counted_to_the_block() -> None:
+    base, _ = watched(watcher(listed(-50, 7, 98), listed(400, 99, 98), listed(3000), listed(5000, 99)))
+    assert columns_of(base).foreign_processes == [1] * BLOCKS  # 98 alone was there before and after
+    assert columns_of(base, pair=1).foreign_processes == [0] * BLOCKS
+    assert columns_of(base, pair=3).foreign_processes == [None] * BLOCKS
+
+
+def test_put_into__throttled_before_and_after__throttled_between__one_of_both__unknown() -> None:
+    told = [
+        reading(at, at + 5, throttled=slow) for at, slow in ((-50, True), (400, True), (3000, False), (5000, False))
+    ]
+    base, _ = watched(watcher(*told))
+    states = [set(columns_of(base, pair=pair).throttled) for pair in range(4)]
+    assert states == [{True}, {None}, {False}, {None}]
+
+
 def test_put_into__ids_of_the_host_seen_from_a_container__unknown_and_not_foreign() -> None:
     base, _ = watched(watcher(processes(1_601_114, 1_601_200), own=frozenset({7}), host_ids=False))
     assert columns_of(base).foreign_processes == [None] * BLOCKS
