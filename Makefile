@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -18,6 +18,16 @@ ALONE := tests/end_to_end/test_check.py tests/end_to_end/test_doctor.py tests/tr
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
+
+# What starts no worker process and plays no hundred gates: contracts, units and goldens, for whoever edits. Less than a minute
+# on two quiet cores.
+NOT_FAST := $(addprefix tests/unit/,benchmarks conductor flows store worker forge/test_ci_files.py forge/test_sticky.py \
+  cli/test_trace.py cli/test_trace_flame.py gate/test_rule.py) tests/golden/test_measured_golden.py \
+  tests/contract/test_store_contract.py
+ONE_BY_ONE := tests/unit/gate/test_decide.py::test_decide__two_hundred_unchanged_gates__alarms_stay_rare
+test-fast: $(VENV)/.installed
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(ONE_BY_ONE:%=--deselect %) \
+	  tests/unit tests/contract tests/golden
 
 # Formatting, lint, types and import contracts on top of the tests.
 check: $(VENV)/.installed
@@ -82,12 +92,18 @@ lab: $(VENV)/.installed
 	  --out perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 	$(BIN)/python benchmarks/gate/lab --table perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 
+# `make check PYTHON=python3.9 CONSTRAINTS=build/oldest.txt TORCH=torch==2.1.0` with the oldest of everything that is promised.
+build/oldest.txt: pyproject.toml .ci/oldest.py
+	mkdir -p build
+	$(PYTHON) .ci/oldest.py > $@
+
 # torch first and by its exact version: a range would let pip take a build with gigabytes of CUDA.
-$(VENV)/.installed: pyproject.toml
+CONSTRAINTS ?=
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[cpu,dev]'
+	$(BIN)/python -m pip install --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
 	touch $@
 
 # --no-deps: torch_npu asks for the torch that is there already.

@@ -119,6 +119,7 @@ PERMISSIONS = {
         "publish": {**READ, **COMMENTS},
         "weekly": {"contents": "write", "issues": "write"},
     },
+    "check": {"check": {"contents": "read"}},
     "perfgate": {"gate": {**READ, **COMMENTS}},
     "perfgate-trusted": {"trusted": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS}},
 }
@@ -241,6 +242,32 @@ def _write_wheel(path: Path, code: str) -> None:
         wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: probe\nVersion: 1.0\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", f"probe.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
+
+
+def test_own_pipelines__check__run_make_check_on_the_oldest_and_the_newest_that_is_promised() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    oldest = re.search(r'requires-python = ">=([\d.]+)"', project)
+    assert oldest is not None
+    github = _load(ROOT / ".github" / "workflows" / "check.yml")["jobs"]["check"]
+    gitlab = _load(ROOT / ".gitlab-ci.yml")["check"]
+    versions = [row["python"] for row in github["strategy"]["matrix"]["include"]]
+    assert versions == [row["PYTHON"] for row in gitlab["parallel"]["matrix"]] == [oldest[1], "3.13"]
+    (torch,) = re.findall(r'^cpu = \["torch>=([\d.]+)"\]', project, re.MULTILINE)
+    for text in (github["steps"][-1]["run"], " ".join(gitlab["script"]) + gitlab["parallel"]["matrix"][0]["OPTIONS"]):
+        assert "make check" in text
+        assert f"CONSTRAINTS=build/oldest.txt TORCH=torch=={torch}" in text
+
+
+def test_oldest__every_dependency_of_the_project__at_its_lower_bound() -> None:
+    printed = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "oldest.py"], capture_output=True, text=True, check=True
+    ).stdout
+    project = (ROOT / "pyproject.toml").read_text()
+    lines = printed.splitlines()
+    assert {"click==8.1", "torch==2.1", "numpy==1.22"} <= set(lines)
+    assert all(f'"{line.replace("==", ">=")}' in project for line in lines)
+    of_a_user = project[project.index("\ndependencies = [") : project.index("\nadvisor = ")]
+    assert len(lines) == len(re.findall(r"^\s*\"|\[\"", of_a_user, re.MULTILINE))
 
 
 def test_own_workflows__inputs__are_the_same() -> None:
