@@ -78,7 +78,7 @@ bench-rules: $(VENV)/.installed
 
 # Reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
 bench-trace: $(VENV)/.installed
-	$(BIN)/python benchmarks/trace/compare.py --events $(or $(EVENTS),300000)
+	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
 
 # Every reader of somebody else's files, with coverage feedback; FUZZ_SECONDS=3600 for an hour. Needs a wheel of atheris,
 # which there is for CPython 3.11 to 3.13 on x86-64.

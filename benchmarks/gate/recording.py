@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from perfgate.document.samples import pack
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.timing.blocks import run_block
+from perfgate.measuring.timing.blocks import BlockTimes, run_block
 
 TURNS = 200
 
@@ -52,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _call(torch, rows: int):
+def _call(torch: Any, rows: int) -> Callable[[], Any]:
     if not rows:
         return lambda: None
     width = {8: 64, 512: 256, 2048: 512}[rows]
@@ -60,14 +62,14 @@ def _call(torch, rows: int):
     return lambda: left @ right
 
 
-def _bare(call, calls: int) -> float:
+def _bare(call: Callable[[], Any], calls: int) -> float:
     started = time.perf_counter_ns()
     for _ in range(calls):
         call()
     return (time.perf_counter_ns() - started) / calls
 
 
-def _bytes(blocks) -> float:
+def _bytes(blocks: Sequence[BlockTimes]) -> float:
     packed = [pack(np.concatenate([getattr(block, clock) for block in blocks])) for clock in ("wall", "cpu")]
     return sum(len(msgspec.json.encode(one)) for one in packed) / packed[0].count
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "minilm"))
@@ -108,7 +109,7 @@ def _gate(case: Case, scratch: Path, options: argparse.Namespace) -> dict[str, o
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     decision = out / "decision.json"
-    found = (
+    found: dict[str, Any] = (
         json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
     )
     times = [one for one in found.get("comparisons", []) if one["method"] == "paired"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -155,7 +155,7 @@ def _us(nanoseconds: int) -> Decimal:
     return Decimal(nanoseconds).scaleb(-3)
 
 
-def _join(put, texts: Iterator[str], separator: str) -> None:
+def _join(put: Callable[[str], object], texts: Iterator[str], separator: str) -> None:
     for number, text in enumerate(texts):
         put(separator + text if number else text)
 

@@ -68,7 +68,7 @@ def perfherder(values: Floats) -> list[int]:
         if fore.size >= 2:
             scores[index] = _weighted_t(back[::-1], fore)
     found = []
-    for index in np.flatnonzero(scores > 7):
+    for index in np.flatnonzero(scores > 7).tolist():
         around = scores[max(0, index - 12) : index + 13]
         back, fore = values[max(0, index - 12) : index], values[index : index + 12]
         if scores[index] == around.max() and fore.mean() > 1.02 * back.mean():

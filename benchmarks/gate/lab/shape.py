@@ -86,7 +86,7 @@ def _pairs(series: list[Path], conditions: list[str] | None) -> Iterator[tuple[d
                 number = json.loads(line[:40].split(b",")[0] + b"}")["pair"]
                 if number in wanted and "failed" not in wanted[number]:
                     sides = msgspec.convert(msgspec.json.decode(line)["sides"], list[Replicate])
-                    yield (wanted[number], *(_quads(side) for side in sides))  # type: ignore[misc]
+                    yield (wanted[number], *(_quads(side) for side in sides))
 
 
 def _quads(side: Replicate) -> Quads:

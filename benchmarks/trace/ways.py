@@ -1,4 +1,4 @@
-"""One way to answer `top` and `gaps`, in a process of its own: ``python rivals.py NAME TRACE`` prints what it found.
+"""One way to answer `top` and `gaps`, in a process of its own: ``python ways.py NAME TRACE`` prints what it found.
 
 perfgate reads with the package; json and msgspec are what one would write in an afternoon: decode all, walk the events.
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from generate import write
-from rivals import RIVALS
+from ways import RIVALS
 
 HERE = Path(__file__).resolve().parent
 
@@ -59,7 +59,7 @@ def report(layout: str, path: Path, turns: int) -> None:
 def cost(rival: str, path: Path) -> Cost:
     """Run one way in a process of its own."""
     with subprocess.Popen(
-        [sys.executable, HERE / "rivals.py", rival, path], stdout=subprocess.PIPE, text=True
+        [sys.executable, HERE / "ways.py", rival, path], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         answer = process.stdout.read()

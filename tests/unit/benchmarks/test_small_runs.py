@@ -1,0 +1,37 @@
+"""The other benchmarks run, small: each as `make` or its own first lines start it, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.benchmarks.conftest import BENCHMARKS
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_trace__a_few_thousand_events__every_way_is_costed_on_both_layouts() -> None:
+    printed = run(str(BENCHMARKS / "trace" / "cost.py"), "--events", "2000", "--turns", "1")
+    assert [line.split(":")[0] for line in printed.splitlines() if " MB" in line] == ["kineto", "trace_view"]
+    assert printed.count("\n  perfgate ") == 2
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "gate/repeat.py",
+        "gate/lab",
+        "gate/yardstick.py",
+        "gate/recording.py",
+        "trend/compare.py",
+        "trend/noise.py",
+    ],
+)
+def test_benchmark__asked_what_it_does__starts_and_says_so(script: str) -> None:
+    assert "usage:" in run(str(BENCHMARKS / script), "--help")
