@@ -27,6 +27,7 @@ from perfgate.document.run import (
     StepResult,
     WorkloadRecord,
 )
+from perfgate.processes import run_delay_ns
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
 
 _CHECK = None  # among the numbers of steps: the check of the output
@@ -143,12 +144,14 @@ def _run_step(
     )
     doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)
+    started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
     try:
         reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
     except WorkerError as error:
         findings.steps.append(_failed_step(number, reference, error.detail))
         return error.alive
-    findings.steps.append(reply.result)
+    waited = _waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
+    findings.steps.append(msgspec.structs.replace(reply.result, waited=waited))
     findings.counters += reply.counters
     findings.operators += reply.operators
     findings.accounts += reply.accounts
@@ -159,6 +162,12 @@ def _run_step(
         if artifact.path not in known
     ]
     return True
+
+
+def _waited_share(before: Optional[int], after: Optional[int], elapsed_ns: int) -> Optional[float]:
+    if before is None or after is None:
+        return None
+    return round(min(1.0, max(0, after - before) / max(elapsed_ns, 1)), 4)
 
 
 def _left_out(number: int, reference: WorkloadReference) -> StepResult:

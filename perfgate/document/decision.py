@@ -390,7 +390,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of the head's checklist, as the comment lists it."""
+    """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result."""
 
     number: int
     slug: str
@@ -398,6 +398,7 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: Optional[str] = None
     findings: list[Finding] = []
+    waited: Optional[float] = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -109,7 +109,11 @@ class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step of the checklist measured on one workload. ``duration`` is what it cost, in seconds."""
+    """What one step of the checklist measured on one workload.
+
+    ``duration`` is what it cost, in seconds, and ``waited`` the share of it in which the worker was ready to run and another
+    process had the CPU, None where the kernel does not say.
+    """
 
     number: int
     slug: str
@@ -122,6 +126,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     kernels: list[ShapeKernels] = []
     error: Optional[ErrorDetail] = None
     duration: float = 0.0
+    waited: Optional[float] = None
 
 
 class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -503,6 +503,7 @@ def _steps(head: RunDocument) -> list[StepSummary]:
             status=step.status,
             reason=step.reason,
             findings=step.findings,
+            waited=step.waited,
         )
         for step in head.steps
     ]

@@ -12,7 +12,7 @@ from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import first_line, metric_name
 from perfgate.judging.report.locale.language import say
 from perfgate.judging.report.locale.messages import told, told_finding
-from perfgate.judging.report.sections.checklist import STATUS_NAMES
+from perfgate.judging.report.sections.checklist import STATUS_NAMES, busy_machine
 from perfgate.judging.report.text import line
 from perfgate.judging.report.words import Words
 
@@ -81,6 +81,7 @@ def _notes(step: StepResult) -> list[str]:
     known = [value for value in step.values if value.value is not None]
     notes = [_value_line(value) for value in known[:_SHOWN_VALUES]]
     hidden = len(known) - len(notes)
+    notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)
     notes += [f"{_mark(finding.severity)} {clean(told_finding(finding), limit=200)}" for finding in step.findings]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.conductor.checklist import _waited_share
 from perfgate.conductor.outside import cpu_ns, process_family, run_delay_ns, thread_settings
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
@@ -61,3 +62,9 @@ def test_thread_settings__this_process__what_it_says_itself() -> None:
     assert settings["allowed CPUs"] == ",".join(map(str, sorted(os.sched_getaffinity(0))))
     assert settings["nice value"] == str(os.getpriority(os.PRIO_PROCESS, 0))
     assert settings["scheduler"] == "other"
+
+
+def test_waited_share__delay_over_what_the_step_took__none_where_the_kernel_does_not_say() -> None:
+    assert _waited_share(1_000, 761_000, 1_000_000) == 0.76
+    assert _waited_share(None, 1, 1_000) is None
+    assert _waited_share(1, None, 1_000) is None

@@ -6,7 +6,8 @@ import io
 
 from rich.console import Console
 
-from perfgate.document.run import ErrorDetail, WorkloadRecord
+from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
+from perfgate.judging.report.run_rows import step_row
 from perfgate.judging.report.terminal import render_run, render_terminal
 from tests.fakes.documents import (
     make_comparison,
@@ -90,3 +91,19 @@ def test_render_run__workload_that_does_not_load__its_error_is_said() -> None:
     )
     text = shown(render_run, make_run(workloads=[broken], steps=[]))
     assert "error in workload encoder: ImportError: no module named 'models'" in text
+
+
+def test_step_row__worker_waited_for_a_cpu__said_before_what_was_found() -> None:
+    finding = Finding(rule="latency.steady_state", severity="severe", message="words")
+    busy, idle = (
+        step_row(
+            StepResult(
+                number=1, slug="latency", workload="w", status="attention", findings=[finding], waited=waited, values=[]
+            )
+        )
+        for waited in (0.76, 0.02)
+    )
+    assert busy.notes[0] == (
+        "measured on a busy machine: the worker waited 76.0 % of the time for a CPU that others had"
+    )
+    assert busy.notes[1:] == idle.notes

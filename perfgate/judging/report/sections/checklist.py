@@ -8,6 +8,7 @@ from typing import Optional
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import StepSummary
+from perfgate.judging.report import format as formats
 from perfgate.judging.report.locale.language import phrase, say, worded
 from perfgate.judging.report.locale.messages import told_finding
 from perfgate.judging.report.summary import Summary
@@ -22,6 +23,10 @@ STATUS_NAMES = {
     "invalid": phrase("invalid"),
     "error": phrase("error"),
 }
+
+
+# From this share of waiting for a CPU on, what a step says of times says as much of the machine.
+_BUSY = 0.1
 
 
 class Checklist:
@@ -62,10 +67,21 @@ def worded_step(step: StepSummary) -> dict[str, object]:
         "workload": step.workload,
         "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
         "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
+        "busy": busy_machine(step.waited),
         "notes": notes[:3],
         "more": say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
         "reason": step.reason,
     }
+
+
+def busy_machine(waited: Optional[float]) -> Optional[Words]:
+    """Return the mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
+    if waited is None or waited < _BUSY:
+        return None
+    share = formats.percent(waited)
+    return say(
+        "measured on a busy machine: the worker waited {share} of the time for a CPU that others had", share=share
+    )
 
 
 SECTION = Checklist()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 WORDS = {
+    "measured on a busy machine: the worker waited {share} of the time for a CPU that others had": (
+        "在繁忙的机器上测得：worker 有 {share} 的时间在等待被其他进程占用的 CPU"
+    ),
     "note:": "提示:",
     "undecided, so the push goes on; --strict would stop it": "未能判定，推送继续；--strict 会阻止推送",
     "error in workload": "workload 出错",
