@@ -6,6 +6,7 @@ and by the other document: both sides of a check are measured alike, so what one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Optional
@@ -294,8 +295,8 @@ def _missing_counts(both: _Documents, name: str, shape: str) -> Iterator[Missing
             unknown = says_steady and metric not in one.steady and metric not in one.unstable
             if metric not in one.values or unknown:
                 yield Missing(workload=name, shape=shape, metric=metric, side=side)
-        for metric in _incomplete_sites(one):
-            yield Missing(workload=name, shape=shape, metric=f"sites.{metric}", side=side)
+        for part in _incomplete_sites(one) if any(each.sites for _, each in counted) else ():
+            yield Missing(workload=name, shape=shape, metric=part, side=side)
 
 
 def _is_of_set(metric: str) -> bool:
@@ -304,11 +305,21 @@ def _is_of_set(metric: str) -> bool:
 
 
 def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
-    """Yield the counters whose places do not add up to them, of those whose places the gate judges by."""
-    for metric in (COUNTERS, LOW_PRECISION) if counted.sites else ():
-        sites = [site for site in counted.sites if site.metric == metric]
-        if sum(site.count for site in sites) != counted.values.get(metric, 0):
-            yield metric
+    """Yield the places and operators that do not add up to their counter, of those that the gate judges by."""
+    of_ops = _counts_by_name(counted, COUNTERS)
+    for metric, counts in ((COUNTERS, of_ops), (LOW_PRECISION, _counts_by_name(counted, LOW_PRECISION))):
+        if sum(counts.values()) != counted.values.get(metric, 0):
+            yield f"sites.{metric}"
+    ops = {op.op: op.count for op in counted.ops}
+    yield from (f"ops.count:{name}" for name, count in sorted(of_ops.items()) if ops.get(name) != count)
+
+
+def _counts_by_name(counted: CounterSet, metric: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for site in counted.sites:
+        if site.metric == metric:
+            counts[site.name] += site.count
+    return counts
 
 
 def _counters(run: RunDocument, name: str, shape: str) -> Optional[CounterSet]:
