@@ -21,6 +21,7 @@ from perfgate.flows.recording_files import RecordingFile, content_hash, cut_off_
 from perfgate.flows.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.trace.contradictions import contradictions
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Recording
 from perfgate.measuring.trace.summary import DeviceSummary, summarize
@@ -71,7 +72,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     _refuse_cut_off(options.profile, files)
     out = prepare_out(options.out)
     forget_results(out, ("run.json",))
-    incomplete = _incomplete(recording)
+    incomplete = [*_incomplete(recording), *_contradicted(summaries)]
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
         recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
@@ -145,6 +146,16 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
 def _incomplete(recording: Recording) -> list[str]:
     """Return what of the tables of kernels could not be read; a count of the rest would not be exact."""
     return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
+
+
+def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
+    """Return where tables contradict each other or the timeline; which of them is whole nobody can tell."""
+    several = len(summaries) > 1
+    return [
+        f"{summary.shape}: {text}" if several else text
+        for summary in summaries
+        for text in contradictions(summary.timeline)
+    ]
 
 
 def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:

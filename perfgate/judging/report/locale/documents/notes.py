@@ -89,6 +89,18 @@ MESSAGES: tuple[Text, ...] = (
     Text("it is written with ProfilerActivity.CPU", "采集 ProfilerActivity.CPU 时才写出"),
     Text("{rows} rows of {table} lack cells", "{table} 有 {rows} 行缺少单元格"),
     Text(
+        "op_statistic counts {said} kernels, the table of kernels has {counted} ({named})",
+        "op_statistic 统计了 {said} 个 kernel，kernel 表有 {counted} 个（{named}）",
+    ),
+    Text(
+        "the timeline shows {seen} kernels, the table of kernels has {tabled}",
+        "时间线上有 {seen} 个 kernel，kernel 表有 {tabled} 个",
+    ),
+    Text(
+        "the table of steps has {said} ms of computing in step {number}, its kernels {seen} ms",
+        "step 表中第 {number} 步的计算为 {said} ms，其 kernel 合计 {seen} ms",
+    ),
+    Text(
         "there is no communication.json: it is written for several ranks, from level 1 on",
         "没有 communication.json：多 rank 且 Level1 及以上时才写出",
     ),
