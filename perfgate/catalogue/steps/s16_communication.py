@@ -209,10 +209,39 @@ CARD = StepCard(
             kind="noisy",
             step=16,
             explanation=Text(
-                "Share of the time of collectives in which this rank waited for others.",
-                "集合通信时间中本 rank 等待其他 rank 的比例。",
+                "Of the time in which this rank waited for others or sent and received, the share of waiting.",
+                "本 rank 在集合通信中等待其他 rank 或收发数据的时间里，等待所占的比例。",
             ),
-            source="Wait Time / Elapse Time of communication.json",
+            source="Wait Time Ratio: Wait Time / (Wait Time + Transit Time) of communication.json",
+            share=True,
+        ),
+        Metric(
+            name="communication.transit",
+            title=Text("transit within collectives", "集合通信中的传输占比"),
+            unit="1",
+            better="neutral",
+            kind="noisy",
+            step=16,
+            explanation=Text(
+                "Share of the time of collectives in which data were sent or received.",
+                "集合通信时间中收发数据的比例。",
+            ),
+            source="Transit Time / Elapse Time of communication.json",
+            share=True,
+        ),
+        Metric(
+            name="communication.idle",
+            title=Text("idling within collectives", "集合通信中的空闲占比"),
+            unit="1",
+            better="lower",
+            kind="noisy",
+            step=16,
+            explanation=Text(
+                "Share of the time of collectives in which this rank neither sent nor received nor waited for a signal: "
+                "mostly until the last rank came.",
+                "集合通信时间中既无收发也不在等待信号的比例：多为等最后一个 rank 到来。",
+            ),
+            source="Idle Time / Elapse Time of communication.json",
             share=True,
         ),
         Metric(

@@ -284,8 +284,21 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
     assert outcome.status == "attention"
 
 
+def test_communication__recorded_npus__waiting_transit_and_idle_as_the_file_has_them(tmp_path: Path) -> None:
+    recording = read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
+    summaries = summarize(recording.timelines)
+    outcome = STEP.judge_recording(RecordingContext(recording, summaries, "model", {}))
+
+    # Total Op Info of communication.json: Elapse 105.9919 ms, Transit 3.6834, Wait 5.9406, Idle 96.3679, and of waiting and
+    # transit the Wait Time Ratio 0.6173.
+    shares = {value.metric: value.value for value in outcome.values}
+    assert shares["communication.waiting"] == pytest.approx(0.6173, abs=5e-5)
+    assert shares["communication.transit"] == pytest.approx(3.6833535 / 105.9918777, rel=1e-6)
+    assert shares["communication.idle"] == pytest.approx(96.3679055 / 105.9918777, rel=1e-6)
+
+
 def on_rank(number: int, *, exposed: int) -> Timeline:
-    collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, None, MS, None, None)
+    collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, 9 * MS, MS, None, None)
     step = ProfilerStep(
         number=1,
         computing_ns=90 * MS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional
@@ -29,11 +29,10 @@ _VECTOR_CORES_A_CUBE_CORE = 2
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores of each unit a device has; ``assumed`` where the most frequent number of blocks stands for it."""
+    """How many cores of each unit a device has; None where nobody tells."""
 
     cube: Optional[int]
     vector: Optional[int]
-    assumed: bool = False
 
     def of(self, unit: Unit) -> Optional[int]:
         """Return how many of a unit there are, None where nobody tells."""
@@ -61,8 +60,8 @@ class CoreUse:
 def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: Optional[float]) -> Cores:
     """Return the cores that a recording's settings or a device's properties tell, else those that its counters imply.
 
-    Where neither does it, what most kernels are split over is assumed to be all there are. ``frequency`` is that of the
-    cores in hertz, where it is known.
+    How many blocks kernels are split over says nothing of it: a kernel may use one. ``frequency`` is that of the cores in
+    hertz, where it is known.
     """
     cube, vector = (_whole(told, *names) for names in (("aic_cores", "cube cores"), ("aiv_cores", "vector cores")))
     if cube is not None or vector is not None:
@@ -70,7 +69,7 @@ def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: O
     implied = _implied_cube_cores(kernels, frequency) if frequency else None
     if implied is not None:
         return Cores(implied, _VECTOR_CORES_A_CUBE_CORE * implied)
-    return Cores(_most_frequent_blocks(kernels, "cube"), _most_frequent_blocks(kernels, "vector"), assumed=True)
+    return Cores(None, None)
 
 
 def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> Optional[int]:
@@ -86,11 +85,6 @@ def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> Optional
         and kernel.duration_ns
     ]
     return round(statistics.median(implied)) or None if implied else None
-
-
-def _most_frequent_blocks(kernels: Iterable[Kernel], unit: Unit) -> Optional[int]:
-    counts = Counter(kernel.blocks for kernel in kernels if kernel.blocks and _unit_of(kernel) == unit)
-    return max(counts, key=lambda blocks: (counts[blocks], blocks)) if counts else None
 
 
 def _unit_of(kernel: Kernel) -> Optional[Unit]:

@@ -38,11 +38,25 @@ def _times(summary: DeviceSummary) -> Iterator[Value]:
 
 
 def _waiting(summary: DeviceSummary) -> Iterator[Value]:
-    known = [one for one in _collectives(summary) if one.elapsed_ns and one.wait_ns is not None]
+    """Yield the shares as the profiler defines them: waiting of waiting and transit, transit and idling of all the time.
+
+    Idle is what is neither, mostly time before the last rank came (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
+    """
+    labels = {"shape": summary.shape}
+    known = [one for one in _collectives(summary) if one.elapsed_ns]
     elapsed = sum(one.elapsed_ns or 0 for one in known)
-    if elapsed:
-        share = sum(one.wait_ns or 0 for one in known) / elapsed
-        yield Value(metric="communication.waiting", value=share, count=len(known), labels={"shape": summary.shape})
+    parts = {
+        "communication.waiting": [one.wait_ns for one in known],
+        "communication.transit": [one.transit_ns for one in known],
+        "communication.idle": [one.idle_ns for one in known],
+    }
+    for metric, column in parts.items():
+        times = [time for time in column if time is not None]
+        whole = elapsed
+        if metric == "communication.waiting":
+            whole = sum((one.wait_ns or 0) + (one.transit_ns or 0) for one in known if one.transit_ns is not None)
+        if whole and len(times) == len(known):
+            yield Value(metric=metric, value=sum(times) / whole, count=len(known), labels=labels)
 
 
 def _links(summary: DeviceSummary) -> Iterator[Value]:

@@ -11,7 +11,7 @@ from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import above, below, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._core_use import CoreUse, core_uses, known_cores
+from perfgate.measuring.checklist.steps._core_use import Cores, CoreUse, core_uses, known_cores
 from perfgate.measuring.checklist.steps._products import Product, Replay, record_products
 from perfgate.measuring.checklist.steps._traces import steady_summary
 from perfgate.measuring.timing.calls import timed_call
@@ -31,6 +31,7 @@ _ALIGNED = (
 _NO_PRODUCTS = "a call runs no matrix product and no convolution whose sizes could be tried"
 _NO_CORES = "the profiler of this device tells neither cores nor pipes of a kernel"
 _NO_PIPES = "the shares of the pipes were not collected; on an NPU record at Level1 with AiCMetrics.PipeUtilization"
+_CORES_UNKNOWN = "nobody tells how many cores the device has, so the numbers of blocks say nothing"
 _NO_BLOCKS = "the recording does not say over how many cores a kernel was split; on an NPU record at Level1"
 _UNEQUAL = "the padded operands give another result, so this is no way to do the same"
 _TOO_LONG = "one run takes {seconds:.2f} s, too long to be repeated here"
@@ -103,38 +104,39 @@ def _judge_cores(
     highest = summary.timeline.core_frequency[1] if summary.timeline.core_frequency else None
     cores = known_cores(told, kernels, highest)
     uses = core_uses(kernels, cores, attainable=limit("tiling.attained.warning", limits))[:_TOP_OPS]
-    named = {**labels, "cores": "assumed"} if cores.assumed else labels
     for use in uses:
-        found.values += _use_values(use, labels, named)
-        found.findings += _judge_use(use, labels["shape"], limits, cores_known=not cores.assumed)
-    if all(use.occupancy is None for use in uses):
+        found.values += _use_values(use, labels)
+        found.findings += _judge_use(use, labels["shape"], limits)
+    if cores == Cores(None, None) and any(kernel.blocks for kernel in kernels):
+        found.values.append(Value(metric="tiling.occupancy", value=None, labels=labels, reason=_CORES_UNKNOWN))
+    elif all(use.occupancy is None for use in uses):
         found.missing.append(_NO_BLOCKS)
     if found.values and all(use.attained is None for use in uses):
         found.values.append(Value(metric="tiling.attained", value=None, labels=labels, reason=_NO_PIPES))
     found.values += _host_time(summary, labels)
 
 
-def _use_values(use: CoreUse, labels: dict[str, str], named: dict[str, str]) -> list[Value]:
+def _use_values(use: CoreUse, labels: dict[str, str]) -> list[Value]:
     op = {"op": use.op, "unit": use.unit}
     values = []
     if use.occupancy is not None:
-        values.append(Value(metric="tiling.occupancy", value=use.occupancy, labels={**named, **op}))
+        values.append(Value(metric="tiling.occupancy", value=use.occupancy, labels={**labels, **op}))
     if use.tail is not None:
-        values.append(Value(metric="tiling.tail", value=use.tail, labels={**named, **op}))
+        values.append(Value(metric="tiling.tail", value=use.tail, labels={**labels, **op}))
     if use.attained is not None and use.bound is not None:
         values.append(Value(metric="tiling.attained", value=use.attained, labels={**labels, **op, "bound": use.bound}))
     return values
 
 
-def _judge_use(use: CoreUse, shape: str, limits: Mapping[str, float], *, cores_known: bool) -> list[Finding]:
-    """Judge an operator that takes much of the time; what is only assumed of the cores is no reason for a warning."""
+def _judge_use(use: CoreUse, shape: str, limits: Mapping[str, float]) -> list[Finding]:
+    """Judge an operator that takes much of the time."""
     if use.time_share < limit("tiling.heavy", limits):
         return []
     evidence: dict[str, Evidence] = {"op": use.op, "unit": use.unit, "time_share": use.time_share, "shape": shape}
     findings: list[Finding] = []
     if use.attained is not None:
         findings += below("tiling.attained", use.attained, given=limits, evidence=evidence)
-    if use.occupancy is not None and cores_known:
+    if use.occupancy is not None:
         findings += below("tiling.occupancy", use.occupancy, given=limits, evidence=evidence)
     return findings
 

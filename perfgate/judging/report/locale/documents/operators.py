@@ -141,6 +141,10 @@ MESSAGES: tuple[Text, ...] = (
         "没有采集流水线占比；NPU 上请以 Level1 和 AiCMetrics.PipeUtilization 采集",
     ),
     Text(
+        "nobody tells how many cores the device has, so the numbers of blocks say nothing",
+        "无从得知设备有多少个核，因此 block 数不能说明什么",
+    ),
+    Text(
         "the recording does not say over how many cores a kernel was split; on an NPU record at Level1",
         "录制数据没有写明 kernel 切分到多少个核；NPU 上请以 Level1 采集",
     ),
