@@ -24,6 +24,7 @@ from perfgate.measuring.trace.compiled import has_compiled
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.measuring.trace.steps import profiler_steps
 from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
@@ -257,6 +258,39 @@ def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
     calls = Intervals(np.array([10]), np.array([100]))
 
     assert head_times(table, calls, HeadSpans("my entry", "my run")) == (2, 8, 1)
+
+
+def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_call_launched():
+    builder = EventTableBuilder()
+    for name, kind, start, duration, launch in (
+        ("npu_fx_compiler inference", "annotation", 30, 60, -1),
+        ("ExecuteGraph", "host_op", 50, 40, -1),
+        ("Node@launch", "runtime", 60, 2, 7),
+        # Of the call before.
+        ("MatMulV2", "compute", 70, 60, 3),
+        ("MatMulV2", "compute", 130, 10, 7),
+    ):
+        builder.add(start, duration, track=("p", kind), name=name, kind=kind, correlation=launch)
+    calls = Intervals(np.array([10]), np.array([100]))
+
+    found = head_times(builder.table(), calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph"))
+
+    assert found == (20, 20, 80)
+
+
+def test_recorded__steps_marked_on_the_host__the_frameworks_part_too():
+    table = events(
+        ("ProfilerStep#1", "annotation", 10, 90),
+        ("npu_fx_compiler inference", "annotation", 30, 60),
+        ("ExecuteGraph", "host_op", 50, 40),
+        ("MatMulV2", "compute", 75, 10),
+    )
+    outcome = judged(Timeline(0, 0, table, kernels=(kernel(0, 7),), steps=profiler_steps(table)))
+
+    parts = {value.labels["part"]: value.value for value in outcome.values if value.metric == "graph.head"}
+    assert parts == {
+        "framework": pytest.approx(20e-9), "compiler": pytest.approx(20e-9), "graph": pytest.approx(25e-9),
+    }  # fmt: skip
 
 
 def test_head_times__a_call_without_a_graph__none():

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from perfgate.errors import DocumentError
+from perfgate.flows.from_profile import ProfileOptions, run_from_profile
+from perfgate.measuring.trace.gaps import device_gaps
+from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.readers import _json_events, chrome
 
 
@@ -79,3 +82,26 @@ def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_json_events, "MAX_TRACE_BYTES", path.stat().st_size)
     (events,) = _json_events.event_lists(path, _json_events.ChromeEvent)
     assert [found.name for found in events] == ["mm"]
+
+
+def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: Path) -> None:
+    """The format of the checklist's own traces: kernels have the category NPU, and their stream is the thread."""
+    path = tmp_path / "trace.json"
+    events = [
+        {"ph": "X", "cat": "CPU", "name": "ProfilerStep#1", "pid": 0, "tid": 1, "ts": 0, "dur": 100},
+        {"ph": "X", "cat": "NPU", "name": "MatMulV2", "pid": 0, "tid": 7, "ts": 10, "dur": 30},
+        {"ph": "X", "cat": "NPU", "name": "hcom_allReduce__1_0_1", "pid": 0, "tid": 8, "ts": 45, "dur": 5},
+        {"ph": "X", "cat": "NPU", "name": "MEMCPY_ASYNC", "pid": 0, "tid": 9, "ts": 55, "dur": 5},
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+
+    (timeline,) = read_recording(path).timelines
+
+    (step,) = timeline.steps or ()
+    assert (step.length_ns, step.computing_ns, step.exposed_communication_ns) == (60_000, 30_000, 5_000)
+    assert (step.exposed_copies_ns, step.preparing_ns, step.free_ns) == (5_000, 10_000, 10_000)
+    gaps = device_gaps(timeline.events)
+    assert gaps is not None
+    assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
+    run = run_from_profile(tmp_path, ProfileOptions(profile=path, out=tmp_path / "out"), lambda text: None)
+    assert run.counters[0].values["counters.kernels"] == 1

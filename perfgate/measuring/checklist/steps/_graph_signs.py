@@ -11,6 +11,7 @@ import numpy as np
 
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
+from perfgate.measuring.trace.steps import step_marks, windows_of
 from perfgate.measuring.trace.summary import DeviceSummary
 
 # One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
@@ -49,14 +50,23 @@ def _replayed_share(summary: DeviceSummary, settings: Mapping[str, str]) -> Opti
 
 
 def _head_values(summary: DeviceSummary, labels: dict[str, str], known: Sequence[HeadSpans]) -> list[Value]:
-    """Return the parts from the compiler's entry on; when a call began a recording does not say."""
+    """Return the parts of the head: from the begin of a step on, where the recording marks steps and each runs a graph.
+
+    Else the parts are those from the compiler's entry on.
+    """
     events = summary.timeline.events
+    marks = step_marks(events)
     for names in known:
         entry_codes = [code for code, name in enumerate(events.names) if names.compiler in name]
         entries = events.select(np.isin(events.name, entry_codes))
-        times = head_times(events, entries.intervals, names) if len(entries) else None
+        if not len(entries):
+            continue
+        of_steps = head_times(events, windows_of(marks), names) if marks else None
+        times = of_steps or head_times(events, entries.intervals, names)
         if times is not None:
             parts = {"compiler": times.compiler, "graph": times.graph}
+            if of_steps:
+                parts = {"framework": times.framework, **parts}
             return [
                 Value(metric="graph.head", value=ns / 1e9, labels={**labels, "part": part})
                 for part, ns in parts.items()

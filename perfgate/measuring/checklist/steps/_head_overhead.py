@@ -9,6 +9,7 @@ import numpy as np
 
 from perfgate.measuring.trace.analysis import IntColumn, Intervals
 from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
+from perfgate.measuring.trace.launches import launch_starts, launched_or_began
 
 
 class HeadSpans(NamedTuple):
@@ -48,16 +49,20 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> Option
     """
     device = events.of_kind(*DEVICE_KINDS)
     work = device if len(device) else _operators(events)
+    # The host may be done with a call before the device begins it, so work is of the call that launched it.
+    launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
+    order = np.lexsort((work.start, launched))
+    launches, begins = launched[order], work.start[order]
     compiler, graph = (_starts(events, part) for part in names)
-    begun = np.sort(work.start)
     found = []
     for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-        marks = [start]
-        for starts in (compiler, graph, begun):
-            marks.append(_first_from(starts, marks[-1], end))
-            if marks[-1] == _NONE:
-                return None
-        found.append(np.diff(marks))
+        entry = _first_from(compiler, start, end)
+        run = _NONE if entry == _NONE else _first_from(graph, entry, end)
+        launch = _NONE if run == _NONE else _first_from(launches, run, end)
+        if launch == _NONE:
+            return None
+        begun = int(begins[np.searchsorted(launches, launch)])
+        found.append(np.diff([start, entry, run, begun]))
     return HeadTimes(*np.median(found, axis=0).tolist()) if found else None
 
 

@@ -12,6 +12,8 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
     "cpu_op": "host_op",
     "operator": "host_op",
     "kernel": "compute",
+    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
+    "npu": "compute",
     "gpu_memcpy": "copy",
     "memcpy": "copy",
     "gpu_memset": "copy",
@@ -28,7 +30,7 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
 }
 # These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
 DEVICE_CATEGORIES = frozenset(
-    {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
 )
 # Kernels of collectives by how their names begin: NCCL and RCCL (sample cuda-hta/nccl_data), HCCL (hcom_allReduce_).
 COLLECTIVES = ("nccl", "rccl", "hccl", "hcom_")
