@@ -86,7 +86,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
             _print_title(name, clean(timeline.reason or ""), console)
             continue
         _print_title(name, counted(timeline.steps_in_all, "step"), console)
-        table = _table("step>", "length>", "computing>", "communication>", "exposed>", "copies>", "preparing>", "free>")
+        table = _table("step>", "length>", "computing>", "comm.>", "exposed>", "copies>", "prep.>", "free>")
         for step in timeline.steps:
             times = (
                 step.length,
