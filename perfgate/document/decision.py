@@ -33,6 +33,7 @@ InvalidKind = Literal[
     "not_steady",
 ]
 MissingSide = Literal["base", "head", "both"]
+NamedBy = Literal["configuration", "store", "document"]
 # What timed a call: the clock on the wall, the CPU time of its thread, or the device's own.
 Clock = Literal["wall", "cpu", "device"]
 Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "profiled", "recorded"]
@@ -212,7 +213,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = ""
     side: MissingSide
     pairs: list[int] = []
-    named_by: Literal["configuration", "store", "document"] = "document"
+    named_by: NamedBy = "document"
 
 
 class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from perfgate.document.run import (
 from perfgate.errors import DocumentError
 from perfgate.flows.doors import Doors
 from perfgate.flows.publish import PublishRequest, judge_at_hand
+from perfgate.judging.store.backends.sql import SqlStore
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
 
 replace = msgspec.structs.replace
@@ -316,3 +317,22 @@ def test_publish__a_field_left_out__inconclusive_with_its_name(
     decision = judge.decision()
     assert decision.verdict == "INCONCLUSIVE"
     assert f"$.{field}: this field is missing" in decision.reasons[0]
+
+
+def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(
+    tmp_path: Path, checks: dict[str, Check]
+) -> None:
+    judge = Judge(tmp_path, checks["FAIL by a counter"])
+    stored = replace(checks["PASS"].base, side=None, replicates=[])
+    SqlStore(judge.root / "store.db").record(stored, allow_dirty=True)
+    assert judge.decision().verdict == "FAIL"
+    for value in judge.values.values():
+        (counters,) = value["counters"]
+        counters.update(values={}, ops=[], sites=[], steady=[])
+    for name, value in judge.values.items():
+        judge.write(name, value)
+    decision = judge.decision()
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [(entry.metric, entry.side, entry.named_by) for entry in decision.missing] == [
+        (f"counters.{name}", "both", "store") for name in ("copies", "framework_ops", "low_precision_ops")
+    ]

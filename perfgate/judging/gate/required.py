@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Optional
 
-from perfgate.catalogue.lookup import card
-from perfgate.document.decision import HarnessChange, Missing, MissingSide
+from perfgate.catalogue.lookup import METRICS, card
+from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy
 from perfgate.document.run import (
     CORRECTNESS,
     PAIRS_PER_ROUND,
@@ -22,6 +22,7 @@ from perfgate.document.run import (
     Replicate,
     RunDocument,
     Side,
+    WorkloadRecord,
 )
 from perfgate.judging.gate.counters import LOW_PRECISION
 from perfgate.judging.gate.recorded import are_recordings
@@ -40,7 +41,7 @@ class Required:
     """What the trusted side says must have been measured; nothing where there is no trusted side.
 
     ``workloads`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored`` are the newest
-    stored runs of main that measured the very workload files of the base.
+    stored runs of main that measured a workload file of the base; of a workload that counts whose file is the very same.
     """
 
     workloads: tuple[str, ...] = ()
@@ -96,32 +97,50 @@ def _of_workload(both: _Documents, name: str, required: Required, *, timed: bool
         asked = name in required.workloads and len(unlisted) == len(_SIDES)
         yield Missing(workload=name, side=_sides(unlisted), named_by="configuration" if asked else "document")
         return
-    shapes = _shapes(both, name, required)
+    stored = _stored(both, name, required)
+    shapes = _shapes(both, name, stored)
     for shape in shapes:
-        yield from _unlisted_shape(both, name, shape, required)
+        yield from _unlisted_shape(both, name, shape, stored)
     if timed and not are_recordings(*both):
-        yield from _missing_pairs(both, name, shapes)
+        yield from _missing_pairs(both, name, shapes, stored)
         yield from _missing_twins(both.base, name, required)
         yield from _missing_columns(both, name)
         yield from _missing_settings(both, name)
     yield from _missing_steps(both, name)
     yield from _missing_harness(both, name)
     for shape in shapes:
-        yield from _missing_counters(both, name, shape)
-        yield from _missing_checks(both, name, shape)
+        yield from _missing_counters(both, name, shape, stored)
+        yield from _missing_checks(both, name, shape, stored)
+
+
+def _stored(both: _Documents, name: str, required: Required) -> Optional[RunDocument]:
+    """Return the newest stored run that measured this workload by the file that both sides were measured by."""
+    files = {record.sha256 for run in both if (record := _record(run, name))}
+    if are_recordings(*both) or len(files) > 1:
+        return None
+    for run in required.stored:
+        record = _record(run, name)
+        if record and record.error is None and record.sha256 in files:
+            return run
+    return None
+
+
+def _record(run: RunDocument, name: str) -> Optional[WorkloadRecord]:
+    return next((workload for workload in run.workloads if workload.name == name), None)
 
 
 def _sides(lacking: Sequence[Side]) -> MissingSide:
     return "both" if len(lacking) > 1 else lacking[0]
 
 
-def _declared(run: RunDocument, name: str) -> list[str]:
-    return next((workload.shapes for workload in run.workloads if workload.name == name), [])
+def _declared(run: Optional[RunDocument], name: str) -> list[str]:
+    record = _record(run, name) if run else None
+    return record.shapes if record else []
 
 
-def _shapes(both: _Documents, name: str, required: Required) -> list[str]:
+def _shapes(both: _Documents, name: str, stored: Optional[RunDocument]) -> list[str]:
     shapes: list[str] = []
-    for run in (*both, *required.stored):
+    for run in (*both, *([stored] if stored else [])):
         shapes += _declared(run, name)
     for run in both:
         shapes += [shape for one in run.replicates if one.workload == name for shape, _ in one.lanes]
@@ -130,17 +149,19 @@ def _shapes(both: _Documents, name: str, required: Required) -> list[str]:
     return list(dict.fromkeys(shapes))
 
 
-def _unlisted_shape(both: _Documents, name: str, shape: str, required: Required) -> Iterator[Missing]:
+def _unlisted_shape(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
     unlisted = [side for side in _SIDES if shape not in _declared(both.of(side), name)]
     if unlisted:
-        stored = any(shape in _declared(run, name) for run in required.stored)
-        yield Missing(workload=name, shape=shape, side=_sides(unlisted), named_by="store" if stored else "document")
+        by_store = shape in _declared(stored, name)
+        yield Missing(workload=name, shape=shape, side=_sides(unlisted), named_by="store" if by_store else "document")
 
 
 # --- pairs
 
 
-def _missing_pairs(both: _Documents, name: str, shapes: Sequence[str]) -> Iterator[Missing]:
+def _missing_pairs(
+    both: _Documents, name: str, shapes: Sequence[str], stored: Optional[RunDocument]
+) -> Iterator[Missing]:
     """Yield the pairs that lack a member, and those whose members lack the blocks of a shape.
 
     Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
@@ -159,7 +180,7 @@ def _missing_pairs(both: _Documents, name: str, shapes: Sequence[str]) -> Iterat
             absent.setdefault(_absent_side(first, second, twin), []).append(pair)
     for side, pairs in absent.items():
         yield Missing(workload=name, metric=LATENCY, side=side, pairs=pairs)
-    yield from _missing_lanes(name, shapes, compared)
+    yield from _missing_lanes(name, shapes, compared, stored)
 
 
 _Role = Literal["first", "head", "twin"]
@@ -195,9 +216,16 @@ def _absent_side(first: Optional[Replicate], second: Optional[Replicate], twin: 
 
 
 def _missing_lanes(
-    name: str, shapes: Sequence[str], compared: dict[int, tuple[Replicate, Replicate]]
+    name: str,
+    shapes: Sequence[str],
+    compared: dict[int, tuple[Replicate, Replicate]],
+    stored: Optional[RunDocument],
 ) -> Iterator[Missing]:
     preprocessed = {shape for members in compared.values() for member in members for shape in member.preprocess}
+    stored_metrics = _timed_metrics(stored, name)
+    if PREPROCESS in stored_metrics:
+        # The checklist times the preprocessing of one shape, the pairs that of all.
+        preprocessed |= set(shapes)
     for metric, of in ((LATENCY, shapes), (PREPROCESS, [shape for shape in shapes if shape in preprocessed])):
         for shape in of:
             lacking: dict[Side, list[int]] = {"base": [], "head": []}
@@ -206,13 +234,22 @@ def _missing_lanes(
                     if shape not in (member.shapes if metric == LATENCY else member.preprocess):
                         lacking[side].append(pair)
             if not compared or all(len(pairs) == len(compared) for pairs in lacking.values()):
-                yield Missing(workload=name, shape=shape, metric=metric, side="both")
+                named_by: NamedBy = "store" if metric in stored_metrics else "document"
+                yield Missing(workload=name, shape=shape, metric=metric, side="both", named_by=named_by)
                 continue
             for side, pairs in lacking.items():
                 if pairs:
                     # Where no pair has it, its number says nothing.
                     some = pairs if len(pairs) < len(compared) else []
                     yield Missing(workload=name, shape=shape, metric=metric, side=side, pairs=some)
+
+
+def _timed_metrics(stored: Optional[RunDocument], name: str) -> set[str]:
+    """Return which lanes the checklist of the stored run timed: calls, and where the workload has some, preprocessing."""
+    steps = [step for step in stored.steps if step.workload == name] if stored else []
+    timed = {value.metric for step in steps for value in step.values if value.value is not None}
+    lanes = ((LATENCY, "latency.p50"), (PREPROCESS, "preprocess.time"))
+    return {lane for lane, measured in lanes if measured in timed}
 
 
 def _missing_twins(base: RunDocument, name: str, required: Required) -> Iterator[Missing]:
@@ -273,29 +310,39 @@ def _missing_harness(both: _Documents, name: str) -> Iterator[Missing]:
             yield Missing(workload=name, metric=f"harness.{entry}", side="base")
 
 
-def _missing_counters(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+def _missing_counters(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
     sets = {side: _counters(both.of(side), name, shape) for side in _SIDES}
+    before = _counters(stored, name, shape) if stored else None
     lacking = [side for side in _SIDES if sets[side] is None]
     if lacking:
         # Recordings of a host alone, or of a device alone, count what they have.
         if len(lacking) < len(_SIDES) or not are_recordings(*both):
-            yield Missing(workload=name, shape=shape, metric=COUNTERS, side=_sides(lacking))
+            by_store = before is not None and len(lacking) == len(_SIDES)
+            named_by: NamedBy = "store" if by_store else "document"
+            yield Missing(workload=name, shape=shape, metric=COUNTERS, side=_sides(lacking), named_by=named_by)
         return
-    yield from _missing_counts(both, name, shape)
+    yield from _missing_counts(both, name, shape, before)
 
 
-def _missing_counts(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+def _missing_counts(both: _Documents, name: str, shape: str, stored: Optional[CounterSet]) -> Iterator[Missing]:
     counted = [(side, one) for side in _SIDES if (one := _counters(both.of(side), name, shape))]
-    metrics = sorted({metric for _, one in counted for metric in (*one.values, *one.steady, *one.unstable)})
-    says_steady = any(one.steady for run in both for one in run.counters)
-    for side, one in counted:
-        for metric in metrics:
-            if metric in one.not_applicable or not _is_of_set(metric):
-                continue
-            unknown = says_steady and metric not in one.steady and metric not in one.unstable
-            if metric not in one.values or unknown:
-                yield Missing(workload=name, shape=shape, metric=metric, side=side)
-        for part in _incomplete_sites(one) if any(each.sites for _, each in counted) else ():
+    of_documents = {metric for _, one in counted for metric in (*one.values, *one.steady, *one.unstable)}
+    # A metric that an older perfgate counted and this one does not is no metric of the catalogue.
+    of_stored = stored.values.keys() & METRICS.keys() if stored else set()
+    says_steady = any(one.steady for run in both for one in run.counters) or bool(stored and stored.steady)
+    for metric in sorted(filter(_is_of_set, of_documents | of_stored)):
+        lacking = [
+            side
+            for side, one in counted
+            if metric not in one.not_applicable
+            and (metric not in one.values or (says_steady and metric not in one.steady and metric not in one.unstable))
+        ]
+        if lacking:
+            by_store = metric in of_stored and len(lacking) == len(_SIDES)
+            named_by: NamedBy = "store" if by_store else "document"
+            yield Missing(workload=name, shape=shape, metric=metric, side=_sides(lacking), named_by=named_by)
+    for side, one in counted if any(each.sites for _, each in counted) else ():
+        for part in _incomplete_sites(one):
             yield Missing(workload=name, shape=shape, metric=part, side=side)
 
 
@@ -326,17 +373,28 @@ def _counters(run: RunDocument, name: str, shape: str) -> Optional[CounterSet]:
     return next((one for one in run.counters if (one.workload, one.shape) == (name, shape)), None)
 
 
-def _missing_checks(both: _Documents, name: str, shape: str) -> Iterator[Missing]:
+def _missing_checks(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
     checks = {side: _check(both.of(side), name, shape) for side in _SIDES}
-    lacking = [side for side in _SIDES if checks[side] is None]
-    if lacking:
-        if len(lacking) < len(_SIDES) or not are_recordings(*both):
-            yield Missing(workload=name, shape=shape, metric=CORRECTNESS, side=_sides(lacking))
+    before = _check(stored, name, shape) if stored else None
+    results = [check for check in (*checks.values(), before) if check]
+    # Only a workload that has a check passes one, and both sides are measured by one file.
+    checked = any(check.status == "passed" for check in results)
+    unchecked = [
+        side for side in _SIDES if (check := checks[side]) is None or (checked and check.status == "not_checked")
+    ]
+    if unchecked:
+        if len(unchecked) < len(_SIDES) or not are_recordings(*both):
+            by_store = before is not None and len(unchecked) == len(_SIDES)
+            named_by: NamedBy = "store" if by_store else "document"
+            yield Missing(workload=name, shape=shape, metric=CORRECTNESS, side=_sides(unchecked), named_by=named_by)
         return
     unsigned = [side for side in _SIDES if (check := checks[side]) and check.signature is None]
     failed = any(check and check.status == "error" for check in checks.values())
-    if len(unsigned) == 1 and not failed:
-        yield Missing(workload=name, shape=shape, metric=SIGNATURE, side=unsigned[0])
+    signed = any(check.signature for check in results)
+    if unsigned and signed and not failed:
+        by_store = len(unsigned) == len(_SIDES)
+        named_by = "store" if by_store else "document"
+        yield Missing(workload=name, shape=shape, metric=SIGNATURE, side=_sides(unsigned), named_by=named_by)
 
 
 def _check(run: RunDocument, name: str, shape: str) -> Optional[CorrectnessResult]:

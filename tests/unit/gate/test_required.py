@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, Replicate, RunDocument, StepResult
+from perfgate.document.run import BlockColumns, CorrectnessResult, Replicate, RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide, exit_code
 from perfgate.judging.gate.required import Required
 from perfgate.judging.report.comment import CommentContext, render_comment
@@ -140,6 +140,100 @@ def test_decide__shape_of_the_stored_run_not_measured__inconclusive_by_its_name(
     decision = judged(base, head, Required(stored=(stored,)))
     assert decision.reasons[0] == "missing: encoder/short (both)"
     assert decision.missing[0].named_by == "store"
+
+
+def with_all_of(run: RunDocument) -> RunDocument:
+    """Return a side of a workload that has a check and preprocessing, and whose counts are said to be steady."""
+    counted = counters({"aten::mm": 1})
+    checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")
+    return replace(
+        run,
+        counters=[replace(counted, steady=sorted(counted.values))],
+        correctness=[checked],
+        replicates=[replace(one, preprocess=dict(one.shapes)) for one in run.replicates],
+    )
+
+
+def stored_of(run: RunDocument) -> RunDocument:
+    """Return what ``baseline record`` keeps of the same code: its checklist, no pairs."""
+    steps = [
+        StepResult(number=number, slug=metric.split(".")[0], workload=WORKLOAD, status="ok", values=[value])
+        for number, metric in ((1, "latency.p50"), (11, "preprocess.time"))
+        for value in [Value(metric=metric, value=0.01, labels={"shape": SHAPE})]
+    ]
+    return replace(run, side=None, replicates=[], steps=steps)
+
+
+def without_copies(run: RunDocument) -> RunDocument:
+    def of(names: list[str]) -> list[str]:
+        return [name for name in names if name != "counters.copies"]
+
+    sets = [
+        replace(one, values={name: one.values[name] for name in of(list(one.values))}, steady=of(one.steady))
+        for one in run.counters
+    ]
+    return replace(run, counters=sets)
+
+
+def without_steady(run: RunDocument) -> RunDocument:
+    return replace(run, counters=[replace(one, steady=[]) for one in run.counters])
+
+
+def without_preprocess(run: RunDocument) -> RunDocument:
+    return replace(run, replicates=[replace(one, preprocess={}) for one in run.replicates])
+
+
+def not_checked(run: RunDocument) -> RunDocument:
+    return replace(run, correctness=[replace(one, status="not_checked") for one in run.correctness])
+
+
+def unsigned(run: RunDocument) -> RunDocument:
+    return replace(run, correctness=[replace(one, signature=None) for one in run.correctness])
+
+
+@pytest.mark.parametrize(
+    ("left_out", "named"),
+    [
+        (without_copies, "counters.copies"),
+        (without_steady, "counters.copies"),
+        (without_counters, "counters.framework_ops"),
+        (without_preprocess, "preprocess.low"),
+        (without_shape, "latency.low"),
+        (without_checks, "correctness"),
+        (not_checked, "correctness"),
+        (unsigned, "correctness.signature"),
+    ],
+)
+def test_decide__both_sides_lack_what_the_stored_run_measured__inconclusive_by_its_name(
+    left_out: Change, named: str
+) -> None:
+    base, head = (with_all_of(run) for run in sides(NO_CHANGE))
+    required = Required(stored=(stored_of(base),))
+    assert judged(base, head, required).verdict == "PASS"
+    decision = judged(left_out(base), left_out(head), required)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert f"missing: {EVERYWHERE} {named} (both)" in decision.reasons
+    assert next(entry for entry in decision.missing if entry.metric == named).named_by == "store"
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_decide__output_checked_on_one_side_only__inconclusive(side: str) -> None:
+    base, head = (with_all_of(run) for run in sides(NO_CHANGE))
+    decision = judged(not_checked(base), head) if side == "base" else judged(base, not_checked(head))
+    assert decision.reasons == [f"missing: {EVERYWHERE} correctness ({side})"]
+
+
+def test_decide__stored_run_of_another_workload_file__nothing_required_by_it() -> None:
+    base, head = sides(NO_CHANGE)
+    stored = stored_of(with_all_of(base))
+    other = replace(stored, workloads=[replace(one, sha256="0" * 64) for one in stored.workloads])
+    assert judged(base, head, Required(stored=(other,))).verdict == "PASS"
+
+
+def test_decide__stored_run_counts_what_perfgate_no_longer_counts__nothing_required_by_it() -> None:
+    base, head = (with_all_of(run) for run in sides(NO_CHANGE))
+    old = replace(base.counters[0], values={**base.counters[0].values, "counters.of_old": 3})
+    assert judged(base, head, Required(stored=(stored_of(replace(base, counters=[old])),))).verdict == "PASS"
 
 
 def test_decide__head_counts_what_the_base_says_does_not_apply__not_missing() -> None:
