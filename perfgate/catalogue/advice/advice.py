@@ -45,7 +45,7 @@ class Advice:
     """What to try about one rule; ``{name}`` in its words is an entry of the suggestion's evidence.
 
     ``tried`` is what a step measured that tried this very remedy: where the run has it, it is the gain, and where it is none
-    beyond doubt, nothing is suggested.
+    beyond doubt, ``instead`` is said, which names no evidence and no such remedy, or nothing is suggested.
 
     ``code`` is what to write, ``steps`` the steps of the checklist that show what it brings: the rule's own unless said.
     """
@@ -56,3 +56,4 @@ class Advice:
     code: str = ""
     steps: tuple[int, ...] = ()
     tried: Optional[Measured] = None
+    instead: Optional[Text] = None

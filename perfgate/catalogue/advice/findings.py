@@ -134,6 +134,12 @@ _DEVICE = (
             "no single operator is worth the work: fuse or compile what runs, and see what is left then",
             "没有哪个算子值得单独优化：请先融合或编译，再看剩下什么",
         ),
+        tried=Measured("graph.speedup"),
+        instead=Text(
+            "no single operator is worth the work, and compiling the model was measured and is not faster: fuse what runs, "
+            "and see what is left then",
+            "没有哪个算子值得单独优化，且已实测编译模型并不更快：请先融合，再看剩下什么",
+        ),
         steps=(6, 9, 12),
     ),
     Advice(
@@ -231,8 +237,8 @@ _FUSION = (
     Advice(
         "fusion.conv_norm_activation",
         Text(
-            "fold the normalization into the convolution's weights for inference, or compile the model",
-            "推理时把归一化折叠进卷积权重，或编译模型",
+            "fold the normalization into the convolution's weights for inference",
+            "推理时把归一化折叠进卷积权重",
         ),
         gain=Estimated("fusion.share", of_busy=True),
         code="torch.nn.utils.fusion.fuse_conv_bn_eval(conv, bn)",
@@ -490,6 +496,12 @@ _LAUNCHES = (
         ),
         gain=Estimated("small_ops.time_share", of_busy=True),
         code="model = torch.compile(model)",
+        tried=Measured("graph.speedup"),
+        instead=Text(
+            "merge short operators: batch what a loop does, use fused ones; compiling the model was measured and is not "
+            "faster",
+            "合并短算子：把循环改成批量运算，使用融合算子；已实测编译模型，并不更快",
+        ),
         steps=(6, 9, 12),
     ),
     Advice(

@@ -42,13 +42,16 @@ def is_new(suggestion: Suggestion, base: RunDocument) -> bool:
 
 
 def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Optional[Suggestion]:
+    tried = gain_of(advice.tried, run, step.workload, finding.evidence)
+    in_vain = tried is not None and not _gains(tried)
+    words = advice.instead if in_vain else advice.message
+    if words is None:
+        return None
     try:
-        message, code = (str(text.format_map(finding.evidence)) for text in (advice.message, advice.code))
+        message, code = (str(text.format_map(finding.evidence)) for text in (words, "" if in_vain else advice.code))
     except KeyError:  # a document of another version, whose evidence has other names
         return None
-    measured = gain_of(advice.tried, run, step.workload, finding.evidence)
-    if measured is not None and not _gains(measured):
-        return None
+    measured = None if in_vain else tried
     line = finding.evidence.get("line")
     return Suggestion(
         rule=finding.rule,

@@ -9,6 +9,8 @@ import pytest
 from perfgate.document.decision import Gain
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
+from perfgate.judging.report.locale.language import speaking
+from perfgate.judging.report.locale.messages import told_suggestion
 from tests.fakes.documents import make_decision, make_difference, make_run
 
 
@@ -75,8 +77,8 @@ def test_suggestions__share_of_busy_time__of_the_call_only_as_much_as_the_device
         (finding("tiling.attained", op="mm", unit="cube", time_share=0.4, **{"tiling.attained": 0.5}), (), 0.2),
         (finding("utilization.busy", **{"utilization.busy": 0.6}), (), 0.4),
         (
-            finding("utilization.busy", **{"utilization.busy": 0.1}),
-            # Waiting for other ranks is not waiting for the host.
+            # Waiting for other ranks is not waiting for the host: a collective counts as busy.
+            finding("utilization.busy", **{"utilization.busy": 0.7}),
             (Value(metric="communication.exposed", value=0.6, labels={"shape": "long"}),),
             0.3,
         ),
@@ -218,3 +220,23 @@ def test_suggestions__compiling_was_tried_and_is_faster__a_chain_promises_what_w
 def test_suggestions__compiling_was_not_tried__a_chain_promises_at_most_its_own_time() -> None:
     (found,) = suggestions(make_run(steps=[CHAIN]))
     assert found.gain == Gain(kind="estimated", speedup=1.25, share=0.2)
+
+
+SHORT = step(12, finding("small_ops.time_share", **{"small_ops.time_share": 0.6}))
+COVERAGE = step(4, finding("ops.coverage", **{"ops.coverage": 0.2}))
+
+
+@pytest.mark.parametrize("noticed", [SHORT, COVERAGE], ids=["short operators", "coverage"])
+def test_suggestions__compiling_is_no_faster__the_other_remedy_without_it(noticed: StepResult) -> None:
+    (found,) = suggestions(make_run(steps=[noticed, compiled(1.21, 0.97, 1.4)]))
+    assert "compiling the model was measured and is not faster" in found.message
+    assert found.code is None
+    assert found.gain is None or found.gain.kind == "estimated"
+    with speaking("zh"):
+        assert "已实测编译模型" in told_suggestion(found)
+
+
+@pytest.mark.parametrize("noticed", [SHORT, COVERAGE], ids=["short operators", "coverage"])
+def test_suggestions__compiling_is_faster__promised_as_measured(noticed: StepResult) -> None:
+    (found,) = suggestions(make_run(steps=[noticed, compiled(1.3, 1.2, 1.4)]))
+    assert found.gain == Gain(kind="measured", speedup=1.3, interval=(1.2, 1.4))

@@ -69,6 +69,9 @@ def test_advice_on_change__words__need_only_what_a_change_always_has(advice: Adv
 def test_advice__chinese__is_there_with_the_same_values(advice: Advice) -> None:
     assert advice.message.zh != str(advice.message)
     assert names(advice.message.zh) == names(advice.message)
+    if advice.instead is not None:
+        assert advice.instead.zh != str(advice.instead)
+        assert names(advice.instead) == names(advice.instead.zh) == set()
 
 
 @pytest.mark.parametrize("advice", ADVICE.values(), ids=lambda advice: advice.rule)

@@ -52,8 +52,9 @@ def told_suggestion(suggestion: Suggestion) -> str:
     advice = ADVICE.get(suggestion.rule)
     if spoken() == "en" or advice is None:
         return suggestion.message
+    words = advice.instead if advice.instead and suggestion.message == str(advice.instead) else advice.message
     try:
-        return _filled(advice.message.zh, _told_values(suggestion.evidence))
+        return _filled(words.zh, _told_values(suggestion.evidence))
     except (KeyError, ValueError, AttributeError):
         return suggestion.message
 
