@@ -141,6 +141,24 @@ def test_verdict__no_rule_applies__pass() -> None:
     assert verdict_of(rules_for(comparing="code")) == ("PASS", [])
 
 
+@pytest.mark.parametrize(
+    ("undecided", "verdict"),
+    [
+        ("latency.p99", "PASS"),
+        ("latency.p50", "PASS"),
+        ("throughput.turnaround", "PASS"),
+        ("throughput.gap", "INCONCLUSIVE"),
+        ("preprocess.low", "INCONCLUSIVE"),
+    ],
+)
+def test_verdict__calls_are_faster_and_another_metric_is_undecided__only_what_must_be_decided_withholds_it(
+    undecided: str, verdict: str
+) -> None:
+    faster = make_comparison(outcome="improved", delta=-0.06, interval=(-0.08, -0.04))
+    rows = Row("PASS", "faster", {"comparisons": [faster, make_comparison(undecided, outcome="inconclusive")]})
+    assert verdict_of(rules_for(rows, comparing="code")).verdict == verdict
+
+
 def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and_no_obstacle() -> None:
     testbed = next(row for row in OF_CODE if row.reason == "testbed")
     assert verdict_of(rules_for(testbed, comparing="stack")).verdict == "PASS"
