@@ -6,7 +6,9 @@ import json
 import os
 import re
 import subprocess
+import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Optional
 
@@ -229,6 +231,17 @@ class Hub:
     def comments(self) -> list[str]:
         """Return what our account wrote on the pull request."""
         return [comment.body for comment in self.forge.comments.get(2, []) if comment.author == BOT]
+
+    def linked(self, comment: str) -> dict[str, bytes]:
+        """Return the files of the artifact that a comment links, which lies in the last run."""
+        (name,) = re.findall(rf"\(\S+/team/model/actions/runs/{self._runs}/artifacts/([\w-]+)\)", comment)
+        (artifact,) = [one for one in self.artifacts if (one.run_id, one.name) == (self._runs, name)]
+        with zipfile.ZipFile(BytesIO(artifact.data)) as archive:
+            return {one: archive.read(one) for one in archive.namelist()}
+
+    def job_page(self, run: int) -> str:
+        """Return how a comment links the page of a run."""
+        return f"[the job]({self.forge.url}/team/model/actions/runs/{run}/attempts/1)"
 
     def statuses(self) -> list[tuple[str, str]]:
         """Return the commits that were marked, and as what."""

@@ -27,7 +27,7 @@ JOB_TOKEN = "glcbt-64_0123456789abcdef"
 # What gitlab-ci-local fills in from the clone, and would warn of when it is given.
 PREDEFINED = [
     "CI_API_V4_URL", "CI_COMMIT_BRANCH", "CI_COMMIT_MESSAGE", "CI_COMMIT_REF_NAME", "CI_COMMIT_SHA", "CI_DEFAULT_BRANCH",
-    "CI_JOB_TOKEN", "CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_PIPELINE_URL", "CI_PROJECT_ID", "CI_PROJECT_PATH",
+    "CI_JOB_TOKEN", "CI_JOB_URL", "CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_PIPELINE_URL", "CI_PROJECT_ID", "CI_PROJECT_PATH",
     "CI_REPOSITORY_URL", "CI_SERVER_URL", "GITLAB_CI",
 ]  # fmt: skip
 IGNORED = ".gitlab-ci-local*\n__pycache__/\nperfgate-out/\nperfgate-trend/\n"
@@ -181,6 +181,8 @@ class Project:
             "CI_DEFAULT_BRANCH": "main",
             "CI_JOB_TOKEN": JOB_TOKEN,
             "CI_REPOSITORY_URL": f"{server.replace('//', f'//gitlab-ci-token:{JOB_TOKEN}@')}/team/model.git",
+            # As if a pipeline's jobs all had its number.
+            "CI_JOB_URL": f"{server}/team/model/-/jobs/{number}",
             "CI_PIPELINE_ID": str(number),
             "CI_PIPELINE_URL": f"{server}/team/model/-/pipelines/{number}",
             **variables,
@@ -210,6 +212,13 @@ class Project:
             "HOME": str(self.folder),
             "PERFGATE_LOCK": str(self.folder / "lock"),
         }
+
+    def linked(self, note: str) -> dict[str, bytes]:
+        """Return the files of the publishing job's folder that a note links."""
+        page = f"{self.forge.url}/team/model/-/jobs/{self.last}/artifacts/browse/"
+        (folder,) = re.findall(rf"\({re.escape(page)}([\w-]+)\)", note)
+        kept = self.root / ".gitlab-ci-local" / "artifacts" / "perfgate-publish" / folder
+        return {path.name: path.read_bytes() for path in kept.iterdir()}
 
     def notes(self) -> list[str]:
         """Return what our account wrote on merge request 7."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -23,6 +24,26 @@ SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        
 MARKER = marker("default")
 
 
+# A workflow of somebody's own that goes by the gate's word.
+OWN_CALLER = """
+name: own
+on: pull_request
+permissions: {}
+jobs:
+  gate:
+    uses: ./.github/workflows/gate.yml
+    permissions: {actions: read, contents: read, pull-requests: write, statuses: write}
+    with: {python-version: "3.11", package: perfgate, setup: 'test -z "$GITHUB_TOKEN"'}
+  after:
+    needs: gate
+    if: ${{ always() }}
+    runs-on: ubuntu-latest
+    steps:
+      - run: echo "$VERDICT, $CODE"
+        env:
+          VERDICT: ${{ needs.gate.outputs.verdict }}
+          CODE: ${{ needs.gate.outputs.exit-code }}
+"""
 # A job of somebody's own around the one step.
 OWN_JOB = """
 name: own
@@ -48,16 +69,19 @@ jobs:
 
 
 def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_reply(hub: Hub) -> None:
-    hub.start(setup='test -z "$GITHUB_TOKEN"')
+    hub.start(setup='test -z "$GITHUB_TOKEN"', own=OWN_CALLER)
     slower = hub.change("slower", model=SLOWER)
-    done = hub.pull_request("opened")
-    assert done.jobs == {"measure": "failed", "publish": "failed"}, done.log
+    done = hub.pull_request("opened", workflow="own.yml")
+    assert done.jobs == {"measure": "failed", "publish": "failed", "after": "succeeded"}, done.log
+    assert done.of("after") == "FAIL, 1"
     (comment,) = hub.comments()
     assert comment.splitlines()[0] == MARKER
+    _check_linked(hub, comment, "FAIL", slower)
+    assert hub.job_page(hub.last) in comment
     assert "## perfgate: FAIL" in comment
-    assert "2 more `aten::add` at `model.py:14`" in comment
+    assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in comment
     assert hub.statuses() == [(slower, "failure")]
-    assert "::error file=model.py,line=14," in done.log
+    assert "::error file=model.py,line=13," in done.log
 
     repaired = hub.change("repaired")
     done = hub.pull_request("synchronize")
@@ -65,10 +89,21 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     comment, reply = hub.comments()
     assert "## perfgate: PASS" in comment
     assert "FAIL → PASS" in reply
+    _check_linked(hub, comment, "PASS", repaired)
     assert hub.statuses() == [(slower, "failure"), (repaired, "success")]
     state = read_state(comment)
     assert state is not None
     assert (state.run, state.head) == (hub.last, repaired)
+
+
+def _check_linked(hub: Hub, comment: str, verdict: str, head: str) -> None:
+    """Hold the comment's link to what it promises: the documents of this verdict, written by the job that posted it."""
+    files = hub.linked(comment)
+    assert files.keys() == {"comment.md", "decision.json", "report.html"}
+    decision = json.loads(files["decision.json"])
+    assert (decision["verdict"], decision["head"]["commit"]) == (verdict, head)
+    assert f"perfgate: {verdict}" in files["comment.md"].decode()
+    assert verdict in files["report.html"].decode()
 
 
 def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> None:
@@ -81,10 +116,13 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     assert hub.forge.calls == []
     assert [one.name for one in hub.artifacts] == ["perfgate-default-1", "perfgate-default-1-traces"]
 
-    done = hub.workflow_run("completed.no-pr", of=hub.last, event="pull_request", conclusion="failure")
+    measured = hub.last
+    done = hub.workflow_run("completed.no-pr", of=measured, event="pull_request", conclusion="failure")
     assert done.jobs == {"publish": "failed"}, done.log
     (comment,) = hub.comments()
     assert "## perfgate: FAIL" in comment
+    _check_linked(hub, comment, "FAIL", head)
+    assert hub.job_page(measured) in comment
     assert hub.statuses() == [(head, "failure")]
 
     # Once more with the hostile title, and with the pull request named in the event.
@@ -97,6 +135,15 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     assert "## perfgate: PASS" in comment
     assert "evil.example" not in "".join(hub.comments())
     assert list(hub.folder.rglob("pwn")) == []
+
+    # A run that was cancelled may have left a whole artifact before, which is not believed.
+    done = hub.workflow_run("completed", of=hub.last - 1, event="pull_request", conclusion="cancelled")
+    assert done.jobs == {"publish": "failed"}, done.log
+    comment, *_ = hub.comments()
+    assert "## perfgate: INCONCLUSIVE" in comment
+    assert "was cancelled or ran into its time limit" in comment
+    assert hub.job_page(hub.last - 2) in comment
+    assert hub.statuses()[-1][1] == "error"
 
 
 def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> None:
@@ -124,6 +171,9 @@ def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> No
     assert BOT_TOKEN not in done.of("measure")
     whole, *others = hub.comments()
     assert whole == comment
+    (ordered,) = [other for other in others if read_state(other) is not None]
+    _check_linked(hub, ordered, "WARN", head)
+    assert hub.job_page(hub.last) in ordered
     states = [state for other in others if (state := read_state(other)) is not None]
     assert [(state.run, state.head, state.verdict) for state in states] == [(before + 1, head, "WARN")]
 

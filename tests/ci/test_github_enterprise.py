@@ -35,6 +35,7 @@ def test_enterprise__pull_request_then_an_order__both_published_from_their_own_r
         (comment,) = hub.comments()
         assert "## perfgate: FAIL" in comment
         # Version 3 does not say where an artifact is.
+        assert [one.name for one in hub.artifacts][-1] == "perfgate-default-judged-1"
         assert f"{forge.url}/team/model/actions/runs/{hub.last}#artifacts" in comment
 
         repaired = hub.change("repaired")
@@ -42,6 +43,8 @@ def test_enterprise__pull_request_then_an_order__both_published_from_their_own_r
         assert done.jobs == {"command": "succeeded", "measure": "succeeded", "publish": "succeeded"}, done.log
         comment, *replies = hub.comments()
         assert "## perfgate: PASS" in comment
+        assert f"{forge.url}/team/model/actions/runs/{hub.last}#artifacts" in comment
+        assert hub.job_page(hub.last) in comment
         state = read_state(comment)
         assert state is not None
         assert (state.run, state.head) == (hub.last, repaired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -61,8 +62,11 @@ def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_rep
     (note,) = project.notes()
     assert note.splitlines()[0] == MARKER
     assert "## perfgate: FAIL" in note
-    assert "2 more `aten::add` at `model.py:14`" in note
+    assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in note
     assert project.statuses() == []
+    files = project.linked(note)
+    assert files.keys() == {"comment.md", "decision.json", "report.html"}
+    assert json.loads(files["decision.json"])["verdict"] == "FAIL"
     _check_reports(project.root / "perfgate-out")
 
     repaired = project.change("repaired")
@@ -79,7 +83,7 @@ def _check_reports(out: Path) -> None:
     cases = {case.attrib["name"]: case for case in ET.parse(out / "junit.xml").iter("testcase")}
     failure = cases["counters.framework_ops"].find("failure")
     assert failure is not None
-    assert "at model.py:14" in (failure.text or "")
+    assert "at model.py:13" in (failure.text or "")
     families = {family.name: family for family in text_string_to_metric_families((out / "metrics.txt").read_text())}
     assert [sample.value for sample in families["perfgate_counters_framework_ops"].samples] == [4.0]
     assert "perfgate_latency_p50_seconds" in families
@@ -118,7 +122,7 @@ def test_merge_request_of_a_fork__its_own_pipeline_posts_nothing_and_a_members_d
     assert [call.path[-len("/artifacts") :] for call in project.forge.calls].count("/artifacts") == 1
     (note,) = project.notes()
     assert "## perfgate: FAIL" in note
-    assert "`model.py:14`" in note
+    assert "`model.py:13`" in note
     assert "原因" in note
     assert project.statuses() == []
     assert list(project.folder.rglob("pwn")) == []

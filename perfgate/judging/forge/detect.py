@@ -19,7 +19,7 @@ from perfgate.judging.forge.orders import CommentEvent
 P = TypeVar("P")
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-# The measuring job's artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
+# The publishing job's own artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
 ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
 # How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
@@ -186,7 +186,8 @@ def _github(environ: Mapping[str, str]) -> CiEvent:
     payload = read_payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
-        return _after_workflow(event, payload.workflow_run)
+        judged_here = _artifact_url(environ, event.server_url, event.repository)
+        return _after_workflow(event, payload.workflow_run, judged_here)
     if payload.pull_request is not None:
         pull = payload.pull_request
         # In a pull_request job GITHUB_SHA is the test merge of head into base; in a pull_request_target job the base.
@@ -218,8 +219,9 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
     )
 
 
-def _after_workflow(event: CiEvent, run: _WorkflowRun) -> CiEvent:
-    """Return the event of the run that has completed: ours is only the messenger.
+def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: Optional[str]) -> CiEvent:
+    """Return the event of the run that has completed: ours is only the messenger. What it has uploaded itself is linked all
+    the same: of the other run's artifact nothing but samples is believed.
 
     ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head sha decides.
     """
@@ -235,7 +237,7 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun) -> CiEvent:
         owner=run.head_repository.owner.login if from_pull and run.head_repository else None,
         branch=run.head_branch if from_pull else None,
         job_url=f"{event.server_url}/{event.repository}/actions/runs/{run.id}/attempts/{run.run_attempt}",
-        artifact_url=f"{event.server_url}/{event.repository}/actions/runs/{run.id}#artifacts",
+        artifact_url=judged_here or f"{event.server_url}/{event.repository}/actions/runs/{run.id}#artifacts",
     )
 
 
@@ -313,7 +315,7 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> Optional[str]:
-    """Return the address the job was told its artifact has, if it lies in the repository: the measuring job names it."""
+    """Return the address the job was told its artifact has, if it lies in the repository."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
     return url if url and _is_below(url, f"{server}/{repository}/") else None
 

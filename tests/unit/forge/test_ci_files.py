@@ -205,7 +205,7 @@ def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_th
 def test_publishing_job__artifact_fetched_by_an_action__before_perfgate_is_installed_anew(name: str) -> None:
     # An action expands the change's own archive beside the folder that perfgate is run from.
     order = [step["name"] for step in _jobs(name)["publish"]["steps"]]
-    assert order[1:] == ["Get the documents", "Install perfgate", "Publish"]
+    assert order[1:] == ["Get the documents", "Install perfgate", "Judge", "Keep the judgement", "Publish"]
     assert "venv --clear " in _installs()[0]["run"]
 
 

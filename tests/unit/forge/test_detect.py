@@ -98,6 +98,21 @@ def test_detect__workflow_run_of_a_fork__is_found_by_branch(tmp_path: Path) -> N
     assert event.job_url == "https://github.com/team/model/actions/runs/555/attempts/3"
 
 
+@pytest.mark.parametrize(
+    ("told", "linked"),
+    [
+        ("https://github.com/team/model/actions/runs/9876543210/artifacts/2", "runs/9876543210/artifacts/2"),
+        ("", "runs/555#artifacts"),
+    ],
+)
+def test_detect__workflow_run__links_what_was_judged_here_rather_than_what_the_fork_uploaded(
+    tmp_path: Path, told: str, linked: str
+) -> None:
+    event = _github(tmp_path, "workflow_run", _payload("github.workflow_run.json"), PERFGATE_ARTIFACT_URL=told)
+    assert event is not None
+    assert event.artifact_url == f"https://github.com/team/model/actions/{linked}"
+
+
 @pytest.mark.parametrize(("sha", "number"), [(HEAD, 7), (OTHER, None)])
 def test_detect__workflow_run_names_a_pull_request__only_with_the_same_head(
     tmp_path: Path, sha: str, number: Optional[int]

@@ -9,7 +9,7 @@ version_3 = os.environ["VERSION"] == "v3"
 if os.environ.get("ACT_ENTERPRISE") and not version_3:
     sys.exit("error: upload-artifact@v4+ is not supported on GHES")
 patterns = [line for line in os.environ["PATTERNS"].splitlines() if line]
-found = sorted({path.resolve() for one in patterns for path in Path().glob(one)})
+found = sorted({path.resolve() for one in patterns for path in Path(Path(one).anchor).glob(one.lstrip("/"))})
 files = [path for path in found if path.is_file()]
 if not files:
     print(f"{os.environ['MISSING']}: no files were found")
