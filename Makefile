@@ -19,15 +19,14 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
-# What starts no worker process and plays no hundred gates: contracts, units and goldens, for whoever edits. Less than a minute
-# on two quiet cores.
-NOT_FAST := $(addprefix tests/unit/,benchmarks conductor flows store worker forge/test_ci_files.py forge/test_sticky.py \
-  cli/test_trace.py cli/test_trace_flame.py gate/test_rule.py) tests/golden/test_measured_golden.py \
-  tests/contract/test_store_contract.py
-ONE_BY_ONE := tests/unit/gate/test_decide.py::test_decide__two_hundred_unchanged_gates__alarms_stay_rare
+# What starts no worker process and plays no hundred gates: the judging half's units and goldens, for whoever edits. Less than a
+# minute on two quiet cores.
+FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
+NOT_FAST := $(addprefix tests/unit/,forge/test_ci_files.py forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py) \
+  tests/golden/test_measured_golden.py
+HUNDREDS := tests/unit/gate/test_decide.py::test_decide__two_hundred_unchanged_gates__alarms_stay_rare
 test-fast: $(VENV)/.installed
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(ONE_BY_ONE:%=--deselect %) \
-	  tests/unit tests/contract tests/golden
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) --deselect $(HUNDREDS) $(FAST)
 
 # Formatting, lint, types and import contracts on top of the tests.
 check: $(VENV)/.installed
