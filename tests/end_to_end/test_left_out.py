@@ -29,6 +29,7 @@ from perfgate.document.run import (
     Harness,
     OpCount,
     RunDocument,
+    ShapeKernels,
     StepResult,
     Value,
 )
@@ -57,11 +58,12 @@ Path_ = tuple[Union[str, int], ...]
 
 
 class Check(NamedTuple):
-    """The documents of one check, and the verdict they must give."""
+    """The documents of one check, the verdict they must give, and what stands in perfgate.toml beside the usual."""
 
     base: RunDocument
     head: RunDocument
     verdict: str
+    rules: str = ""
 
 
 def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> CounterSet:
@@ -110,6 +112,35 @@ def side(
     return replace(run, **values)
 
 
+def swept(p50: Value, **rates: tuple[float, ...]) -> list[StepResult]:
+    """Return the steps of a check with a budget on throughput: by ``b8=(500, 400)`` of a batch size in each attempt."""
+    values = [
+        Value(metric="batch.throughput", value=rate, interval=(rate * 0.9, rate * 1.1), labels=labels)
+        for size, attempts in rates.items()
+        for number, rate in enumerate(attempts, start=1)
+        for labels in [{"shape": SHAPE, "batch": size[1:], **({"attempt": str(number)} if number > 1 else {})}]
+    ]
+    return [
+        StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[p50]),
+        StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok"),
+        StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=values),
+    ]
+
+
+def ran(seconds: float, *names: str) -> StepResult:
+    """Return step 4 of traced calls whose longest kernel takes so long."""
+    longest = Value(metric="ops.kernel_time", value=seconds, labels={"shape": SHAPE})
+    kernels = ShapeKernels(shape=SHAPE, names=sorted(names), longest=names[0])
+    return StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok", values=[longest], kernels=[kernels])
+
+
+def promised(run: RunDocument, p99: float) -> RunDocument:
+    """Return a side of a workload with an SLA, and its P99."""
+    value = Value(metric="latency.p99", value=p99, interval=(p99 * 0.9, p99 * 1.1), labels={"shape": SHAPE})
+    steps = [replace(step, values=[*step.values, *([value] if step.number == 1 else [])]) for step in run.steps]
+    return replace(run, workloads=[replace(run.workloads[0], sla_p99=0.02)], steps=steps)
+
+
 def harness(**fields: Any) -> Harness:
     values: dict[str, Any] = {
         "workload": WORKLOAD, "reference": "perf/workload.py:encoder", "file_sha256": "a", "batch": 8,
@@ -134,6 +165,13 @@ def checks() -> dict[str, Check]:
     over = [broken, StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")]
     other = replace(equal.testbed, fingerprint="0" * 64, comparable={**equal.testbed.comparable, "torch": "0"})
     plain = side(base)
+    latency = plain.steps[0]
+    (p50,) = latency.values
+    kernels = {
+        of: side(run, steps=[latency, ran(0.001, "flash_attention", "mm")])
+        for of, run in (("base", base), ("head", equal))
+    }
+    asked = [replace(base.workloads[0], steps=[1, 4, 5])]
     return {
         "PASS": Check(plain, side(equal), "PASS"),
         "FAIL by time": Check(plain, side(slower), "FAIL"),
@@ -143,6 +181,36 @@ def checks() -> dict[str, Check]:
             plain, side(equal, correctness=[replace(passed, signature="float32[5]")]), "FAIL"
         ),
         "FAIL by a budget": Check(plain, side(equal, steps=over), "FAIL"),
+        "FAIL by a budget of one batch size": Check(
+            side(base, steps=swept(p50, b8=(500,), b16=(500,)), workloads=asked),
+            side(equal, steps=swept(p50, b8=(500, 500), b16=(50, 60)), workloads=asked),
+            "FAIL",
+            '"batch.throughput" = "> 100 items/s"\n',
+        ),
+        "FAIL by an SLA": Check(promised(plain, 0.01), promised(side(equal), 0.03), "FAIL"),
+        "FAIL by a gating limit": Check(
+            kernels["base"],
+            side(equal, steps=[latency, ran(0.1, "flash_attention", "mm")]),
+            "FAIL",
+            '[limits]\n"ops.kernel_time.warning" = { value = 0.05, gating = true }\n',
+        ),
+        "FAIL by an expected kernel": Check(
+            kernels["base"],
+            side(equal, steps=[latency, ran(0.001, "mm", "softmax")]),
+            "FAIL",
+            '[expect]\nkernels = ["flash_*"]\n',
+        ),
+        "PASS by a budget, an SLA, a limit and a kernel": Check(
+            promised(
+                side(base, steps=[*kernels["base"].steps, swept(p50, b8=(500,), b16=(400,))[2]], workloads=asked), 0.01
+            ),
+            promised(
+                side(equal, steps=[*kernels["head"].steps, swept(p50, b8=(500,), b16=(400,))[2]], workloads=asked), 0.01
+            ),
+            "PASS",
+            '"batch.throughput" = "> 100 items/s"\n[limits]\n"ops.kernel_time.warning" = { value = 0.05, gating = true }\n'
+            '[expect]\nkernels = ["flash_*"]\n',
+        ),
         "WARN by a wavering count": Check(plain, side(equal, wavering=("counters.framework_ops",)), "WARN"),
         "WARN by full precision": Check(plain, side(equal, low=1), "WARN"),
         "WARN by the workload file": Check(
@@ -167,6 +235,11 @@ NAMES = [
     "FAIL by the check",
     "FAIL by the signature",
     "FAIL by a budget",
+    "FAIL by a budget of one batch size",
+    "FAIL by an SLA",
+    "FAIL by a gating limit",
+    "FAIL by an expected kernel",
+    "PASS by a budget, an SLA, a limit and a kernel",
     "WARN by a wavering count",
     "WARN by full precision",
     "WARN by the workload file",
@@ -182,7 +255,7 @@ class Judge:
     def __init__(self, folder: Path, check: Check) -> None:
         self.root, self.artifact = folder / "project", folder / "artifact"
         self.root.mkdir()
-        (self.root / "perfgate.toml").write_text(CONFIG)
+        (self.root / "perfgate.toml").write_text(CONFIG + check.rules)
         self.values: dict[str, Any] = {}
         for name, run in (("base", check.base), ("head", check.head)):
             (self.artifact / name).mkdir(parents=True)

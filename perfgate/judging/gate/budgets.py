@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
@@ -52,6 +53,44 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
     return {_SLA_METRIC if name == SLA else name for name in names if not is_counted(name)}
 
 
+def bounds_with_lost_values(
+    base: RunDocument, head: RunDocument, policy: Policy, workload: str, shape: str
+) -> list[str]:
+    """Return the bounds that the head is held to without all of their numbers, as of one batch size of several.
+
+    The worst number of an attempt is held to the bound, so each that the base or another attempt has must be there.
+    Where the head has none at all, its comparison says so.
+    """
+    lost = []
+    for bound in _bounds(head, policy, workload, shape):
+        before, after = (_labels_by_attempt(run, bound, workload, shape) for run in (base, head))
+        wanted: Counter[_Labels] = Counter()
+        for labels in (*before.values(), *after.values()):
+            wanted |= labels
+        if any(wanted - labels for labels in after.values()):
+            lost.append(bound.name)
+    return list(dict.fromkeys(lost))
+
+
+_Labels = frozenset[tuple[str, str]]
+
+
+def _labels_by_attempt(run: RunDocument, bound: _Bound, workload: str, shape: str) -> dict[str, Counter[_Labels]]:
+    attempts: dict[str, Counter[_Labels]] = {}
+    for value in _of_steps(run, bound, workload, shape):
+        if _best_end(value, bound.budget) is not None:
+            attempt = value.labels.get("attempt", "")
+            labels = frozenset(label for label in value.labels.items() if label[0] != "attempt")
+            attempts.setdefault(attempt, Counter())[labels] += 1
+    return attempts
+
+
+def _bounds(run: RunDocument, policy: Policy, workload: str, shape: str) -> Iterator[_Bound]:
+    records = (record for record in run.workloads if record.name == workload and shape in record.shapes)
+    bounds = (bound for record in records for bound in _of_workload(record, policy))
+    return (bound for bound in bounds if bound.budget.place.covers(workload, shape))
+
+
 def bounded_metrics(policy: Policy) -> set[str]:
     """Return the metrics that a budget or a gating limit is set on."""
     judged = (judged_by(name) for name in policy.limits)
@@ -77,9 +116,8 @@ def _compare(
     budget = bound.budget
     after = _best_attempt(_measured(head, bound, workload, shape), budget)
     if after is None or (after.value is None and not _breaks(after, budget)):
-        if bound.name != SLA:
-            reason = _not_measured(budget) if after is None else after.reason
-            yield _comparison(bound, workload, shape, "inconclusive", gating=True, reason=reason)
+        reason = _not_measured(budget) if after is None else after.reason
+        yield _comparison(bound, workload, shape, "inconclusive", gating=True, reason=reason)
         return
     broken_before = base is not None and any(
         _breaks(value, budget) for value in _measured(base, bound, workload, shape)
@@ -140,15 +178,20 @@ def _not_measured(budget: Budget) -> str:
 def _measured(run: RunDocument, bound: _Bound, workload: str, shape: str) -> Iterator[Value]:
     """Return the values a bound is about: of the steps, and of the exact counters."""
     budget = bound.budget
+    yield from _of_steps(run, bound, workload, shape)
+    for counters in run.counters:
+        if (counters.workload, counters.shape) == (workload, shape) and budget.metric in counters.values:
+            yield Value(metric=budget.metric, value=float(counters.values[budget.metric]))
+
+
+def _of_steps(run: RunDocument, bound: _Bound, workload: str, shape: str) -> Iterator[Value]:
+    budget = bound.budget
     wanted = None if budget.rate is None else f"{budget.rate:g}"
     for step in run.steps:
         for value in step.values if step.workload == workload else ():
             of_shape = value.labels.get("shape", shape) == shape and value.labels.get("rate") == wanted
             if value.metric == budget.metric and of_shape and bound.labels.items() <= value.labels.items():
                 yield value
-    for counters in run.counters:
-        if (counters.workload, counters.shape) == (workload, shape) and budget.metric in counters.values:
-            yield Value(metric=budget.metric, value=float(counters.values[budget.metric]))
 
 
 def _best_attempt(values: Iterable[Value], budget: Budget) -> Optional[Value]:

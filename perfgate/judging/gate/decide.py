@@ -114,7 +114,7 @@ def decide(
     incomparable = bool(differences) and comparing == "code"
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
-    missing = missing_evidence(base, head, changes, required, timed=not incomparable)
+    missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
     not_timed = untimed_places(base, head, comparisons) if recorded else []
     judged = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Optional
 
 from perfgate.catalogue.lookup import METRICS, card
-from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy
+from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy, Policy
 from perfgate.document.run import (
     CORRECTNESS,
     PAIRS_PER_ROUND,
@@ -24,6 +24,7 @@ from perfgate.document.run import (
     Side,
     WorkloadRecord,
 )
+from perfgate.judging.gate.budgets import SLA, bounds_with_lost_values
 from perfgate.judging.gate.counters import LOW_PRECISION
 from perfgate.judging.gate.recorded import are_recordings
 
@@ -58,7 +59,13 @@ class _Documents(NamedTuple):
 
 
 def missing_evidence(
-    base: RunDocument, head: RunDocument, changes: Sequence[HarnessChange], required: Required, *, timed: bool
+    base: RunDocument,
+    head: RunDocument,
+    changes: Sequence[HarnessChange],
+    required: Required,
+    policy: Policy,
+    *,
+    timed: bool,
 ) -> list[Missing]:
     """Return what a verdict over these documents needs and they lack, by name.
 
@@ -68,7 +75,7 @@ def missing_evidence(
     both = _Documents(base, head)
     explained = _explained(both, changes)
     names = [name for name in _workloads(both, required) if name not in explained]
-    return [entry for name in names for entry in _of_workload(both, name, required, timed=timed)]
+    return [entry for name in names for entry in _of_workload(both, name, required, policy, timed=timed)]
 
 
 def _explained(both: _Documents, changes: Iterable[HarnessChange]) -> set[str]:
@@ -91,7 +98,7 @@ def _workloads(both: _Documents, required: Required) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _of_workload(both: _Documents, name: str, required: Required, *, timed: bool) -> Iterator[Missing]:
+def _of_workload(both: _Documents, name: str, required: Required, policy: Policy, *, timed: bool) -> Iterator[Missing]:
     unlisted = [side for side in _SIDES if all(workload.name != name for workload in both.of(side).workloads)]
     if unlisted:
         asked = name in required.workloads and len(unlisted) == len(_SIDES)
@@ -108,7 +115,10 @@ def _of_workload(both: _Documents, name: str, required: Required, *, timed: bool
         yield from _missing_settings(both, name)
     yield from _missing_steps(both, name)
     yield from _missing_harness(both, name)
+    yield from _missing_sla(both, name, stored)
     for shape in shapes:
+        for bound in bounds_with_lost_values(*both, policy, name, shape):
+            yield Missing(workload=name, shape=shape, metric=bound, side="head")
         yield from _missing_counters(both, name, shape, stored)
         yield from _missing_checks(both, name, shape, stored)
 
@@ -308,6 +318,20 @@ def _missing_harness(both: _Documents, name: str) -> Iterator[Missing]:
             new.add("sla_p99")
         for entry in sorted(new - set(after.added)):
             yield Missing(workload=name, metric=f"harness.{entry}", side="base")
+
+
+def _missing_sla(both: _Documents, name: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
+    """Yield that a side does not say what the workload promises: its file does, and both sides are measured by one."""
+    records = [record for run in (*both, stored) if run and (record := _record(run, name))]
+    p99, rate = any(record.sla_p99 for record in records), any(record.sla_rate for record in records)
+    lacking = [
+        side
+        for side, record in zip(_SIDES, records)
+        if (p99 and record.sla_p99 is None) or (rate and record.sla_rate is None)
+    ]
+    if lacking:
+        named_by: NamedBy = "store" if len(lacking) == len(_SIDES) else "document"
+        yield Missing(workload=name, metric=SLA, side=_sides(lacking), named_by=named_by)
 
 
 def _missing_counters(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:

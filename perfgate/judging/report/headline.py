@@ -88,6 +88,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "reason": comparison.reason,
         "accepted": comparison.accepted,
         "rule": comparison.limit,
+        "is_sla": metric == "sla.p99",
         "measured": comparison.head is not None,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
     }

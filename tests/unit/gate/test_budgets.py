@@ -163,6 +163,75 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     promised = [msgspec.structs.replace(head.workloads[0], sla_p99=0.02, sla_rate=50.0)]
     head = msgspec.structs.replace(head, workloads=promised)
     alone = with_value(head, 0.03, interval=(0.029, 0.031))
-    assert compare_budgets(base, alone, Policy()) == []  # a closed loop says nothing of 50 calls a second
+    (silent,) = compare_budgets(base, alone, Policy())  # a closed loop says nothing of 50 calls a second
+    assert (silent.outcome, silent.gating, silent.head) == ("inconclusive", True, None)
     (found,) = compare_budgets(base, with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"}), Policy())
     assert (found.metric, found.outcome, found.reason) == ("sla.p99", "regressed", "at 50 calls a second")
+
+
+@pytest.mark.parametrize("left", [[], [Value(metric="latency.p99", value=None, reason="needs 662 calls")]])
+def test_sla__no_value__inconclusive_by_its_name(left: list[Value]) -> None:
+    base, head = (
+        msgspec.structs.replace(run, workloads=[msgspec.structs.replace(run.workloads[0], sla_p99=0.02)])
+        for run in sides(NO_CHANGE)
+    )
+    step = StepResult(number=1, slug="latency", workload="encoder", status="ok", values=left)
+    decision = judged(base, msgspec.structs.replace(head, steps=[step]))
+    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["not judged: encoder/long sla.p99"])
+    comment = render_comment(decision, CONTEXT)
+    assert "INCONCLUSIVE – P99 against the SLA of `encoder/long` could not be judged: " in comment
+
+
+def test_sla__one_side_no_longer_says_it__inconclusive_by_its_name() -> None:
+    base, head = sides(NO_CHANGE)
+    base = msgspec.structs.replace(base, workloads=[msgspec.structs.replace(base.workloads[0], sla_p99=0.02)])
+    decision = judged(base, with_value(head, 0.03))
+    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["missing: encoder sla.p99 (head)"])
+
+
+RATE = Budget(metric="batch.throughput", bound=100.0, at_most=False)
+
+
+def with_rates(run: RunDocument, *attempts: dict[str, float]) -> RunDocument:
+    """Return a run that swept the batch sizes, once or in several attempts."""
+    found = [
+        Value(
+            metric="batch.throughput",
+            value=rate,
+            labels={"shape": "long", "batch": size, **({"attempt": str(number)} if number > 1 else {})},
+        )
+        for number, rates in enumerate(attempts, start=1)
+        for size, rate in rates.items()
+    ]
+    return msgspec.structs.replace(
+        run, steps=[StepResult(number=5, slug="batch", workload="encoder", status="ok", values=found)]
+    )
+
+
+WHOLE, BROKEN, LEFT = {"8": 500.0, "16": 500.0}, {"8": 500.0, "16": 50.0}, {"8": 500.0}
+
+
+@pytest.mark.parametrize(
+    ("of_base", "of_head"),
+    [
+        ([WHOLE], [LEFT]),
+        ([{}], [BROKEN, LEFT]),
+        ([{}], [LEFT, BROKEN]),
+        ([WHOLE], [LEFT, LEFT]),
+    ],
+)
+def test_budget__the_worst_batch_size_left_out__inconclusive_by_its_name(
+    of_base: list[dict[str, float]], of_head: list[dict[str, float]]
+) -> None:
+    base, head = sides(NO_CHANGE)
+    everything = judged(with_rates(base, *of_base), with_rates(head, BROKEN, BROKEN), RATE)
+    assert everything.verdict == "FAIL"
+    decision = judged(with_rates(base, *of_base), with_rates(head, *of_head), RATE)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert decision.reasons == ["missing: encoder/long batch.throughput (head)"]
+
+
+def test_budget__base_stopped_the_sweep_earlier__judged_by_what_the_head_has() -> None:
+    base, head = sides(NO_CHANGE)
+    decision = judged(with_rates(base, LEFT), with_rates(head, WHOLE, WHOLE), RATE)
+    assert (decision.verdict, decision.missing) == ("PASS", [])

@@ -96,8 +96,16 @@ def test_latency__sla__severe_when_broken_silent_when_kept(promised: float, foun
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == ([found] if found else [])
 
 
-def test_latency__sla_and_too_few_calls__said_as_information() -> None:
+def test_latency__sla_when_quick__as_many_calls_as_its_p99_needs() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0, sla=SLA(p99=0.006))))
+    (p99,) = (value for value in outcome.values if value.metric == "latency.p99")
+    assert p99.value == pytest.approx(0.005, rel=0.1)
+    assert not outcome.findings
+
+
+def test_latency__sla_and_too_few_calls__said_as_information() -> None:
+    # A P99 needs 662 calls, and these 30 seconds hold 500.
+    outcome = STEP.measure(context_on(FakeDevice(), curve(60 * MS, 0, sla=SLA(p99=0.07))))
     assert outcome.status == "ok"
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("sla.p99.few_calls", "info")]
 

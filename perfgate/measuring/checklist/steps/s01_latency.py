@@ -104,8 +104,10 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: 
 
 
 def _spend(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
-    """Return what may be spent on calls; a budget on the P99 takes as many as a P99 needs, also when quick."""
-    if any(budget.rate is None for budget in context.budgets_on("latency.p99", shape)):
+    """Return what may be spent on calls; a promise about the P99 takes as many as a P99 needs, also when quick."""
+    sla = context.workload.workload.sla
+    rates = [budget.rate for budget in context.budgets_on("latency.p99", shape)]
+    if None in [*rates, *([sla.rate] if sla.p99 is not None else [])]:
         return CallBudget(max(effort.calls, _FULL.calls), effort.seconds, max(effort.most_seconds, _FULL.most_seconds))
     return CallBudget(effort.calls, effort.seconds, effort.most_seconds)
 

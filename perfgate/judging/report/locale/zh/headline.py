@@ -34,6 +34,7 @@ WORDS = {
     " and {more_missing}": "，{more_missing}",
     "no number could be compared": "没有可比较的数值",
     "{named} could not be held to perfgate.toml": "无法按 perfgate.toml 判断 {named}",
+    "{named} could not be judged": "无法判断 {named}",
     "{rules} of perfgate.toml kept": "满足 perfgate.toml 的{rules}",
     "{metric} of {place} is not shown to keep its bound of {limit}": "{place} {metric}未能证明满足 {limit} 的限值",
     "{named} is undecided": "{named}未能判定",
