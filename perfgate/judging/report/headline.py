@@ -14,6 +14,7 @@ from perfgate.judging.report.text import Medium, line
 from perfgate.judging.report.words import Words
 
 _NAMED_DIFFERENCES = 3
+_NAMED_MISSING = 8
 # The verdicts are the same words in every language, what they mean beside them.
 _VERDICTS = {
     "PASS": phrase("PASS"),
@@ -102,6 +103,15 @@ def named_missing(entry: Missing) -> dict[str, object]:
         "side": Words(entry.side),
         "pairs": len(entry.pairs),
         "named_by": entry.named_by,
+    }
+
+
+def missing_entries(summary: Summary) -> dict[str, object]:
+    """Return the values of ``shared/missing_list.j2``."""
+    missing = summary.decision.missing
+    return {
+        "missing": [named_missing(entry) for entry in missing[:_NAMED_MISSING]],
+        "more_missing": max(0, len(missing) - _NAMED_MISSING),
     }
 
 

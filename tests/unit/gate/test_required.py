@@ -120,6 +120,26 @@ def test_decide__evidence_left_out__inconclusive_and_named(
     assert ratios is SLOWER or (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
 
 
+@pytest.mark.parametrize("ratios", [NO_CHANGE, SLOWER], ids=["INCONCLUSIVE", "FAIL"])
+def test_comment__evidence_left_out__at_most_eight_names_and_how_many_more(ratios: list[float]) -> None:
+    base, head = sides(ratios)
+    bare = replace(without_column("used_ns")(without_counters(without_checks(head))), steps=[])
+    asked = replace(bare, workloads=[replace(bare.workloads[0], steps=list(range(1, 11)))])
+    decision = judged(base, asked)
+    assert len(decision.missing) == 13
+    english, chinese = (
+        render_comment(decision, CommentContext(marker="<!-- perfgate:v1:demo -->", language=language))
+        for language in ("en", "zh")
+    )
+    assert f"- the check of the output of `{EVERYWHERE}` is missing in the head" not in english  # the last
+    assert "- `used_ns` of `encoder/long` is missing in the head" in english
+    assert "- and 5 more numbers, see `decision.json`" in english
+    assert "- head 缺少 `encoder/long` `used_ns`" in chinese
+    assert ("<details><summary>13 numbers missing: what is not there may have got worse too</summary>" in english) == (
+        decision.verdict == "FAIL"
+    )
+
+
 def test_decide__twins_left_out_where_the_base_asks_for_them__inconclusive() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(without_twins(base), head, Required(aa_pairs=7))

@@ -8,7 +8,7 @@ from typing import Optional
 from perfgate.document.decision import RULE_METHODS
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.headline import further_reasons, named_missing
+from perfgate.judging.report.headline import further_reasons, missing_entries
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.text import Medium, ReadyHtml, render
@@ -50,8 +50,7 @@ def remedy(summary: Summary) -> dict[str, object]:
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
         "invalid": [{"place": place(i.workload, i.shape), "message": i.message} for i in summary.invalid[:_SHOWN]],
-        "missing": [named_missing(entry) for entry in decision.missing[:_SHOWN]],
-        "more_missing": max(0, len(decision.missing) - _SHOWN),
+        **missing_entries(summary),
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(one.method not in {"check", *RULE_METHODS} for one in summary.inconclusive),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 WORDS = {
+    "{numbers} missing: what is not there may have got worse too": "缺少{numbers}：缺少的部分也可能已变差",
     # table of what moved
     "calls of {metric}": "{metric} 的调用次数",
     "{rows} moved": "{rows}有变化",

@@ -67,6 +67,7 @@ WORDS = {
     "improvements": "改善项",
     "recorded times": "录制的时间",
     "slower operators": "变慢的算子",
+    "missing numbers": "缺少的数值",
     "table": "表格",
     "title": "标题",
     "trace": "轨迹",
