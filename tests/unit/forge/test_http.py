@@ -17,7 +17,7 @@ from perfgate.judging.forge.auth import BearerAuth, NoAuth
 from perfgate.judging.forge.http import ForgeSession
 from perfgate.judging.forge.limits import Refusal, is_rate_limit, wait_after
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
-from tests.fakes.forge import BOT_TOKEN, PERSON, FakeForge, Reply
+from tests.fakes.forge import BOT_TOKEN, PERSON, FakeForge, Reply, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
 
 NOW = 1_800_000_000.0
@@ -31,6 +31,7 @@ class Body(msgspec.Struct):
 @pytest.fixture
 def fake() -> Iterator[FakeForge]:
     with FakeForge(GitHubDialect()) as forge:
+        forge.changes.append(StoredChange(7, "team", "feature", "a" * 40))
         yield forge
 
 
