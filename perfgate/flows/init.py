@@ -225,7 +225,8 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dic
         image = options.image or (f"python:{version}" if version else "")
         inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})
     else:
-        container = json.dumps({"image": options.image, **_CONTAINERS[options.device]}) if options.image else ""
+        more = _CONTAINERS[options.device]
+        container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
         inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
         inputs.update({"python-version": version, "setup": setup})
     inputs["python"] = "" if version else python

@@ -68,6 +68,22 @@ def test_github_files__act__begins_the_measuring_job_of_the_workflow_they_call(
         project, InitOptions(forge="github", action=ACTION, labels=["self-hosted", "npu"], setup="echo set up")
     )
     _commit(project, "https://github.com/team/model")
+    log = _act(project, event, file, called)
+    assert f"and subpath '.github/workflows/{called}' from {ROOT}" in log, log
+    assert re.search(r"/measure *\]   ✅  Success - Main Check out", log), log
+    assert re.search(r"/measure *\]   \| set up$", log, flags=re.MULTILINE), log
+
+
+def test_github_files__container__is_where_the_measuring_job_would_run(project: Path) -> None:
+    """act has no docker here, and of an expression it takes an image alone: GitHub takes options and volumes too."""
+    start_project(project, InitOptions(forge="github", action=ACTION, image="registry.example/model:8"))
+    _commit(project, "https://github.com/team/model")
+    log = _act(project, "pull_request", "perfgate.yml", "gate.yml")
+    assert re.search(r"/measure *\] +🐳  docker pull image=registry\.example/model:8 ", log), log
+
+
+def _act(project: Path, event: str, file: str, called: str) -> str:
+    """Run a workflow of the project without doing what needs a container; return the log."""
     text = (ROOT / ".github" / "workflows" / called).read_text()
     actions = set(re.findall(r"uses: (actions/[\w-]+@\S+)", text))
     lent = [f"https://github.com/tools/perfgate@{PIN}={ROOT}"]
@@ -80,10 +96,7 @@ def test_github_files__act__begins_the_measuring_job_of_the_workflow_they_call(
     done = subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
-    log = done.stdout
-    assert f"and subpath '.github/workflows/{called}' from {ROOT}" in log, log
-    assert re.search(r"/measure *\]   ✅  Success - Main Check out", log), log
-    assert re.search(r"/measure *\]   \| set up$", log, flags=re.MULTILINE), log
+    return done.stdout
 
 
 def test_gitlab_file__gitlab_ci_local__fills_in_the_template(project: Path) -> None:
