@@ -60,6 +60,11 @@ class Run:
         prefix = re.compile(rf"^\[[^]]*/{job} *\]   \| ?")
         return "\n".join(prefix.sub("", line) for line in self.log.splitlines() if prefix.match(line))
 
+    def outputs(self, job: str) -> dict[str, str]:
+        """Return the outputs of one job's steps but the address of an artifact, which act repeats."""
+        said = re.findall(rf"^\[[^]]*/{job} *\] .*::set-output:: ([\w-]+)=(.*)$", self.log, flags=re.MULTILINE)
+        return {name: value for name, value in said if name != "artifact-url"}
+
 
 class Hub:
     """A repository on the fake GitHub: the small model on main, and our workflows, called as our own files call them.
@@ -235,7 +240,7 @@ class Hub:
     def linked(self, comment: str) -> dict[str, bytes]:
         """Return the files of the artifact that a comment links, which lies in the last run."""
         (name,) = re.findall(rf"\(\S+/team/model/actions/runs/{self._runs}/artifacts/([\w-]+)\)", comment)
-        (artifact,) = [one for one in self.artifacts if (one.run_id, one.name) == (self._runs, name)]
+        (artifact,) = [one for one in self.artifacts if (one.run, one.name) == (self._runs, name)]
         with zipfile.ZipFile(BytesIO(artifact.data)) as archive:
             return {one: archive.read(one) for one in archive.namelist()}
 
