@@ -138,14 +138,17 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     assert "evil.example" not in "".join(hub.comments())
     assert list(hub.folder.rglob("pwn")) == []
 
-    # A run that was cancelled may have left a whole artifact before, which is not believed.
-    done = hub.workflow_run("completed", of=hub.last - 1, event="pull_request", conclusion="cancelled")
+
+def test_fork__its_run_was_cancelled__the_comment_says_so_and_links_its_job(hub: Hub) -> None:
+    hub.start()
+    head = hub.change("slower", owner="mallory", model=SLOWER)
+    done = hub.workflow_run("completed", of=77, event="pull_request", conclusion="cancelled")
     assert done.jobs == {"publish": "failed"}, done.log
-    comment, *_ = hub.comments()
+    (comment,) = hub.comments()
     assert "## perfgate: INCONCLUSIVE" in comment
     assert "was cancelled or ran into its time limit" in comment
-    assert hub.job_page(hub.last - 2) in comment
-    assert hub.statuses()[-1][1] == "error"
+    assert hub.job_page(77) in comment
+    assert hub.statuses() == [(head, "error")]
 
 
 def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> None:
