@@ -1,0 +1,64 @@
+"""`perfgate advise` as people call it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.files import write_run
+from perfgate.document.run import Finding, StepResult
+from tests.fakes.documents import make_run
+
+
+def advise(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfgate.cli.main", "advise", *arguments],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def write(folder: Path, *rules: str) -> None:
+    """Write a run whose memory step noticed what the rules name."""
+    found = [Finding(rule=rule, severity="warning", message="", evidence={"shape": "long"}) for rule in rules]
+    step = StepResult(number=17, slug="memory", workload="encoder", status="attention", findings=found)
+    folder.mkdir()
+    write_run(folder / "run.json", make_run(steps=[step]))
+
+
+@pytest.mark.parametrize("path", [[], ["perfgate-out"], ["perfgate-out/run.json"]])
+def test_advise__run__what_to_try_and_the_command_that_shows_whether_it_helped(tmp_path: Path, path: list[str]) -> None:
+    write(tmp_path / "perfgate-out", "memory.segments", "memory.growth")
+    done = advise(*path, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = [line.strip() for line in done.stdout.splitlines()]
+    assert said[0] == "Try"
+    assert "• detach what is stored beyond a call, and bound lists and caches (step 17)" in said
+    assert said.count("perfgate run --steps 17 --workload encoder") == 2
+
+
+def test_advise__chinese__said_in_it(tmp_path: Path) -> None:
+    write(tmp_path / "perfgate-out", "memory.growth")
+    done = advise("--lang", "zh", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("建议尝试\n  • 对保存到调用之外的张量 detach")
+
+
+def test_advise__nothing_noticed__says_so(tmp_path: Path) -> None:
+    write(tmp_path / "perfgate-out")
+    done = advise(cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Nothing to try: no step noticed anything that there is advice on.\n")
+
+
+def test_advise__no_documents_there__exit_2_and_what_to_name(tmp_path: Path) -> None:
+    done = advise("empty", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "empty holds no run.json and no decision.json; name the folder" in done.stderr
