@@ -78,11 +78,11 @@ def pinned(clone: Clone, installed: Path) -> Clone:
     return clone
 
 
-def set_up(clone: Clone, command: str) -> None:
+def set_up(clone: Clone, command: str, more: str = "") -> None:
     """Write the setup command into perfgate.toml, in the place of one that stands there."""
     config = clone.root / "perfgate.toml"
     text = re.sub(r"\[measure\]\nsetup = .*\n", "", config.read_text())
-    config.write_text(f'{text}\n[measure]\nsetup = "{command}"\n')
+    config.write_text(f'{text}\n[measure]\nsetup = "{command}"\n{more}')
 
 
 def decision_in(out: Path) -> dict[str, Any]:
@@ -219,10 +219,13 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     assert "WARN – upgrade report (`env.TORCH_CPP_LOG_LEVEL` none → `ERROR`, " in title
 
 
+@pytest.mark.parametrize(
+    ("option", "kinds"), [("--head-python", ["running", "given"]), ("--base-python", ["given", "running"])]
+)
 def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pairs(
-    perfgate: Perfgate, clone: Clone, stack: Path
+    perfgate: Perfgate, clone: Clone, stack: Path, option: str, kinds: list[str]
 ) -> None:
-    done = check(perfgate, clone, "--head-python", str(stack))
+    done = check(perfgate, clone, option, str(stack))
     assert done.returncode == 3, done.stderr
     assert perfgate.scratch_folders == []
     decision = decision_in(clone.root / "out")
@@ -232,7 +235,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
     environments = [
         json.loads((clone.root / "out" / side / "run.json").read_text())["environment"] for side in ("base", "head")
     ]
-    assert [found["kind"] for found in environments] == ["running", "given"]
+    assert [found["kind"] for found in environments] == kinds
 
 
 @pytest.mark.parametrize(
@@ -250,11 +253,38 @@ def test_upgrade__no_other_interpreter__exit_2_says_so(
     assert wanted in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--head-python", "--base-python"])
 def test_check__interpreter_without_what_a_worker_needs__exit_2_names_it(
-    perfgate: Perfgate, clone: Clone, tmp_path: Path
+    perfgate: Perfgate, clone: Clone, tmp_path: Path, option: str
 ) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
-    done = check(perfgate, clone, "--head-python", str(tmp_path / "empty" / "bin" / "python"))
+    done = check(perfgate, clone, option, str(tmp_path / "empty" / "bin" / "python"))
     assert done.returncode == 2
     assert "No module named" in done.stderr
     assert "install torch and this same perfgate there" in done.stderr
+
+
+@pytest.mark.parametrize("inherit", [True, False])
+def test_check__inherit_packages__says_whether_what_is_installed_is_seen_while_setting_up(
+    perfgate: Perfgate, pinned: Clone, cache: Path, inherit: bool
+) -> None:
+    looks = (
+        "import importlib.util\nraise SystemExit(f'torch is seen: {importlib.util.find_spec(\"torch\") is not None}')\n"
+    )
+    (pinned.root / "install.py").write_text(looks)
+    set_up(pinned, "python install.py", f"inherit_packages = {str(inherit).lower()}\n")
+    pinned.commit("asks for torch")
+    done = check(perfgate, pinned)
+    assert done.returncode == 4
+    assert f"torch is seen: {inherit}" in done.stderr
+
+
+def test_check__own_environments_without_what_a_worker_needs__exit_2_and_both_ways_out(
+    perfgate: Perfgate, pinned: Clone, cache: Path
+) -> None:
+    set_up(pinned, "python install.py", "inherit_packages = false\n")
+    pinned.commit("no packages but its own")
+    done = check(perfgate, pinned)
+    assert done.returncode == 2, done.stderr
+    assert "No module named" in done.stderr
+    assert "have [measure] setup install perfgate and torch too, or leave inherit_packages true" in done.stderr
