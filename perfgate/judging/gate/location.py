@@ -1,8 +1,8 @@
 """Where the calls of a process lie, for comparing two processes that took turns: the fast path, which others hardly disturb.
 
 Two locations whose errors differ are averaged: the 10th percentile of all calls, and the fastest call of every quad compared
-within the quad, which cancels what changes from second to second. On recorded noise the average spreads 14 % less than the
-mean logarithm of low quantiles, which spreads less than medians, means and minima (benchmarks/gate).
+within the quad, which cancels what changes from second to second. What the gate finds and alarms with them on recorded noise,
+`make bench-rules` shows beside rules that use medians, means and minima.
 """
 
 from __future__ import annotations
