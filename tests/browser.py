@@ -62,7 +62,8 @@ class Page:
             answer = self._next()
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer["error"]
-                return answer["result"]
+                result: dict[str, Any] = answer["result"]
+                return result
             self._note(answer)
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -77,7 +78,8 @@ class Page:
             assert block, "the browser has ended"
             self._rest += block
         message, _, self._rest = self._rest.partition(b"\0")
-        return json.loads(message)
+        event: dict[str, Any] = json.loads(message)
+        return event
 
 
 @contextmanager
