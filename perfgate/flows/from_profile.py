@@ -13,7 +13,7 @@ import msgspec
 
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
-from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, WorkloadRecord
+from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.advisor import advise_profile
 from perfgate.flows.recorded_testbed import recorded_testbed, unknown
@@ -31,6 +31,8 @@ DEFAULT_WORKLOAD = "profile"
 _SHOWN_REASONS = 3
 # What the readers call kernels whose rows were cut off or lack cells.
 _INCOMPLETE = "kernels, some"
+# The steps whose values are the times of steps, kernels and collectives.
+_OF_TIMES = frozenset({1, 2, 3, 4, 16})
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 
 Say = Callable[[str], None]
@@ -72,7 +74,8 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     _refuse_cut_off(options.profile, files)
     out = prepare_out(options.out)
     forget_results(out, ("run.json",))
-    incomplete = [*_incomplete(recording), *_contradicted(summaries)]
+    contradicted = _contradicted(summaries)
+    incomplete = [*_incomplete(recording), *contradicted]
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
         recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
@@ -94,9 +97,9 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
                 shapes=[summary.shape for summary in summaries],
             )
         ],
-        steps=_without_kernels(found.steps, incomplete) if incomplete else found.steps,
+        steps=_without_times(_without_kernels(found.steps, incomplete), contradicted),
         counters=[] if incomplete else found.counters,
-        operators=found.operators,
+        operators=[] if contradicted else found.operators,
         kernel_times=[] if incomplete else found.kernel_times,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
         advisories=advised.found,
@@ -160,6 +163,8 @@ def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
 
 def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:
     """Return the steps without what a kernel that could not be read may have changed: the longest run, and who ran at all."""
+    if not incomplete:
+        return list(steps)
     return [
         msgspec.structs.replace(
             step,
@@ -173,6 +178,32 @@ def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> 
         )
         for step in steps
     ]
+
+
+def _without_times(steps: Sequence[StepResult], contradicted: Sequence[str]) -> list[StepResult]:
+    """Return the steps with no time that tables give which contradict each other: any of them may be the wrong one."""
+    if not contradicted:
+        return list(steps)
+    reason = "; ".join(contradicted)
+    return [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
+
+
+def _without_values(step: StepResult, reason: str) -> StepResult:
+    if not any(value.value is not None for value in step.values):
+        return step
+    return msgspec.structs.replace(
+        step,
+        status="invalid",
+        reason=reason,
+        values=[
+            Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
+            if value.value is not None
+            else value
+            for value in step.values
+        ],
+        findings=[],
+        kernels=[],
+    )
 
 
 def _warnings(

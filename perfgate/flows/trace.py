@@ -27,11 +27,13 @@ from perfgate.errors import UsageError
 from perfgate.measuring.trace.gaps import CAUSES, Gap, device_gaps
 from perfgate.measuring.trace.read import read_recording
 from perfgate.measuring.trace.recording import ProfilerStep, Recording, Timeline
+from perfgate.measuring.trace.summary import tells_of_device
 from perfgate.measuring.trace.top import top
 
 _NS = 1e9
 _NOTHING = "neither events nor a table of kernels or operators was collected"
 _NO_DEVICE = "nothing ran on a device while this was recorded"
+_NO_TIMELINE = "the recording has no timeline of the device, and its tables do not say when each kernel ran"
 _NO_STEPS = "the recording marks no steps"
 
 
@@ -154,7 +156,7 @@ def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) 
             gaps_in_all=0,
             causes=[],
             gaps=[],
-            reason=one.recording.absent.get("device", _NO_DEVICE),
+            reason=_no_gaps(one),
         )
     origin = int(one.timeline.events.start.min())
     gaps = [gap for gap in found.gaps if gap.duration_ns >= shortest_ns]
@@ -173,6 +175,12 @@ def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) 
             for gap in longest
         ],
     )
+
+
+def _no_gaps(one: ChosenTimeline) -> str:
+    if tells_of_device(one.timeline):
+        return _NO_TIMELINE
+    return one.recording.absent.get("device", _NO_DEVICE)
 
 
 def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:

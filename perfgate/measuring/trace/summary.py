@@ -179,7 +179,7 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
 def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     spans = _spans(timeline)
     device = _present(_device_work(timeline, spans))
-    on_host = not device and not _tells_of_device(timeline)
+    on_host = not device and not tells_of_device(timeline)
     if _ends_unfinished(_works([_host_ops(timeline, spans)] if on_host else device, spans)):
         spans = _Spans(spans.unit, spans.size - 1, spans.numbers[:-1], _all_but_last(spans.windows))
         device = _present(_device_work(timeline, spans))
@@ -204,10 +204,10 @@ def _present(parts: Iterable[OwnedEvents]) -> list[OwnedEvents]:
     return [part for part in parts if len(part.events)]
 
 
-def _tells_of_device(timeline: Timeline) -> bool:
+def tells_of_device(timeline: Timeline) -> bool:
     """Return whether a table tells of a device whose events were not recorded."""
     computed = any(step.computing_ns is not None for step in timeline.steps or ())
-    return bool(timeline.kernels or timeline.collectives) or computed
+    return bool(timeline.kernels or timeline.types or timeline.collectives) or computed
 
 
 def _ends_unfinished(works: Sequence[Work]) -> bool:

@@ -97,6 +97,20 @@ def test_gaps__no_device__says_so() -> None:
     assert (done.returncode, done.stdout.strip()[:38]) == (0, "nothing ran on a device while this was")
 
 
+def test_gaps__only_totals_of_kernels__not_said_that_nothing_ran(tmp_path: Path) -> None:
+    table = tmp_path / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "op_statistic.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text(
+        "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Avg Time(us),Max Time(us),Ratio(%)\n"
+        "0,MatMulV2,AI_CORE,8,921.0,100.0,115.1,130.0,100.0\n"
+    )
+
+    assert trace("top", str(tmp_path)).stdout.splitlines()[0].endswith("busy 921 µs")
+    said = trace("gaps", str(tmp_path)).stdout
+    assert "nothing ran" not in said
+    assert "the recording has no timeline of the device" in said
+
+
 def test_steps__two_ranks__the_one_the_others_wait_for(tmp_path: Path) -> None:
     found = answer("steps", str(ranks(tmp_path)))
 

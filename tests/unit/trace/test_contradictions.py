@@ -69,6 +69,11 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
 
     run = run_from_profile(tmp_path, ProfileOptions(profile=recording, out=tmp_path / "out"), lambda text: None)
 
-    assert (run.counters, run.kernel_times) == ([], [])
+    assert (run.counters, run.kernel_times, run.operators) == ([], [], [])
+    times = {step.number: step for step in run.steps if step.number in (1, 2, 3, 4, 16)}
+    assert {value.value for step in times.values() for value in step.values} == {None}
+    assert {times[4].status, times[16].status} == {"invalid"}
+    assert not any(step.findings for step in times.values())
+    assert all((step.reason or "").startswith(said) for step in times.values() if step.status == "invalid")
     (warning,) = (text for text in run.warnings if text.endswith(": nothing is counted; record it again"))
     assert warning.startswith(said)

@@ -9,7 +9,7 @@ import pytest
 from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.measuring.trace.kernels import WorkItem
 from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline
+from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
 from perfgate.measuring.trace.steps import profiler_steps
 from perfgate.measuring.trace.summary import StepParts, shape_names, summarize
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
@@ -165,6 +165,13 @@ def test_summarize__nothing_of_a_device__the_operators_of_the_host() -> None:
     assert found.on_host
     assert found.works == ({WorkItem("host_op", "aten::linear"): 1, WorkItem("host_op", "aten::addmm"): 1},) * 2
     assert [(row.name, row.typical_ns) for row in found.totals] == [("aten::addmm", 30.0), ("aten::linear", 20.0)]
+
+
+def test_summarize__host_beside_totals_of_kernels__not_a_recording_of_a_host_alone() -> None:
+    totals = (TypeTotal("MatMulV2", "AI_CORE", 8, 921_000, None, None, None),)
+    (found,) = summarize([timeline(events=host(("host_op", "aten::mm", 0, 10)), types=totals)])
+
+    assert not found.on_host
 
 
 def test_summarize__trace_of_perfgate_itself__its_calls() -> None:
