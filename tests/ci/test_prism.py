@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.ci.prism import prism_proxy
-from tests.fakes.forge import BOT, BOT_TOKEN, Dialect, FakeForge
+from tests.fakes.forge import BOT, BOT_TOKEN, Dialect, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 
 pytestmark = pytest.mark.ci
@@ -27,6 +27,7 @@ def test_prism__comments__legal_ones_pass_and_illegal_ones_are_noticed(
     dialect: Dialect, path: str, tmp_path: Path
 ) -> None:
     with FakeForge(dialect) as forge, prism_proxy(forge, tmp_path) as prism:
+        forge.changes.append(StoredChange(7, "team", "feature", "a" * 40))
         for number in range(101):
             forge.write(7, f"comment {number}", BOT)
         first = requests.get(f"{prism.api_url}{path}?per_page=100", headers=SIGNED, timeout=30)
