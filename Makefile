@@ -22,7 +22,8 @@ test: $(VENV)/.installed
 # What starts no worker process and plays no hundred gates: the judging half's units and goldens, for whoever edits. Less than a
 # minute on two quiet cores.
 FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
-NOT_FAST := $(addprefix tests/unit/,forge/test_ci_files.py forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py) \
+NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_reading.py forge/test_ci_files.py \
+  forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py stats/test_batching.py stats/test_sequential.py) \
   tests/golden/test_measured_golden.py
 HUNDREDS := tests/unit/gate/test_decide.py::test_decide__two_hundred_unchanged_gates__alarms_stay_rare
 test-fast: $(VENV)/.installed
