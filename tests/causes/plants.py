@@ -12,8 +12,7 @@ class Plant:
     """One cause: the line marked ``# plant: MARK`` of a file becomes ``lines``, in which one ends in ``# here``.
 
     ``names`` are words of which the first cause in the comment must hold at least one. The line it names is the one planted,
-    or where that runs nothing itself, a line of the file that begins as one of ``felt_at`` does. ``may_gain`` is for what some
-    CPUs run faster: there the comment passes with the gain in its title, and its first cause is still this one.
+    or where that runs nothing itself, a line of the file that begins as one of ``felt_at`` does.
     """
 
     name: str
@@ -23,7 +22,6 @@ class Plant:
     workload: str = "encoder"
     file: str = "model.py"
     felt_at: tuple[str, ...] = ()
-    may_gain: bool = False
 
 
 PLANTS = (
@@ -67,7 +65,6 @@ PLANTS = (
             "`aten::addmm` in full precision",
         ),
         workload="mixed",
-        may_gain=True,  # A CPU without bfloat16 arithmetic converts every product.
     ),
     Plant(
         "graph break",
