@@ -19,7 +19,7 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
-# What starts no worker process and plays no hundred gates: the judging half's units and goldens, for whoever edits. Less than a
+# What starts no worker process, plays no hundred gates and simulates nothing for seconds: the judging half, for whoever edits. Less than a
 # minute on two quiet cores.
 FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
 NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_reading.py forge/test_ci_files.py \
