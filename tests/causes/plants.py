@@ -60,8 +60,8 @@ PLANTS = (
         "autocast",
         (f"{INDENT}with torch.no_grad():  # here",),
         (
-            "`aten::addmm` on `float32[384,192]` instead of `bfloat16[384,192]`",
-            "`aten::addmm` on `float32[192,384]` instead of `bfloat16[192,384]`",
+            "`aten::addmm` on `float32[32]` instead of `bfloat16[32]`",
+            "`aten::index_select` on `float32[64,8192]` instead of `bfloat16[64,8192]`",
             "`aten::addmm` in full precision",
         ),
         workload="mixed",

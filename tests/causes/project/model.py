@@ -45,16 +45,23 @@ class Encoder(nn.Module):
 
 
 class Mixed(nn.Module):
-    """The encoder under autocast, its result in full precision again."""
+    """States of a beam search, kept and reordered in bfloat16: half the bytes, which every CPU copies faster.
+
+    A matrix product would not do: a CPU without bfloat16 arithmetic is several times slower at it under autocast.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = Encoder()
+        self.state = nn.Linear(WIDTH, 32)
+        self.register_buffer("order", torch.arange(64).flip(0))
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the encoded rows in float32."""
+        """Return the states of 64 rows after six reorderings, shape (64, WIDTH), in float32."""
         with torch.autocast("cpu", dtype=torch.bfloat16):  # plant: autocast
-            return self.encoder(rows).float()
+            states = self.state(rows).repeat(1, 256)
+            for _ in range(6):
+                states = states.index_select(0, self.order)
+            return states[:, :WIDTH].float()
 
 
 class Images(nn.Module):
