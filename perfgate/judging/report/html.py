@@ -14,7 +14,7 @@ from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.causes import Cause, across_places, causes
 from perfgate.judging.report.facts import base_line, counts_line
-from perfgate.judging.report.headline import headline
+from perfgate.judging.report.headline import headline, named_missing
 from perfgate.judging.report.locale.language import speaking, worded
 from perfgate.judging.report.operators import operator_rows
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
@@ -73,6 +73,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "rules": decision.comparing == "rules",
         "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
         "remedy": remedy_lines(summary, "html"),
+        "missing": [named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
         "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
         "causes": [worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
         "account": worded_account(summary),

@@ -8,7 +8,7 @@ import re
 
 from msgspec.structs import replace
 
-from perfgate.document.decision import Link, OperatorChange, OperatorTime
+from perfgate.document.decision import Link, Missing, OperatorChange, OperatorTime
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.html import render_html
 from perfgate.judging.report.samples import paired_samples
@@ -52,6 +52,16 @@ def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_t
     assert page.count('<circle class="noise"') == 7
     assert "<code>aten::native_layer_norm</code>" in page
     assert "AMD EPYC 7B13" in page
+
+
+def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_name() -> None:
+    missing = [Missing(workload="encoder", shape=f"s{number}", metric="seen_ns", side="head") for number in range(30)]
+    decision = replace(make_decision("FAIL", comparisons=regressed_time()), missing=missing)
+
+    page = render_html(decision, make_run("base"), make_run("head", slowdown=0.07))
+
+    assert "30 numbers missing: what is not there may have got worse too" in page
+    assert all(f"<code>encoder/s{number}</code> is missing in the head" in page for number in range(30))
 
 
 def test_render_html__operators_that_each_side_traced_by_itself__times_of_the_pairs_alone() -> None:
