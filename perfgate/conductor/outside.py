@@ -13,11 +13,25 @@ from perfgate.processes import run_delay_ns
 
 _SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
 _CPUCLOCK_SCHED = 2
+# A worker that has answered is back in its wait for the next request after some 0.03 ms.
+_POLL_SECONDS = 5e-5
+_ASLEEP_SECONDS = 5e-3
 
 
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process, all its threads, and of all processes below it that still run."""
     return sum(_process_cpu_ns(process) for process in process_family(pid))
+
+
+def wait_asleep(pid: int) -> None:
+    """Wait until the main thread of a process sleeps, at most some milliseconds: only then is ``cpu_ns`` up to date.
+
+    Of a thread that runs, the kernel books at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): what a worker
+    used in its own turn would seem to have been used out of it.
+    """
+    deadline = time.monotonic() + _ASLEEP_SECONDS
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
 
 
 def thread_settings(pid: int) -> dict[str, str]:
@@ -47,8 +61,17 @@ class Observer:
     monotonic: Callable[[], float] = time.monotonic
     clock_ns: Callable[[], int] = time.perf_counter_ns
     cpu_ns: Callable[[int], int] = cpu_ns
+    wait_asleep: Callable[[int], None] = wait_asleep
     run_delay_ns: Callable[[int], Optional[int]] = run_delay_ns
     thread_settings: Callable[[int], dict[str, str]] = thread_settings
+
+
+def _runs(pid: int) -> bool:
+    """Return whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(maxsplit=1)[0] == "R"
+    except (OSError, IndexError):
+        return False
 
 
 def _process_cpu_ns(pid: int) -> int:

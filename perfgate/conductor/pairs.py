@@ -337,6 +337,7 @@ class _Measuring:
         seen.asked_ns.append(started)
         seen.seen_ns.append(ended - started)
         seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
+        observer.wait_asleep(pid)
         waited_after, used_after = observer.run_delay_ns(pid), observer.cpu_ns(pid)
         own_delay_after = observer.run_delay_ns(os.getpid())
         if waited is not None and waited_after is not None:

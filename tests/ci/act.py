@@ -129,13 +129,19 @@ class Hub:
         self.forge.changes[:] = [StoredChange(2, owner, branch, head, merge, base_sha=self.main)]
         return head
 
+    @property
+    def merged(self) -> str:
+        """Return the forge's merge of the pull request as it stands."""
+        (change,) = self.forge.changes
+        return str(change.merge_sha)
+
     def pull_request(self, name: str, workflow: str = GATE) -> Run:
         """Run what a recorded pull_request event starts, of the pull request as it stands."""
         (change,) = self.forge.changes
         payload = recorded(f"pull_request.{name}")
         pull = payload["pull_request"]
         pull["head"]["sha"], pull["base"]["sha"], pull["base"]["ref"] = change.head_sha, change.base_sha, "main"
-        return self.run("pull_request", payload, workflow=workflow, commit=str(change.merge_sha))
+        return self.run("pull_request", payload, workflow=workflow, commit=self.merged)
 
     def push(self) -> Run:
         """Run what a push to main starts."""

@@ -76,7 +76,7 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     assert done.outputs("publish") == {"verdict": "FAIL", "exit-code": "1"}
     (comment,) = hub.comments()
     assert comment.splitlines()[0] == MARKER
-    _check_linked(hub, comment, "FAIL", slower)
+    _check_linked(hub, comment, "FAIL", hub.merged)
     assert hub.job_page(hub.last) in comment
     assert "## perfgate: FAIL" in comment
     assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in comment
@@ -89,19 +89,22 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     comment, reply = hub.comments()
     assert "## perfgate: PASS" in comment
     assert "FAIL → PASS" in reply
-    _check_linked(hub, comment, "PASS", repaired)
+    _check_linked(hub, comment, "PASS", hub.merged)
     assert hub.statuses() == [(slower, "failure"), (repaired, "success")]
     state = read_state(comment)
     assert state is not None
     assert (state.run, state.head) == (hub.last, repaired)
 
 
-def _check_linked(hub: Hub, comment: str, verdict: str, head: str) -> None:
-    """Hold the comment's link to what it promises: the documents of this verdict, written by the job that posted it."""
+def _check_linked(hub: Hub, comment: str, verdict: str, measured: str) -> None:
+    """Hold the comment's link to what it promises: the documents of this verdict, written by the job that posted it.
+
+    ``measured`` is the commit they are of: a run for a pull request measures the forge's merge of it.
+    """
     files = hub.linked(comment)
     assert files.keys() == {"comment.md", "decision.json", "report.html"}
     decision = json.loads(files["decision.json"])
-    assert (decision["verdict"], decision["head"]["commit"]) == (verdict, head)
+    assert (decision["verdict"], decision["head"]["commit"]) == (verdict, measured)
     assert f"perfgate: {verdict}" in files["comment.md"].decode()
     assert verdict in files["report.html"].decode()
 
@@ -133,7 +136,7 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     assert done.jobs == {"publish": "failed"}, done.log
     (comment,) = hub.comments()
     assert "## perfgate: FAIL" in comment
-    _check_linked(hub, comment, "FAIL", head)
+    _check_linked(hub, comment, "FAIL", hub.merged)
     assert hub.job_page(measured) in comment
     assert hub.statuses() == [(head, "failure")]
 

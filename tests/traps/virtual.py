@@ -112,6 +112,7 @@ class Machine:
             clock_ns=self.now_ns,
             cpu_ns=lambda pid: self.alive[pid].cpu_ns,
             run_delay_ns=lambda pid: self.gate.run_delay(self.now_ns()),
+            wait_asleep=lambda pid: None,
             thread_settings=lambda pid: {"scheduler": "other"},
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.checklist import _waited_share
-from perfgate.conductor.outside import cpu_ns, process_family, run_delay_ns, thread_settings
+from perfgate.conductor.outside import cpu_ns, process_family, run_delay_ns, thread_settings, wait_asleep
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
 PARENT = """
@@ -23,6 +23,15 @@ child.stdout.readline()
 while time.process_time() < 0.2: pass
 print("done", flush=True)
 time.sleep(60)
+"""
+
+# Answers every byte with a byte after some milliseconds of work, and waits for the next. To ask for its own CPU time would
+# bring the kernel's book up to date.
+WORKER = """
+import os
+while os.read(0, 1):
+    sum(range(200_000))
+    os.write(1, b"d")
 """
 
 
@@ -42,6 +51,30 @@ def test_cpu_ns__process_and_its_child__both_and_nothing_while_they_wait(family:
     assert used >= 400_000_000
     time.sleep(0.05)
     assert cpu_ns(family.pid) == used
+
+
+def test_wait_asleep__worker_that_has_answered__all_that_it_used_is_booked() -> None:
+    # Seen: most of a turn of 3 ms was booked after it, at the next tick, and an honest head "went on working".
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        out_of_turn = []
+        for _ in range(50):
+            os.write(worker.stdin.fileno(), b"?")
+            os.read(worker.stdout.fileno(), 1)
+            wait_asleep(worker.pid)
+            used = cpu_ns(worker.pid)
+            time.sleep(0.012)  # longer than a tick
+            out_of_turn.append(cpu_ns(worker.pid) - used)
+        worker.stdin.close()
+    assert sum(out_of_turn) < 5_000_000
+
+
+def test_wait_asleep__process_that_never_sleeps_or_is_gone__returns() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        wait_asleep(busy.pid)
+        busy.kill()
+    wait_asleep(busy.pid)
 
 
 def _sleeps(pid: int) -> bool:
