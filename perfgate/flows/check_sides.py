@@ -16,6 +16,7 @@ from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.flows.base_config import BaseConfig
 from perfgate.flows.check_options import CheckOptions
+from perfgate.flows.same_code import same_code_between
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 
 
@@ -67,14 +68,19 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
 def skipped_decision(
     repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
 ) -> Optional[DecisionDocument]:
-    """Return the decision not to measure where the base's path filter finds nothing relevant; None where it does."""
+    """Return the decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
     rules = base.config or config
     changed = repository.files_between(sides.base.commit, sides.head)
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
     paths = base.config.paths if base.config else PathSettings()
-    because = skipped_because(changed, paths, always=always)
+    because = skipped_because(
+        changed,
+        paths,
+        always=always,
+        same_code=lambda: same_code_between(repository.root, sides.base.commit, sides.head),
+    )
     if because is None:
         return None
     return skipped(

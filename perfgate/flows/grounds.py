@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,9 +12,11 @@ from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
-from perfgate.errors import ForgeGoneError
+from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.flows.base_config import config_at
 from perfgate.flows.clone import files_between, prefix_of
+from perfgate.flows.provenance import common_ancestor
+from perfgate.flows.same_code import same_code_between
 from perfgate.flows.stored import stored_history
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
@@ -70,8 +72,28 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Optiona
             f"this change edits what decides how it is measured ({', '.join(edited[:_NAMED])}{more}): read that before "
             "these numbers; the tolerances are the base's"
         )
-    skipped = skipped_because(changed, found.config.paths, always=always) if found.config else None
+    if found.config is None:
+        return Grounds(None, tuple(notes))
+    skipped = skipped_because(
+        changed,
+        found.config.paths,
+        always=always,
+        same_code=lambda: _same_code(root, change, base, forge, access),
+    )
     return Grounds(found.config, tuple(notes), skipped)
+
+
+def _same_code(
+    root: Path, change: ChangeRequest, base: str, forge: Optional[Forge], access: Optional[GitAccess]
+) -> Collection[str]:
+    """Return the files in which a change edits nothing that runs, as against where it left its target."""
+    if forge is None:  # A merge queue builds on this very commit.
+        return same_code_between(root, base, change.head_sha, access)
+    try:
+        fork = common_ancestor(forge, root, base, change.head_sha)
+    except DocumentError:
+        return ()
+    return same_code_between(root, fork, change.head_sha, access) if fork else ()
 
 
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Optional[Forge]) -> Optional[list[str]]:

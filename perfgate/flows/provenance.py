@@ -49,10 +49,10 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
         return False
     # Who may push, but not to this branch, can make a tag of its name.
     target = fetched_tip(root, change.target) or change.target
-    fork = _common(forge, root, target, change.head_sha)
+    fork = common_ancestor(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
         return fork is not None
-    lowest, highest = _common(forge, root, fork, commit), _common(forge, root, commit, target)
+    lowest, highest = common_ancestor(forge, root, fork, commit), common_ancestor(forge, root, commit, target)
     if lowest is None or highest is None:
         return False
     if (lowest, highest) != (fork, commit):
@@ -61,6 +61,19 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
             "change left it"
         )
     return True
+
+
+def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> Optional[str]:
+    """Return the merge base of two commits; None where neither the forge nor the clone can tell.
+
+    Raises DocumentError where there is none.
+    """
+    try:
+        return forge.merge_base(one, other) or merge_base(root, one, other)
+    except ForgeGoneError:
+        raise DocumentError(
+            f"{one[:40]!r} and {other[:40]!r} are not both in the repository, or have no common ancestor"
+        ) from None
 
 
 def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change: Optional[ChangeRequest]) -> None:
@@ -138,12 +151,3 @@ def _is_merge(documents: CheckDocuments, change: ChangeRequest, forge: Forge) ->
     except ForgeGoneError:
         return False
     return parents == [documents.base.source.commit, change.head_sha]
-
-
-def _common(forge: Forge, root: Path, one: str, other: str) -> Optional[str]:
-    try:
-        return forge.merge_base(one, other) or merge_base(root, one, other)
-    except ForgeGoneError:
-        raise DocumentError(
-            f"{one[:40]!r} and {other[:40]!r} are not both in the repository, or have no common ancestor"
-        ) from None

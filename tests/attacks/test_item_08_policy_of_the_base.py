@@ -214,3 +214,18 @@ def test_item_8__publishing__writes_nothing_to_the_store(job: Job) -> None:
     job.measure()
     assert job.publish().returncode == 0
     assert not (job.folder / "store.db").exists()
+
+
+@pytest.mark.parametrize(("after", "verdict"), [("x = 1  # one\n", "SKIPPED"), ("x = 2\n", "INCONCLUSIVE")])
+def test_item_8__nothing_measured__skipped_only_where_the_commits_themselves_have_the_same_code(
+    github: Job, after: str, verdict: str
+) -> None:
+    project = github.project
+    base = project.commit(project.base, model__py="x = 1\n")
+    head = project.commit(base, model__py=after)
+    github.event({"number": 7, "pull_request": {"number": 7, "head": {"sha": head, "repo": None}}})
+    github.environ["GITHUB_SHA"] = head
+    _change(github, base_sha=base, head_sha=head, merge_sha=None, files=("model.py",))
+    github.project = project._replace(base=base, head=head, merge=head)
+    github.publish()
+    assert f"## perfgate: {verdict}" in github.comment()

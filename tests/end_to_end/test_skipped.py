@@ -45,3 +45,12 @@ def test_check__change_ignores_its_own_code__the_bases_filter_decides(
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4", cwd=clone.root)
     assert done.returncode == 4
     assert "RuntimeError: measured" in done.stdout
+
+
+def test_check__only_docstrings_and_comments_changed__skipped_by_that_rule(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    clone.commit("words", model=("def build():", "# builds\ndef build():"))
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+    assert "SKIPPED – nothing relevant changed: 1 file, by the rule same syntax tree" in done.stdout

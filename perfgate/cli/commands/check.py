@@ -29,7 +29,9 @@ from perfgate.cli.options import language_option
 @click.option("--head-python", type=click.Path(path_type=Path), metavar="PATH",
               help="Measure the head in this interpreter; default: the one that runs perfgate.")  # fmt: skip
 @click.option(
-    "--always", is_flag=True, help="Measure also where [paths] in perfgate.toml says that nothing relevant changed."
+    "--always",
+    is_flag=True,
+    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
 )
 @allow_token_option
 @language_option

@@ -37,7 +37,9 @@ class _Manner:
 @click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
 @click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
 @click.option(
-    "--always", is_flag=True, help="Measure also where [paths] in perfgate.toml says that nothing relevant changed."
+    "--always",
+    is_flag=True,
+    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
 )
 @click.option("--time-budget", type=click.FloatRange(min=1), metavar="SECONDS",
               help="Begin nothing new after this time, waiting for the machine included.")  # fmt: skip

@@ -1,9 +1,9 @@
-"""Which changes are worth measuring: the path filter of perfgate.toml, over the files that a change touches."""
+"""Which changes are worth measuring: by the path filter of perfgate.toml, and by the code itself, over the files they touch."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Optional
+from typing import Callable, Optional
 
 from pathspec import GitIgnoreSpec
 
@@ -14,16 +14,25 @@ from perfgate.judging.gate.decide import side_of
 from perfgate.version import __version__
 
 _IRRELEVANT = "[paths] relevant"
+_SAME_CODE = "same syntax tree"
 
 
-def skipped_because(changed: Sequence[str], paths: PathSettings, *, always: Collection[str] = ()) -> Optional[str]:
+def skipped_because(
+    changed: Sequence[str],
+    paths: PathSettings,
+    *,
+    always: Collection[str] = (),
+    same_code: Callable[[], Collection[str]] = frozenset,
+) -> Optional[str]:
     """Return why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
-    a renamed file counts under both names; ``always`` are those that count whatever the filter says.
+    a renamed file counts under both names; ``always`` are those that count whatever the filter says. ``same_code`` is asked,
+    once and only where the filter leaves something, which of them differ in nothing that runs.
     """
     relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
     rules: dict[str, None] = {}
+    left = []
     for file in changed:
         found = ignored.check_file(file)
         if file in always:
@@ -33,7 +42,11 @@ def skipped_because(changed: Sequence[str], paths: PathSettings, *, always: Coll
         elif not relevant.match_file(file):
             rules[_IRRELEVANT] = None
         else:
+            left.append(file)
+    if left:
+        if not set(same_code()).issuperset(left):
             return None
+        rules[_SAME_CODE] = None
     if not rules:
         return None
     files = "1 file" if len(changed) == 1 else f"{len(changed)} files"

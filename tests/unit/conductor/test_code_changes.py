@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.code_changes import changed_functions
+from perfgate.conductor.code_changes import changed_functions, same_code
 
 MODEL = '''"""A model."""
 import torch
@@ -67,3 +67,35 @@ def test_changed_functions__code_too_deep_to_compare__nothing(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.py").write_text(f"def f(x):\n    return {' + '.join(['x'] * 3000)} + {number}\n")
     assert changed_functions(tmp_path / "base", tmp_path / "head", ["model.py"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("x = 1\n", "# a comment\nx = (  1 )\n", True),
+        ('def f():\n    """One."""\n    return 1\n', 'def f():\n    """Two."""\n    return 1\n', True),
+        ("x = 'ab'\n", "x = 'a' 'b'\n", True),
+        ("x = 1\n", "x = True\n", False),
+        ("x = 0.0\n", "x = -0.0\n", False),
+        ("x = 1\n", "x = 1\nx\n", False),
+        # What reads its docstring runs it, as docopt does.
+        ('"""One."""\nparse(__doc__)\n', '"""Two."""\nparse(__doc__)\n', False),
+        ('"""One."""\nparse(sys.modules[name].__doc__)\n', '"""Two."""\nparse(sys.modules[name].__doc__)\n', False),
+        # torch.jit takes types from comments.
+        (
+            "def f(x):\n    # type: (int) -> int\n    return x\n",
+            "def f(x):\n    # type: (float) -> int\n    return x\n",
+            False,
+        ),
+        ("no python\n", "no python\n", False),
+        ("x = 1\0\n", "x = 1\0\n", False),
+        ("(" * 5000, "(" * 5000, False),
+    ],
+)
+def test_same_code__what_runs_decides(before: str, after: str, same: bool) -> None:
+    assert same_code(before.encode(), after.encode()) is same
+
+
+def test_same_code__larger_than_a_person_writes__not_compared() -> None:
+    large = b"x = 1\n" * 200_000
+    assert not same_code(large, large)

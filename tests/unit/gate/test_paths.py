@@ -35,6 +35,20 @@ def test_skipped_because__defaults__prose_alone(changed: list[str], because: str
 
 
 @pytest.mark.parametrize(
+    ("changed", "because"),
+    [
+        (["model.py"], "nothing relevant changed: 1 file, by the rule same syntax tree"),
+        (["model.py", "README.md"], "nothing relevant changed: 2 files, by the rule *.md, same syntax tree"),
+        (["model.py", "data.csv"], None),
+        (["model.py", "perf/w.py"], None),
+    ],
+)
+def test_skipped_because__same_code__skipped_unless_it_says_what_is_measured(changed: list[str], because: str) -> None:
+    same = {"model.py", "perf/w.py"}
+    assert skipped_because(changed, PathSettings(), always={"perf/w.py"}, same_code=lambda: same) == because
+
+
+@pytest.mark.parametrize(
     ("relevant", "ignore", "changed", "because"),
     [
         (["*.py"], [], ["weights.bin"], "nothing relevant changed: 1 file, by the rule [paths] relevant"),
