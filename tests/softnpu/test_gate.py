@@ -111,7 +111,8 @@ def test_check__lost_pinned_memory__the_host_waits_for_the_copy_and_its_line_is_
     assert (done.returncode, decision["verdict"]) == (1, "FAIL"), comment
     found = _of(decision, "counters.syncs")
     assert (found["base"], found["head"], found["outcome"]) == (0, 1, "regressed")
-    assert found["parts"] == [{"name": "aten::_to_copy", "base": 0, "head": 1, "line": "model.py:18"}]
+    (part,) = found["parts"]
+    assert (part["name"], part["base"], part["head"], part["line"]) == ("aten::_to_copy", 0, 1, "model.py:18")
     title = next(line for line in comment.splitlines() if line.startswith("## "))
     assert title.endswith("`model.py:18`"), comment
 
