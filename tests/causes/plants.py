@@ -12,7 +12,8 @@ class Plant:
     """One cause: the line marked ``# plant: MARK`` of a file becomes ``lines``, in which one ends in ``# here``.
 
     ``names`` are words of which the first cause in the comment must hold at least one. The line it names is the one planted,
-    or where that runs nothing itself, a line of the file that begins as one of ``felt_at`` does.
+    or where that runs nothing itself, a line of the file that begins as one of ``felt_at`` does. Where no counter moves and the
+    times must be shown unchanged, the gate is ``whole``: it has all its pairs.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Plant:
     workload: str = "encoder"
     file: str = "model.py"
     felt_at: tuple[str, ...] = ()
+    whole: bool = False
 
 
 PLANTS = (
@@ -103,6 +105,7 @@ PLANTS = (
         ("BATCH = 16  # here",),
         ("the batch was 64 and is 16",),
         file="perf.py",
+        whole=True,
     ),
     Plant(
         "lost channels_last",

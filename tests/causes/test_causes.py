@@ -56,6 +56,8 @@ def plant_into(folder: Path, plant: Plant, *, fewer: bool = False) -> Planted:
     for old, new in FEWER if fewer else ():
         assert old in settings.read_text()
         settings.write_text(settings.read_text().replace(old, new))
+    if plant.whole:
+        settings.write_text(settings.read_text().partition("[gate]")[0])
     git(folder, "init", "-q", "-b", "main")
     commit(folder, "base")
     file = folder / plant.file
