@@ -70,9 +70,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How the gate decides.
 
     Pairs of base and head are measured until a look decides: after each number of pairs in ``looks`` the gate may. Once
-    ``budget`` seconds are spent on a workload no look after the second begins. ``aa_pairs`` pairs of base and base come
-    with the first look. A pair is short, ``quads`` of four blocks a shape: what differs between processes outweighs what
-    differs within one, so many short pairs say more than few long ones (benchmarks/gate/FINDINGS.md). ``cpus`` is how many
+    ``budget`` seconds are spent on a workload no pair after the second look begins. ``aa_pairs`` pairs of base and base come
+    with the first look. A pair is ``quads`` of four blocks a shape, each behind another layout; unset, 4 to 16, as many as
+    the start of a pair is worth (benchmarks/gate/FINDINGS.md). ``cpus`` is how many
     CPUs both sides of a pair are pinned to, 0 for all granted; unset it is 1 on a CPU, and 4 on a device that works for
     several host threads.
     """
@@ -80,7 +80,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     budget: float = 60.0
     aa_pairs: int = 7
-    quads: int = 4
+    quads: Optional[int] = None
     block_seconds: float = 0.02
     cpus: Optional[int] = None
     alpha: float = 0.01
@@ -364,7 +364,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (len(gate.looks) > MOST_LOOKS, f"[gate] looks may be at most {MOST_LOOKS}", gate.looks),
         (not 0 < gate.budget < math.inf, "[gate] budget must be above 0 seconds", gate.budget),
         (gate.aa_pairs < 5, "[gate] aa_pairs must be at least 5", gate.aa_pairs),
-        (gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
+        (gate.quads is not None and gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
         (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
         (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
         (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),

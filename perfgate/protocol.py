@@ -211,6 +211,18 @@ class WarmedUp(msgspec.Struct, frozen=True, tag="warmed"):
     preprocess_calls: dict[str, int] = {}
 
 
+class MoveRequest(msgspec.Struct, frozen=True, tag="move"):
+    """Move weights, inputs and the heap to where this seed puts them, and make the first calls there."""
+
+    seed: int
+
+
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """Everything lies elsewhere; only pads and pools do where the workload's tensors are not ``movable``."""
+
+    movable: bool
+
+
 class BlockRequest(msgspec.Struct, frozen=True, tag="block"):
     """Run one timed block of a lane; the worker keeps the samples until it is asked for them."""
 
@@ -333,6 +345,7 @@ Request = Union[
     CheckRequest,
     StepRequest,
     WarmUpRequest,
+    MoveRequest,
     BlockRequest,
     CollectRequest,
     ProfileRequest,
@@ -348,6 +361,7 @@ Reply = Union[
     CheckReply,
     StepReply,
     WarmedUp,
+    Moved,
     BlockDone,
     Collected,
     Profiled,

@@ -1,7 +1,8 @@
 """Interleaved pairs: two processes take turns on the same CPUs and the same device, a few milliseconds each.
 
 The order of everything that could favour a side is drawn from a recorded seed: which side starts first, whether a quad runs
-first-second-second-first or the other way round, when a base-against-base pair comes.
+first-second-second-first or the other way round, when a base-against-base pair comes. Before every quad both sides move to
+another layout, the same one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
 from perfgate.interrupts import safe_point
-from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, Lane, WarmedUp, WarmUpRequest
+from perfgate.protocol import (
+    BlockDone,
+    BlockRequest,
+    Collected,
+    CollectRequest,
+    Lane,
+    Moved,
+    MoveRequest,
+    WarmedUp,
+    WarmUpRequest,
+)
 
 WARM_UP_CAP_SECONDS = 8.0
 FAILURES_TO_STOP = 3
@@ -36,6 +47,9 @@ DEAD_FUNCTIONS = (5, 120)
 PROFILED_PAIRS = 12
 # A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
 MOST_LONGER = 4
+# Quads of a pair: with s the start-up of a pair and q the time of a quad, 2 sqrt(s / q) of them tell most in a given time where
+# processes spread four times as much as quads (benchmarks/gate/FINDINGS.md, section 6).
+FEWEST_QUADS, MOST_QUADS = 4, 16
 # Renewing the fork servers may cost this share of the budget.
 RENEWAL_SHARE = 0.1
 
@@ -87,8 +101,12 @@ class _Member:
     start_up: float
     analysed_late: bool
     seen: dict[tuple[Lane, str], _Seen] = field(default_factory=dict)
+    movable: bool = True
     used_until_now: Optional[int] = None
     last_turn_ended: Optional[int] = None
+    # Of CPU time used out of turn and of that time, what belongs to no block yet.
+    used_out_of_turn: int = 0
+    waited: int = 0
 
 
 def measure_pairs(
@@ -121,7 +139,6 @@ def measure_pairs(
         pairs=looks[-1],
         aa_pairs=gate.aa_pairs,
         first_look=looks[0],
-        quads=gate.quads,
         round_number=round_number,
     )
     cpus = quietest_cpus(bench.config.pair_cpus())
@@ -130,11 +147,12 @@ def measure_pairs(
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
     done = 0
     for look, until in enumerate(ends):
-        if look >= 2 and observer.monotonic() > budget_ends:
-            break
         for plan in plans[done:until]:
             if observer.monotonic() > deadline:
                 measuring.out_of_time(plan)
+                return
+            if look >= 2 and observer.monotonic() > budget_ends:
+                measuring.finish()
                 return
             if done in renewals:
                 bench.renew(renewals[done])
@@ -148,16 +166,19 @@ def measure_pairs(
 
 
 def draw_plans(
-    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, quads: int, round_number: int = 0
+    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, round_number: int = 0
 ) -> list[_Plan]:
     """Return the pairs of one round in the order they run; the same seed, workload and round give the same plan.
 
-    The base-against-base pairs lie scattered among those of the first look.
+    The base-against-base pairs lie scattered among those of the first look. Who starts is balanced over every four pairs of
+    an arm, and who leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
+    (benchmarks/gate/FINDINGS.md, section 5).
     """
     lot = random.Random(f"{seed}/{workload}/{round_number}")
     early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
     lot.shuffle(early)
     late: list[Arm] = ["ab"] * (pairs - first_look)
+    starts = {"ab": _balanced(lot, pairs, run=4), "aa": _balanced(lot, aa_pairs, run=4)}
     return [
         _Plan(
             pair=round_number * PAIRS_PER_ROUND + number,
@@ -166,11 +187,21 @@ def draw_plans(
             dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
             profiled=arm == "ab" and round_number == 0 and number < aa_pairs + PROFILED_PAIRS,
             traced=arm == "ab" and round_number == 0 and (early + late)[:number].count("ab") < TRACED_PAIRS,
-            second_starts=lot.random() < 0.5,
-            second_leads_quad=[lot.random() < 0.5 for _ in range(quads)],
+            second_starts=starts[arm].pop(),
+            second_leads_quad=_balanced(lot, MOST_QUADS, run=2),
         )
         for number, arm in enumerate(early + late)
     ]
+
+
+def _balanced(lot: random.Random, count: int, *, run: int) -> list[bool]:
+    """Return coins of which every ``run``, an even number, hold as many heads as tails."""
+    coins: list[bool] = []
+    while len(coins) < count:
+        of_run = [True, False] * (run // 2)
+        lot.shuffle(of_run)
+        coins += of_run
+    return coins[:count]
 
 
 def _ends_of_looks(plans: Sequence[_Plan], looks: Sequence[int]) -> Iterator[int]:
@@ -221,6 +252,8 @@ class _Measuring:
         self._measured = measured
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
+        self._quads = bench.config.gate.quads or FEWEST_QUADS
+        self._shortest_start = self._shortest_quad = math.inf
 
     @property
     def hopeless(self) -> bool:
@@ -270,10 +303,13 @@ class _Measuring:
 
     def _pair(self, plan: _Plan, members: dict[int, _Member]) -> tuple[Replicate, Replicate]:
         checkouts = [self._base, self._head if plan.arm == "ab" else self._base_again]
+        began = self._observer.monotonic()
         with ExitStack() as stack:
             for index in (1, 0) if plan.second_starts else (0, 1):
                 members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
+            started = self._observer.monotonic()
             self._run_quads(plan, members)
+            self._choose_quads(started - began, (self._observer.monotonic() - started) / self._quads)
             replicates = self._replicate(plan, members[0], 0), self._replicate(plan, members[1], 1)
             if not plan.profiled:
                 return replicates
@@ -316,13 +352,33 @@ class _Measuring:
         counts, others = (_block_calls(members[index].warm) for index in (0, 1))
         calls = {key: _common_calls(count, others.get(key, count)) for key, count in counts.items()}
         sequence = 0
-        for quad, second_leads in enumerate(plan.second_leads_quad):
+        for quad, second_leads in enumerate(plan.second_leads_quad[: self._quads]):
             order = (1, 0, 0, 1) if second_leads else (0, 1, 1, 0)
+            for index in order[:2]:
+                self._move(members[index], plan.layout_seed * MOST_QUADS + quad)
             for (lane, shape), count in calls.items():
                 for index in order:
                     request = BlockRequest(shape=shape, calls=count, quad=quad, sequence=sequence, lane=lane)
                     self._run_block(members[index], request)
                     sequence += 1
+
+    def _choose_quads(self, start: float, quad: float) -> None:
+        """Let the next pair have as many quads as its start is worth, unless the number is set; both times are in seconds."""
+        if self._bench.config.gate.quads is not None:
+            return
+        self._shortest_start = min(self._shortest_start, start)
+        self._shortest_quad = min(self._shortest_quad, quad)
+        worth = round(math.sqrt(self._shortest_start / self._shortest_quad)) * 2
+        self._quads = max(FEWEST_QUADS, min(MOST_QUADS, worth))
+
+    def _move(self, member: _Member, seed: int) -> None:
+        """Give a member another layout: what is luck of one is then a part of the spread, and no bias of all its quads."""
+        self._begin_turn(member)
+        moved = member.worker.ask(
+            MoveRequest(seed), Moved, timeout=self._timeout, doing=f"moving {self._reference.name}"
+        )
+        member.movable &= moved.movable
+        self._end_turn(member, self._observer.clock_ns())
 
     def _run_block(self, member: _Member, request: BlockRequest) -> None:
         """Run a block and keep what it looks like from outside, where user code has no hand."""
@@ -330,25 +386,37 @@ class _Measuring:
         seen = member.seen.setdefault((request.lane, request.shape), _Seen())
         seen.asked.append(request)
         own_delay = observer.run_delay_ns(os.getpid())
-        used, waited = observer.cpu_ns(pid), observer.run_delay_ns(pid)
+        used, waited = self._begin_turn(member), observer.run_delay_ns(pid)
         started = observer.clock_ns()
         member.worker.ask(request, BlockDone, timeout=self._timeout, doing=f"measuring {self._reference.name}")
         ended = observer.clock_ns()
         seen.asked_ns.append(started)
         seen.seen_ns.append(ended - started)
-        seen.waited_ns.append(0 if member.last_turn_ended is None else started - member.last_turn_ended)
-        observer.wait_asleep(pid)
-        waited_after, used_after = observer.run_delay_ns(pid), observer.cpu_ns(pid)
-        own_delay_after = observer.run_delay_ns(os.getpid())
+        seen.waited_ns.append(member.waited)
+        seen.out_of_turn_ns.append(member.used_out_of_turn)
+        member.waited = member.used_out_of_turn = 0
+        used_after = self._end_turn(member, ended)
+        waited_after, own_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
         if waited is not None and waited_after is not None:
             seen.run_delay_ns.append(waited_after - waited)
         if own_delay is not None and own_delay_after is not None:
             seen.conductor_delay_ns.append(own_delay_after - own_delay)
         # The family shrinks where a process below the worker ends.
         seen.used_ns.append(max(0, used_after - used))
-        seen.out_of_turn_ns.append(0 if member.used_until_now is None else max(0, used - member.used_until_now))
-        member.used_until_now = used_after
-        member.last_turn_ended = ended
+
+    def _begin_turn(self, member: _Member) -> int:
+        """Keep what a member used since its last turn ended; return what it has used in all."""
+        used = self._observer.cpu_ns(member.worker.pid)
+        if member.used_until_now is not None and member.last_turn_ended is not None:
+            member.used_out_of_turn += max(0, used - member.used_until_now)
+            member.waited += self._observer.clock_ns() - member.last_turn_ended
+        return used
+
+    def _end_turn(self, member: _Member, ended: int) -> int:
+        """Keep when a member's turn ended; return what it has used in all, once it sleeps."""
+        self._observer.wait_asleep(member.worker.pid)
+        member.used_until_now, member.last_turn_ended = self._observer.cpu_ns(member.worker.pid), ended
+        return member.used_until_now
 
     def _replicate(self, plan: _Plan, member: _Member, index: int) -> Replicate:
         settings = self._observer.thread_settings(member.worker.pid)
@@ -364,6 +432,7 @@ class _Measuring:
             start_up=member.start_up,
             warm_up_calls=member.warm.calls,
             steady=member.warm.steady,
+            moved=member.movable,
             shapes=_seen_blocks(collected.shapes, "call", member),
             preprocess=_seen_blocks(collected.preprocess, "preprocess", member),
             round=plan.pair // PAIRS_PER_ROUND,

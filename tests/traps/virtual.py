@@ -32,6 +32,7 @@ from perfgate.protocol import (
     Failed,
     Loaded,
     LoadRequest,
+    MoveRequest,
     Profiled,
     ProfileRequest,
     reply_decoder,
@@ -65,6 +66,14 @@ def workload_of(call: Call) -> Workload:
     )
 
 
+class Move(NamedTuple):
+    """A worker that got another layout: which, after how many timed blocks of all, and by which seed."""
+
+    worker: int
+    blocks: int
+    seed: int
+
+
 class Block(NamedTuple):
     """A timed block as the machine saw it: by which worker of which side, when it began, and how many calls it had."""
 
@@ -79,7 +88,7 @@ class Machine:
     """What all workers of a gate run on: a fresh device for every pair, one clock for the whole job.
 
     ``servers`` are the hash seeds of the fork servers in the order they started, ``workers`` the sides in the order of
-    their start, ``blocks`` all timed blocks in the order they ran.
+    their start, ``moves`` and ``blocks`` all moves and timed blocks in the order they ran.
     """
 
     gate: VirtualGate
@@ -89,6 +98,7 @@ class Machine:
     alive: dict[int, _WorkerHandle] = field(default_factory=dict)
     servers: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
 
     def fork(self) -> _WorkerHandle:
@@ -156,7 +166,10 @@ class _WorkerHandle:
         answer = self._worker.answer_bytes(msgspec.json.encode(request))
         self.cpu_ns += self._device.cpu_ns - cpu
         self._device.host_ns += MESSAGE_NS
+        if isinstance(request, MoveRequest):
+            self._machine.moves.append(Move(self.pid, len(self._machine.blocks), request.seed))
         if isinstance(request, LoadRequest):
+            self._device.host_ns += int(self._machine.gate.load * SECOND)
             self._machine.workers[self.pid - 1] = self._worker.side
         if isinstance(request, BlockRequest):
             self._machine.blocks.append(Block(self.pid, self._worker.side, began, request.calls))
@@ -209,8 +222,8 @@ class VirtualGate:
 
     ``device`` makes the machine of a pair; ``reported`` changes what the head's worker hands over; only a ``profiled``
     workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
-    takes. ``run_delay`` is what the kernel says of waiting at a time. Pairs are measured until ``policy`` has enough of them,
-    or with ``all_looks`` as long as the loop itself goes on.
+    takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time. Pairs are measured
+    until ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
@@ -218,12 +231,13 @@ class VirtualGate:
     device: Callable[[], FakeDevice] = FakeDevice
     policy: Policy = POLICY
     aa_pairs: int = 7
-    quads: int = 3
+    quads: Optional[int] = 3
     block_seconds: float = 0.01
     reported: Change = lambda columns: columns
     budget: float = 60.0
     deadline: float = float("inf")
     start_up: float = 0.0
+    load: float = 0.0
     all_looks: bool = False
     profiled: bool = False
     run_delay: Callable[[int], Optional[int]] = lambda now: 0

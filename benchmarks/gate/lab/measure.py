@@ -93,9 +93,7 @@ class Lab:
         if measured.failed:
             return {**record, "failed": measured.failed[0].error.message}, []
         sides = [measured.base[0], measured.head[0]]
-        plan = draw_plans(
-            served.bench.config.measure.seed, reference.name, pairs=1, aa_pairs=0, first_look=1, quads=condition.quads
-        )[0]
+        plan = draw_plans(served.bench.config.measure.seed, reference.name, pairs=1, aa_pairs=0, first_look=1)[0]
         return {**record, "layout_seed": plan.layout_seed, "head_starts": plan.second_starts, **_effects(sides)}, sides
 
     def _head_harness(self, condition: Condition, workload: str, number: int) -> Path:

@@ -161,6 +161,12 @@ class BlockRecorder:
         self.preprocessing = {shape: Preprocessing(workload, device, shape) for shape in measured}
         self._preprocess_columns = {shape: _Columns() for shape in measured}
 
+    def call_each(self) -> None:
+        """Make one call of every shape that nobody times."""
+        for call in self._callers.values():
+            call()
+        self._device.synchronize()
+
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
         block = run_block(self._callers[shape], self._device, calls=calls)

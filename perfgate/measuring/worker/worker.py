@@ -28,6 +28,7 @@ from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.describe import describe_functions, describe_shapes
+from perfgate.measuring.workload.layout import Layout
 from perfgate.measuring.workload.load import load_workload
 from perfgate.measuring.workload.twin import define_dead_functions
 from perfgate.protocol import (
@@ -45,6 +46,8 @@ from perfgate.protocol import (
     Loaded,
     LoadRequest,
     LoadWatched,
+    Moved,
+    MoveRequest,
     OperatorsReply,
     OperatorsRequest,
     Profiled,
@@ -74,6 +77,7 @@ class Worker:
         self.device: Optional[Device] = None
         self.workload: Optional[BoundWorkload] = None
         self.recorder: Optional[BlockRecorder] = None
+        self.layout: Optional[Layout] = None
         self.profile: Optional[OperatorProfile] = None
         self.root = Path()
         self._frozen = 0
@@ -84,6 +88,7 @@ class Worker:
             CheckRequest: self._check,
             StepRequest: self._step,
             WarmUpRequest: self._warm_up,
+            MoveRequest: self._move,
             BlockRequest: self._block,
             CollectRequest: self._collect,
             ProfileRequest: self._profile,
@@ -179,6 +184,14 @@ class Worker:
             block_calls=warm.block_calls,
             preprocess_calls=warm.preprocess_calls,
         )
+
+    def _move(self, request: MoveRequest) -> Moved:
+        recorder = self._warmed
+        if self.layout is None:
+            self.layout = Layout(self._loaded)
+        self.layout.move(request.seed)
+        recorder.call_each()
+        return Moved(movable=self.layout.movable)
 
     def _block(self, request: BlockRequest) -> BlockDone:
         record = self._warmed.record if request.lane == "call" else self._warmed.record_preprocessing

@@ -71,6 +71,10 @@ class BoundWorkload:
             self.device.synchronize()
         return self._pools[key]
 
+    def pools(self) -> list[list[Any]]:
+        """Return the rotating inputs that were made so far."""
+        return list(self._pools.values())
+
     def new_inputs(self, shape: str) -> Any:
         """Return inputs on the device that no call has seen: new objects, made from a seed of their own.
 

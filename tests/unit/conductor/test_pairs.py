@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from perfgate.conductor.pairs import PairedMeasurement, draw_plans
+from perfgate.conductor.pairs import MOST_QUADS, PairedMeasurement, draw_plans
 from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT, Replicate
 from perfgate.document.samples import unpack
@@ -19,18 +19,18 @@ FOUR_LOOKS = Policy(looks=[2, 4, 6, 8])
 
 
 def test_draw_plans__same_seed_and_workload__same_plan_another_seed_another() -> None:
-    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=10)
-    assert first == draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=10)
-    assert first != draw_plans(8, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=10)
-    assert first != draw_plans(7, "decoder", pairs=8, aa_pairs=5, first_look=8, quads=10)
+    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
+    assert first == draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
+    assert first != draw_plans(8, "encoder", pairs=8, aa_pairs=5, first_look=8)
+    assert first != draw_plans(7, "decoder", pairs=8, aa_pairs=5, first_look=8)
 
 
 def test_draw_plans__counts__as_asked_numbered_in_running_order() -> None:
-    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, quads=3)
+    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8)
     assert [plan.pair for plan in plans] == list(range(21))
     assert sum(plan.arm == "ab" for plan in plans) == 14
     assert sum(plan.arm == "aa" for plan in plans) == 7
-    assert {len(plan.second_leads_quad) for plan in plans} == {3}
+    assert {len(plan.second_leads_quad) for plan in plans} == {MOST_QUADS}
     assert len({plan.layout_seed for plan in plans}) == 21
     assert {plan.arm for plan in plans[15:]} == {"ab"}  # the noise floor is known after the first look
     assert [plan.arm for plan in plans[:15]] != sorted(plan.arm for plan in plans[:15])  # arms are mixed
@@ -38,15 +38,25 @@ def test_draw_plans__counts__as_asked_numbered_in_running_order() -> None:
 
 def test_draw_plans__many_seeds__no_side_is_favoured() -> None:
     """1000 coins each: within five standard deviations of one half."""
-    plans = [plan for seed in range(50) for plan in draw_plans(seed, "w", pairs=15, aa_pairs=5, first_look=8, quads=10)]
+    plans = [plan for seed in range(50) for plan in draw_plans(seed, "w", pairs=15, aa_pairs=5, first_look=8)]
     assert 421 < sum(plan.second_starts for plan in plans) < 579
     quads = [lead for plan in plans for lead in plan.second_leads_quad]
-    assert 4750 < sum(quads) < 5250
+    assert sum(quads) * 2 == len(quads)
+
+
+def test_draw_plans__starts_and_leads__as_many_of_either_side_in_every_four_pairs_and_every_pair() -> None:
+    for seed in range(20):
+        plans = draw_plans(seed, "w", pairs=16, aa_pairs=8, first_look=8)
+        for arm in ("ab", "aa"):
+            starts = [plan.second_starts for plan in plans if plan.arm == arm]
+            assert {sum(starts[first : first + 4]) for first in range(0, len(starts), 4)} == {2}
+        leads = [plan.second_leads_quad for plan in plans]
+        assert {sum(one[quad : quad + 2]) for one in leads for quad in range(0, MOST_QUADS, 2)} == {1}
 
 
 def test_draw_plans__second_round__other_lots_and_pair_numbers_of_its_own() -> None:
-    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=4)
-    second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, quads=4, round_number=1)
+    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
+    second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=1)
     assert not {plan.pair for plan in first} & {plan.pair for plan in second}
     assert [plan.layout_seed for plan in second] != [plan.layout_seed for plan in first]
 
@@ -89,20 +99,40 @@ def test_measure_pairs__order__abba_or_baab_and_who_starts_as_the_lot_says() -> 
     gate = VirtualGate(works(MS), works(MS), aa_pairs=2, quads=4)
     _, machine = gate.measure()
 
-    plans = draw_plans(1, WORKLOAD, pairs=12, aa_pairs=2, first_look=12, quads=4)
+    plans = draw_plans(1, WORKLOAD, pairs=12, aa_pairs=2, first_look=12)
     pairs = blocks_by_pair(machine)
     assert len(pairs) == len(plans)
     for number, (plan, blocks) in enumerate(zip(plans, pairs)):
         started = [2 * number + 1, 2 * number + 2]
         first, second = reversed(started) if plan.second_starts else started
         order = [block.worker for block in blocks]
-        for quad, second_leads in enumerate(plan.second_leads_quad):
+        for quad, second_leads in enumerate(plan.second_leads_quad[:4]):
             expected = [second, first, first, second] if second_leads else [first, second, second, first]
             assert order[4 * quad : 4 * quad + 4] == expected
         if plan.arm == "ab":
             assert machine.workers[second - 1] == "head"
     leads = [lead for plan in plans for lead in plan.second_leads_quad]
     assert len(set(leads)) == len({plan.second_starts for plan in plans}) == 2  # the lot says both
+
+
+def test_measure_pairs__layout__another_before_every_quad_and_the_same_on_both_sides() -> None:
+    _, machine = VirtualGate(works(MS), works(MS), aa_pairs=2, quads=3).measure()
+
+    quads = [machine.moves[first : first + 2] for first in range(0, len(machine.moves), 2)]
+    assert [one.blocks for one, _ in quads] == list(range(0, len(machine.blocks), 4))
+    for one, other in quads:
+        assert (one.blocks, one.seed) == (other.blocks, other.seed)
+        assert {one.worker, other.worker} == {block.worker for block in machine.blocks[one.blocks : one.blocks + 4]}
+    assert len({one.seed for one, _ in quads}) == len(quads)
+
+
+@pytest.mark.parametrize(("load", "quads"), [(0.0, 4), (0.5, 10), (60.0, MOST_QUADS)])
+def test_measure_pairs__number_of_quads_unset__as_many_as_the_start_is_worth(load: float, quads: int) -> None:
+    # A quad takes 47 ms and a pair two loads and 0.1 s to start.
+    measured, _ = VirtualGate(works(MS), works(MS), quads=None, load=load).measure()
+
+    assert set(measured.head[0].shapes[SHAPE].quad) == set(range(4))
+    assert {max(replicate.shapes[SHAPE].quad) + 1 for replicate in measured.head[1:]} == {quads}
 
 
 def test_measure_pairs__blocks__are_collected_in_the_order_they_ran() -> None:
@@ -133,11 +163,11 @@ def test_measure_pairs__budget_left__every_look() -> None:
     assert len(gate.measure()[0].head) == 8
 
 
-def test_measure_pairs__budget_spent_between__the_look_that_runs_is_finished() -> None:
+def test_measure_pairs__budget_spent_after_the_second_look__no_further_pair() -> None:
     probe = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True)
     ends = [blocks[-1].began_ns / 1e9 for blocks in blocks_by_pair(probe.measure()[1])]
     gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True, budget=ends[4])
-    assert len(gate.measure()[0].head) == 6
+    assert len(gate.measure()[0].head) == 5
 
 
 def test_measure_pairs__deadline_between_pairs__none_begins_after_it_and_what_is_there_stays() -> None:
@@ -308,10 +338,8 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
 
 
 def test_draw_plans__traces__of_the_first_four_pairs_of_base_and_head_that_are_profiled() -> None:
-    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, quads=3)
+    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8)
     traced = [plan for plan in plans if plan.traced]
     assert traced == [plan for plan in plans if plan.arm == "ab"][:4]
     assert all(plan.profiled for plan in traced)
-    assert not any(
-        plan.traced for plan in draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, quads=3, round_number=1)
-    )
+    assert not any(plan.traced for plan in draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, round_number=1))

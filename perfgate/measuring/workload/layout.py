@@ -1,0 +1,116 @@
+"""Where a workload lies in memory: its weights, its inputs, Python's own pools and the heap, moved by lot.
+
+Code that only differs can be up to 1 % slower in one layout and as much faster in another. A layout that changes before every
+quad, on both sides alike, makes that a part of the spread instead of a bias (benchmarks/gate/FINDINGS.md, section 5).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from perfgate.measuring.workload.bound import BoundWorkload
+
+if TYPE_CHECKING:
+    import torch
+
+# Moving copies: a model of more bytes would spend longer on it than on its calls.
+MOST_BYTES = 256 * 2**20
+_MOST_DEPTH = 4
+# Sizes that Python's allocator keeps pools for (Objects/obmalloc.c, SMALL_REQUEST_THRESHOLD), and the bytes of a page.
+_SMALL = range(16, 513, 16)
+_PAGE = 4096
+_MOST_PAGES = 8
+
+
+class Layout:
+    """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
+
+    Tensors of a model are its parameters and buffers, or what its attributes hold; those of inputs are found in tuples,
+    lists and dictionaries. What only a closure holds is not found: a model without a tensor is not movable.
+    """
+
+    def __init__(self, workload: BoundWorkload) -> None:
+        self._workload = workload
+        self._held: list[object] = []
+        self.movable = any(True for _ in _tensors(workload.model)) and _movable(self._all())
+
+    def move(self, seed: int) -> None:
+        """Move everything to where this seed puts it: the same seed does the same on both sides."""
+        lot = random.Random(seed)
+        # The old pads go first, so that the new ones can lie where they lay.
+        self._held.clear()
+        self._held += [bytearray(16 * lot.randrange(65536) + 16), *_fill_pools(lot)]
+        self._held += [bytearray(lot.randrange(_SMALL.stop, _PAGE)) for _ in range(lot.randrange(200))]
+        if self.movable:
+            try:
+                _move(self._all())
+            except RuntimeError:  # torch lets no storage be put under a tensor, of a view with a history for instance
+                self.movable = False
+
+    def _all(self) -> list[torch.Tensor]:
+        """Return every tensor once."""
+        found = [*_tensors(self._workload.model), *_tensors(self._workload.pools())]
+        return list({id(tensor): tensor for tensor in found}.values())
+
+
+def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a model or of inputs, some more than once."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, torch.nn.Module):
+        yield from value.parameters()
+        yield from value.buffers()
+    elif depth < _MOST_DEPTH:
+        for one in _parts(value):
+            yield from _tensors(one, depth + 1)
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    return vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)) else ()
+
+
+def _movable(tensors: list[torch.Tensor]) -> bool:
+    import torch
+
+    plain = all(one.device.type == "cpu" and one.layout == torch.strided and not one.is_inference() for one in tensors)
+    return plain and sum({_address(one): one.untyped_storage().nbytes() for one in tensors}.values()) <= MOST_BYTES
+
+
+def _move(tensors: list[torch.Tensor]) -> None:
+    """Give every tensor a new storage with what the old one holds; those that share one go on sharing."""
+    import torch
+
+    moved: dict[int, torch.UntypedStorage] = {}
+    for tensor in tensors:
+        address = _address(tensor)
+        if address not in moved:
+            moved[address] = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
+        there = torch.empty(0, dtype=tensor.dtype)
+        tensor.data = there.set_(moved[address], tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _fill_pools(lot: random.Random) -> list[Any]:
+    """Return a number of objects by lot of every size of Python's allocator, up to eight pages each.
+
+    An object of 16 bytes, a float of 24, and byte strings, whose header takes 33: none of them is a container to collect.
+    """
+    sizes = [size for size in _SMALL for _ in range(lot.randrange(_MOST_PAGES * _PAGE // size))]
+    lot.shuffle(sizes)
+    return [
+        bytes(size - 33) if size > 33 else float(number) if size > 16 else object() for number, size in enumerate(sizes)
+    ]

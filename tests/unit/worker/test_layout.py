@@ -1,0 +1,122 @@
+"""Moving a workload: everything lies elsewhere, and nothing else is different."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from perfgate.measuring.devices.backends.cpu import CpuDevice
+from perfgate.measuring.workload import layout
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.layout import Layout
+from perfgate.measuring.workload.workload import Workload
+
+
+class Tied(nn.Module):
+    """Its output layer shares the embedding's storage, transposed; its buffer is a view of half a storage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Embedding(16, 8)
+        self.leave = nn.Parameter(self.enter.weight.data.t())
+        self.register_buffer("scale", torch.arange(16.0)[8:])
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (self.enter(tokens) * self.scale) @ self.leave
+
+
+def bound(build: Callable[[], Any], inputs: Callable[[int, int], Any]) -> BoundWorkload:
+    workload = Workload(build=lambda _: build(), inputs=inputs, call=lambda model, batch: batch, batch=4)
+    made = BoundWorkload("small", workload, CpuDevice(), seed=0)
+    made.pool("default")
+    return made
+
+
+def tokens(batch: int, seed: int) -> dict[str, torch.Tensor]:
+    return {"tokens": torch.randint(0, 16, (batch,), generator=torch.Generator().manual_seed(seed))}
+
+
+def addresses(workload: BoundWorkload) -> list[int]:
+    inputs = [one["tokens"] for pool in workload.pools() for one in pool]
+    return [one.data_ptr() for one in [*workload.model.parameters(), *workload.model.buffers(), *inputs]]
+
+
+def test_move__tied_weights_views_and_inputs__elsewhere_with_the_same_values_and_still_tied() -> None:
+    workload = bound(Tied, tokens)
+    batch = workload.pool("default")[0]
+    expected = workload.model(**batch)
+    moved = Layout(workload)
+
+    for seed in range(3):
+        before = addresses(workload)
+        moved.move(seed)
+        assert moved.movable
+        assert all(here != there for here, there in zip(before, addresses(workload)))
+        assert torch.equal(workload.model(**batch), expected)
+
+    with torch.no_grad():
+        workload.model.enter.weight[0] = 7.0
+    assert workload.model.leave[:, 0].tolist() == [7.0] * 8
+
+
+def test_move__tensors_in_a_plain_object_and_its_lists__are_found() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.layers = [{"weight": torch.ones(4)}, nn.Linear(2, 2)]
+
+    workload = bound(Plain, tokens)
+    before = workload.model.layers[0]["weight"].data_ptr()
+    moved = Layout(workload)
+    moved.move(1)
+    assert moved.movable
+    assert workload.model.layers[0]["weight"].data_ptr() != before
+
+
+@pytest.mark.parametrize("seeds", [(5, 5), (5, 6)], ids=["same", "other"])
+def test_move__pads__drawn_from_the_seed_alone(seeds: tuple[int, int]) -> None:
+    sizes = []
+    for seed in seeds:
+        moved = Layout(bound(Tied, tokens))
+        moved.move(seed)
+        sizes.append([sys.getsizeof(one) for one in moved._held])
+    assert (sizes[0] == sizes[1]) is (seeds[0] == seeds[1])
+
+
+def _without_gradients() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(4)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda: lambda batch: batch, lambda: [_without_gradients()], lambda: [torch.ones(4).to_sparse()]],
+    ids=["no tensor", "inference tensor", "sparse"],
+)
+def test_move__tensors_that_cannot_be_moved__says_so_and_moves_the_heap_alone(build: Callable[[], Any]) -> None:
+    moved = Layout(bound(build, tokens))
+    moved.move(1)
+    assert not moved.movable
+    assert moved._held
+
+
+def test_move__model_larger_than_its_calls_are_worth__stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MOST_BYTES", 100)
+    assert not Layout(bound(Tied, tokens)).movable
+
+
+def test_move__training_step__optimizer_goes_on_with_the_moved_weights() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    moved = Layout(bound(lambda: model, lambda batch, seed: torch.ones(batch, 4)))
+    before = model.weight.detach().clone()
+    for seed in range(2):
+        moved.move(seed)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    assert torch.allclose(model.weight.detach(), before - 2.0)
