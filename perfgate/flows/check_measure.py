@@ -28,6 +28,7 @@ from perfgate.flows.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.session import forget_traces, job_notes, put_together
 from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
 from perfgate.judging.gate.decide import more_pairs_would_help, rerun_would_help
+from perfgate.judging.gate.rule import looks_left
 
 BASE_STEPS = (4,)
 # How often a broken budget or SLA is measured again before the head is blamed for it.
@@ -221,7 +222,9 @@ def _measure_pairs(
             base=base,
             head=head,
             measured=pairs,
-            looks=job.policy.looks,
+            looks=looks_left(job.policy.looks, job.earlier.pairs_of(reference.name))
+            if job.earlier
+            else job.policy.looks,
             round_number=job.earlier.next_round if job.earlier else 0,
             enough=enough,
             deadline=job.deadline,

@@ -31,6 +31,10 @@ class Earlier(NamedTuple):
         """Return the number of the round that adds to them."""
         return 1 + max((replicate.round for replicate in self.head.replicates), default=0)
 
+    def pairs_of(self, workload: str) -> int:
+        """Return how many pairs of base and head it has of a workload."""
+        return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
+
 
 def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Optional[Earlier]:
     """Return the job to add to, None where the folder holds none.

@@ -27,6 +27,8 @@ POWER = 0.95
 Z_POWER = 1.645  # of 95 %
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
+# So few pairs reach no level in use (8 pairs at best 1/256, where a look has 0.0016).
+FEWEST_TO_ALARM = 10
 _LEAST_SCALE = 1e-4
 
 Floats = npt.NDArray[np.float64]
@@ -76,6 +78,11 @@ class Errors(NamedTuple):
     unchanged: float
     looks: tuple[int, ...]
 
+    @property
+    def alarm_looks(self) -> tuple[int, ...]:
+        """Return the looks that can alarm."""
+        return alarm_looks(self.looks)
+
 
 Answer = Literal["regressed", "improved", "unchanged", "inconclusive"]
 
@@ -88,16 +95,29 @@ class Interval(NamedTuple):
     confidence: float
 
 
+def alarm_looks(looks: Sequence[int]) -> tuple[int, ...]:
+    """Return the looks that can alarm; those at fewer pairs would spend error for nothing."""
+    return tuple(pairs for pairs in looks if pairs >= FEWEST_TO_ALARM) or tuple(looks)
+
+
+def looks_left(looks: Sequence[int], measured: int) -> list[int]:
+    """Return after how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers, and no other.
+
+    Once they are used up, as many again: those count as bets, which stay true however often one looks.
+    """
+    return [pairs - measured for pairs in looks if pairs > measured] or list(looks)
+
+
 def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: Optional[float] = None) -> Answer:
     """Answer one of four ways; ``p_adjusted`` is that of ``p_slower``, corrected for whatever else is tested.
 
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
     miss half of what is twice as large (benchmarks/gate): the tolerance says what matters, the test what is there.
     """
-    p = p_slower(differences, 0.0, errors.looks) if p_adjusted is None else p_adjusted
+    p = p_slower(differences, 0.0, errors.alarm_looks) if p_adjusted is None else p_adjusted
     if differences.estimate > limits.tolerated and p <= errors.alarm:
         return "regressed"
-    if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.looks) <= errors.alarm:
+    if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm:
         return "improved"
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
@@ -145,7 +165,7 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
     """
     pairs = min(differences.size, errors.looks[-1])
     alarm = errors.alarm * (1 - RERUN_SHARE) / tests
-    level = nominal_level(alarm, errors.looks, pairs, shape=SHAPE)
+    level = nominal_level(alarm, errors.alarm_looks, pairs, shape=SHAPE)
     shown = shift_shown(pairs, level, POWER)
     if shown is None:
         return None

@@ -16,6 +16,7 @@ from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Errors,
     Limits,
+    alarm_looks,
     answer,
     detectable,
     differs,
@@ -98,7 +99,7 @@ def _shapes(run: RunDocument) -> list[tuple[str, str]]:
 
 def _compare_family(cells: list[_Cell], family: Family, policy: Policy, floors: list[NoiseFloor]) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
-    p_values = [p_slower(cell.effects.differences, 0.0, policy.looks) for cell in members]
+    p_values = [p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) for cell in members]
     alpha = policy.alpha * family.share
     return [
         _compare_cell(cell, policy, alpha=alpha, p_adjusted=adjusted, tests=len(members), floor=_floor_of(cell, floors))

@@ -12,11 +12,13 @@ from perfgate.judging.gate.rule import (
     Differences,
     Errors,
     Limits,
+    alarm_looks,
     answer,
     detectable,
     differs,
     excludes,
     interval,
+    looks_left,
     p_slower,
     pairs_to_decide,
     spread,
@@ -195,3 +197,17 @@ def test_differs__needs_evidence_on_one_side_and_an_estimate_beyond_the_margin()
 def test_answer__faster_for_certain_but_within_the_tolerance__unchanged_and_no_improvement() -> None:
     quiet = Differences.of(np.linspace(-0.0055, -0.0045, 44))
     assert answer(quiet, LIMITS, ERRORS) == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("measured", "left"), [(0, [8, 16, 32, 64]), (8, [8, 24, 56]), (20, [12, 44]), (64, [8, 16, 32, 64])]
+)
+def test_looks_left__pairs_of_an_earlier_job__up_to_the_planned_numbers(measured: int, left: list[int]) -> None:
+    assert looks_left((8, 16, 32, 64), measured) == left
+
+
+def test_alarm_looks__too_few_pairs_for_any_alarm__spend_no_error() -> None:
+    assert alarm_looks((8, 16, 32, 64)) == (16, 32, 64)
+    assert alarm_looks((8,)) == (8,)
+    eight = Differences.of(np.linspace(0.1, 0.2, 8))
+    assert answer(eight, Limits(0.01, 0.02), Errors(0.006, 0.05, (8, 16, 32, 64))) == "inconclusive"
