@@ -103,6 +103,7 @@ class Bench:
         self._one_code = one_code
         self._start_server = start_server
         self._servers: dict[_ServerKey, ForkServer] = {}
+        self._coming: dict[_ServerKey, ForkServer] = {}
         self._recordings: dict[Optional[Path], Path] = {}
         self._homes: dict[Optional[Path], Path] = {}
         self._left: dict[Optional[Path], list[list[str]]] = {}
@@ -252,47 +253,48 @@ class Bench:
 
         Raises MeasuringError when a preloaded module fails, with what stands in the way of the device.
         """
-        measure = self.config.measure
-        folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch))
-        server = self._start_server(
-            python or RUNNING,
-            environment=self._environment(),
-            preload=self._preload(),
-            folder=folder,
-            say=self.say,
-        )
-        self._servers[_ServerKey(python, second)] = server
+        server = self._servers[_ServerKey(python, second)] = self._launch(python)
         try:
-            server.wait_ready(timeout=max(measure.load_timeout, PRELOAD_SECONDS))
+            server.wait_ready(timeout=max(self.config.measure.load_timeout, PRELOAD_SECONDS))
         except MeasuringError as error:
             raise self._explained(error, python) from error
         return server
 
-    def renew(self, hash_seed: int) -> None:
-        """Put new fork servers, with other addresses and other hashes, in the place of those that run.
+    def start_beside(self, hash_seed: int) -> None:
+        """Start new fork servers, with other addresses and other hashes, beside those that run, unless some still start."""
+        if not self._coming:
+            self._hash_seed = hash_seed
+            self._coming = {key: self._launch(key.python) for key in self._servers}
+
+    def renew(self) -> None:
+        """Put the fork servers that were started beside in the place of those that run, once all of them are ready.
 
         Raises MeasuringError when a preloaded module fails.
         """
-        keys = list(self._servers)
-        self.close()
-        self._hash_seed = hash_seed
-        for key in keys:
-            self.start(key.python, second=key.second)
-
-    @property
-    def start_up(self) -> float:
-        """Return how long the fork servers took to start, in seconds."""
-        return sum(server.start_up for server in self._servers.values())
+        if self._coming and all(server.is_ready() for server in self._coming.values()):
+            old, self._servers, self._coming = self._servers, self._coming, {}
+            for server in old.values():
+                server.close()
 
     def close(self) -> None:
         """End every fork server and its workers."""
-        while self._servers:
-            _, server = self._servers.popitem()
-            server.close()
+        for servers in (self._servers, self._coming):
+            while servers:
+                _, server = servers.popitem()
+                server.close()
 
     def get_ready(self, checkout: Checkout) -> None:
         """Start the fork server of a checkout where it does not run, so that no worker has to wait for it."""
         self._server(_key(checkout))
+
+    def _launch(self, python: Optional[Path]) -> ForkServer:
+        return self._start_server(
+            python or RUNNING,
+            environment=self._environment(),
+            preload=self._preload(),
+            folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch)),
+            say=self.say,
+        )
 
     def _server(self, key: _ServerKey) -> ForkServer:
         server = self._servers.get(key)

@@ -50,8 +50,6 @@ MOST_LONGER = 4
 # Quads of a pair: with s the start-up of a pair and q the time of a quad, 2 sqrt(s / q) of them tell most in a given time where
 # processes spread four times as much as quads (benchmarks/gate/FINDINGS.md, section 6).
 FEWEST_QUADS, MOST_QUADS = 4, 16
-# Renewing the fork servers may cost this share of the budget.
-RENEWAL_SHARE = 0.1
 
 
 @dataclass
@@ -74,8 +72,6 @@ class _Plan(NamedTuple):
     arm: Arm
     layout_seed: int
     dead_functions: int
-    profiled: bool
-    traced: bool
     second_starts: bool
     second_leads_quad: list[bool]
 
@@ -119,6 +115,7 @@ def measure_pairs(
     looks: Sequence[int],
     round_number: int,
     enough: Callable[[], bool],
+    needs_names: Callable[[], bool] = lambda: True,
     deadline: float = math.inf,
     observer: Optional[Observer] = None,
     traces: Optional[Path] = None,
@@ -127,8 +124,9 @@ def measure_pairs(
 
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
     begins; that none could be measured is a failure, for a gate without times must not look like one with.
-    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. Some pairs leave
-    traces in the folder ``traces``, where there is one.
+    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. From where
+    ``needs_names``, which is asked before the first pair and at every look, some pairs of the first round profile their
+    operators, and leave traces in the folder ``traces``, where there is one.
     """
     gate = bench.config.gate
     observer = observer or Observer()
@@ -149,6 +147,8 @@ def measure_pairs(
     sure = 2 if round_number == 0 else 1
     done = 0
     for look, until in enumerate(ends):
+        if round_number == 0 and needs_names():
+            measuring.name_causes()
         for plan in plans[done:until]:
             if observer.monotonic() > deadline:
                 measuring.out_of_time(plan)
@@ -157,7 +157,8 @@ def measure_pairs(
                 measuring.finish()
                 return
             if done in renewals:
-                bench.renew(renewals[done])
+                bench.start_beside(renewals[done])
+            bench.renew()
             measuring.measure(plan, f"pair {done + 1}, at most {len(plans)}")
             done += 1
             if measuring.hopeless:
@@ -187,8 +188,6 @@ def draw_plans(
             arm=arm,
             layout_seed=lot.randrange(1, 65536),
             dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
-            profiled=arm == "ab" and round_number == 0 and number < aa_pairs + PROFILED_PAIRS,
-            traced=arm == "ab" and round_number == 0 and (early + late)[:number].count("ab") < TRACED_PAIRS,
             second_starts=starts[arm].pop(),
             second_leads_quad=_balanced(lot, MOST_QUADS, run=2),
         )
@@ -214,13 +213,12 @@ def _ends_of_looks(plans: Sequence[_Plan], looks: Sequence[int]) -> Iterator[int
 
 
 def _renewals(bench: Bench, workload: str, round_number: int, *, at: Sequence[int]) -> dict[int, int]:
-    """Return before which plans the fork servers are renewed, and with which hash seed.
+    """Return before which plans new fork servers are started, and with which hash seed.
 
     Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one, and
-    as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). Servers that start slowly are kept.
+    as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
+    another CPU than theirs: where there is none, both sides of a pair wait for it alike.
     """
-    if bench.start_up > RENEWAL_SHARE * bench.config.gate.budget:
-        return {}
     lot = random.Random(f"{bench.config.measure.seed}/{workload}/{round_number}/servers")
     return {number: lot.randrange(2**32) for number in at}
 
@@ -254,6 +252,8 @@ class _Measuring:
         self._measured = measured
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
+        self._profiled_left = self._traced_left = 0
+        self._names_causes = False
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
 
@@ -261,6 +261,12 @@ class _Measuring:
     def hopeless(self) -> bool:
         """Whether so many pairs in a row failed that the rest would too."""
         return self._failures_in_a_row >= FAILURES_TO_STOP
+
+    def name_causes(self) -> None:
+        """Let the next pairs profile their operators, and some of them trace; once is enough."""
+        if not self._names_causes:
+            self._names_causes = True
+            self._profiled_left, self._traced_left = PROFILED_PAIRS, TRACED_PAIRS
 
     def measure(self, plan: _Plan, which: str) -> None:
         """Measure one pair."""
@@ -313,10 +319,11 @@ class _Measuring:
             self._run_quads(plan, members)
             self._choose_quads(started - began, (self._observer.monotonic() - started) / self._quads)
             replicates = self._replicate(plan, members[0], 0), self._replicate(plan, members[1], 1)
-            if not plan.profiled:
+            if plan.arm != "ab" or not self._profiled_left:
                 return replicates
             workers = members[0].worker, members[1].worker
-            traces = self._traces if plan.traced else None
+            traces = self._traces if self._traced_left else None
+            self._profiled_left, self._traced_left = self._profiled_left - 1, max(0, self._traced_left - 1)
             if members[0].analysed_late:
                 self._late.record(workers, replicates, checkouts, timeout=self._timeout, traces=traces)
                 return replicates

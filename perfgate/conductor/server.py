@@ -62,7 +62,7 @@ class ForkServer:
                 start_new_session=True,
             )
         theirs.close()
-        self.start_up = 0.0
+        self._ready = False
 
     @property
     def running(self) -> bool:
@@ -81,13 +81,26 @@ class ForkServer:
 
     def wait_ready(self, *, timeout: float) -> None:
         """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        message = self._wait(timeout=timeout, doing="importing the preloaded modules", worker_id=None)
+        self._note_start(self._wait(timeout=timeout, doing="importing the preloaded modules", worker_id=None))
+
+    def is_ready(self) -> bool:
+        """Return whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
+        if not self._ready:
+            try:
+                received = self._inbox.poll(0)
+            except ConnectionClosed:
+                raise WorkerError(self.how_it_ended(), alive=False) from None
+            if received is not None:
+                self._note_start(server_decoder.decode(received))
+        return self._ready
+
+    def _note_start(self, message: Any) -> None:
         if isinstance(message, ServerFailed):
             raise MeasuringError(
                 f"the worker's interpreter {self._python} cannot import what [measure] preload asks for: "
                 f"{message.error.message}\n{message.error.traceback}"
             )
-        self.start_up = message.start_up
+        self._ready = True
 
     def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: Optional[int]) -> Worker:
         """Fork a worker pinned to ``cpus``, with its home and current folder in ``home``; what it prints goes to ``log``.

@@ -27,7 +27,7 @@ from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.session import forget_traces, job_notes, put_together
 from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
-from perfgate.judging.gate.decide import more_pairs_would_help, rerun_would_help
+from perfgate.judging.gate.decide import more_pairs_would_help, names_would_help, rerun_would_help
 from perfgate.judging.gate.rule import looks_left
 
 BASE_STEPS = (4,)
@@ -211,6 +211,9 @@ def _measure_pairs(
         documents = documents_of(job, found)
         return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name)
 
+    def needs_names() -> bool:
+        return names_would_help(*documents_of(job, found), policy=job.policy, workload=reference.name)
+
     if job.earlier and not rerun_would_help(
         job.earlier.base, job.earlier.head, policy=job.policy, workload=reference.name
     ):
@@ -227,6 +230,7 @@ def _measure_pairs(
             else job.policy.looks,
             round_number=job.earlier.next_round if job.earlier else 0,
             enough=enough,
+            needs_names=needs_names,
             deadline=job.deadline,
             traces=traces,
         )

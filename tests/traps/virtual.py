@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -87,8 +88,8 @@ class Block(NamedTuple):
 class Machine:
     """What all workers of a gate run on: a fresh device for every pair, one clock for the whole job.
 
-    ``servers`` are the hash seeds of the fork servers in the order they started, ``workers`` the sides in the order of
-    their start, ``moves`` and ``blocks`` all moves and timed blocks in the order they ran.
+    ``servers`` are the hash seeds of the fork servers in the order they started, ``forked_by`` how many workers each gave,
+    ``workers`` the sides in the order of their start, ``moves`` and ``blocks`` all moves and timed blocks, in order.
     """
 
     gate: VirtualGate
@@ -97,6 +98,7 @@ class Machine:
     device: FakeDevice = field(default_factory=FakeDevice)
     alive: dict[int, _WorkerHandle] = field(default_factory=dict)
     servers: list[str] = field(default_factory=list)
+    forked_by: Counter[int] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -133,14 +135,19 @@ class _Server:
     running = True
 
     def __init__(self, machine: Machine, environment: dict[str, str]) -> None:
+        self._number = len(machine.servers)
         machine.servers.append(environment["PYTHONHASHSEED"])
-        self.start_up = machine.start_up
+        self._ready_ns = machine.now_ns() + int(machine.start_up * SECOND)
         self._machine = machine
+
+    def is_ready(self) -> bool:
+        return self._machine.now_ns() >= self._ready_ns
 
     def wait_ready(self, *, timeout: float) -> None:
         """There is nothing to import."""
 
     def fork(self, **_: Any) -> _WorkerHandle:
+        self._machine.forked_by[self._number] += 1
         return self._machine.fork()
 
     def close(self) -> None:
@@ -240,6 +247,7 @@ class VirtualGate:
     load: float = 0.0
     all_looks: bool = False
     profiled: bool = False
+    needs_names: Callable[[], bool] = lambda: True
     run_delay: Callable[[int], Optional[int]] = lambda now: 0
 
     def decide(self) -> DecisionDocument:
@@ -265,6 +273,7 @@ class VirtualGate:
                 looks=self.policy.looks,
                 round_number=round_number,
                 enough=lambda: not self.all_looks and self._enough(measured),
+                needs_names=self.needs_names,
                 deadline=self.deadline,
                 observer=machine.observer(),
             )

@@ -214,6 +214,15 @@ def more_pairs_would_help(base: RunDocument, head: RunDocument, *, policy: Polic
     return any(c.metric in _MUST_DECIDE or _looks_worse(c) for c in undecided)
 
 
+def names_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
+    """Return whether something of this workload moved, or looks worse, so that somebody will ask which operator it was."""
+    comparisons = [c for c in _compared(base, head, policy).comparisons if c.workload == workload]
+    return any(
+        c.outcome in ("regressed", "improved") or (c.gating and c.outcome == "inconclusive" and _looks_worse(c))
+        for c in comparisons
+    )
+
+
 def _looks_worse(comparison: Comparison) -> bool:
     return (comparison.delta or 0.0) > (comparison.tolerance or 0.0)
 

@@ -23,9 +23,10 @@ from perfgate.measuring.workload.stages import Stage, line_of
 
 # The fastest calls of blocks that lie this close together count as equal, and the time after which noise alone may keep them
 # apart. The fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians
-# never agreed in half a second where fastest calls did in a tenth of it, and warming up took longer than measuring.
+# never agreed in half a second where fastest calls did in a tenth of it, and warming up took longer than measuring. The
+# first quad after a tenth of a second is within 1.6 % of later ones, on both sides alike (benchmarks/gate/FINDINGS.md).
 AGREEMENT = 0.02
-SETTLING_SECONDS = 0.2
+SETTLING_SECONDS = 0.1
 IN_A_ROW = 3
 FEWEST_CALLS = 3
 
@@ -239,8 +240,8 @@ def warm_up(
 
     A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
 
-    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a fifth of a second has passed and
-    they do not keep falling (then noise, not warming, holds them apart). All shapes share that fifth, for it is the
+    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a tenth of a second has passed and
+    they do not keep falling (then noise, not warming, holds them apart). All shapes share that tenth, for it is the
     process that warms up, and ``cap_seconds``; where that ends the search, ``steady`` is False. What is alive is frozen,
     so that the collections between blocks are short.
     """

@@ -270,9 +270,12 @@ def test_measure_pairs__servers__renewed_halfway_to_the_first_look_and_at_every_
     assert len(machine.servers) == len(set(machine.servers)) == 1 + 1 + 3
 
 
-def test_measure_pairs__servers_that_start_slowly__are_kept() -> None:
-    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=2, all_looks=True, start_up=6.1)
-    assert len(gate.measure()[1].servers) == 1
+@pytest.mark.parametrize(("start_up", "served"), [(0.0, [4, 4, 4, 4, 4]), (0.3, [8, 8, 4]), (600.0, [20])])
+def test_measure_pairs__servers_that_start_slowly__take_over_when_they_are_ready(
+    start_up: float, served: list[int]
+) -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=2, all_looks=True, start_up=start_up)
+    assert list(gate.measure()[1].forked_by.values()) == served
 
 
 def test_measure_pairs__head_twenty_times_slower__both_sides_run_blocks_of_four_times_its_own() -> None:
@@ -291,6 +294,17 @@ def test_measure_pairs__profiled_pairs__the_first_twelve_of_base_and_head_in_the
     assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[:12]
     assert {bool(replicate.operators) for replicate in measured.base if replicate.arm == "aa"} == {False}
     assert not any(replicate.operators for replicate in [*again.base, *again.head])
+
+
+def test_measure_pairs__nothing_to_name_at_first__profiled_from_the_look_that_finds_something() -> None:
+    looks = iter([False, True, False])
+    gate = VirtualGate(
+        works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=1, quads=1, all_looks=True, profiled=True,
+        needs_names=lambda: next(looks, False),
+    )  # fmt: skip
+    measured, _ = gate.measure()
+
+    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[2:]
 
 
 def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted_on_no_block() -> None:
@@ -335,11 +349,3 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
     for block in machine.blocks:
         pairs[(block.worker - 1) // 2].append(block)
     return [pairs[number] for number in sorted(pairs)]
-
-
-def test_draw_plans__traces__of_the_first_four_pairs_of_base_and_head_that_are_profiled() -> None:
-    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8)
-    traced = [plan for plan in plans if plan.traced]
-    assert traced == [plan for plan in plans if plan.arm == "ab"][:4]
-    assert all(plan.profiled for plan in traced)
-    assert not any(plan.traced for plan in draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, round_number=1))
