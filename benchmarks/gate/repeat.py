@@ -3,15 +3,20 @@
     python benchmarks/gate/repeat.py --times 20
     python benchmarks/gate/repeat.py --times 5 --only demo/identical --only minilm/eager-attention
     python benchmarks/gate/repeat.py --times 100 --only demo/3-percent -- --steps 4
+    python benchmarks/gate/repeat.py --times 8 --only lab/conv-variant --only lab/conv-2-percent --load 3
 
 Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends, so an
 interrupted series is not lost; the table at the end is made from those lines. The exit code is 0 only when unchanged code got
 at most one verdict other than PASS per 20 gates and every planted regression was caught every time.
+
+The lab's models (benchmarks/gate/lab/workloads.py) come as a variant, which differs in code and not in speed, another in every
+round, and with 2 and 3 % more work. ``--load`` keeps so many other processes runnable meanwhile, the first bound by memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -27,8 +32,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "minilm"))
 
+sys.path.insert(0, str(Path(__file__).parent / "lab"))
+
 import gate as minilm  # noqa: E402 - the example's own script knows how to plant its changes
 import slower  # noqa: E402
+import workloads as lab  # noqa: E402
 
 DEMO = ROOT / "perfgate" / "demo"
 
@@ -53,7 +61,16 @@ CASES = (
     Case("demo", "3-percent", "FAIL"),
     Case("demo", "5-percent", "FAIL"),
     *(Case("minilm", change.name, change.verdict) for change in minilm.CHANGES),
+    *(Case("lab", f"{name}-variant", "PASS") for name in lab.SOURCES),
+    *(Case("lab", f"{name}-{percent}-percent", "FAIL") for name in lab.SOURCES for percent in (2, 3)),
 )
+# The class whose forward is the call of each of the lab's models.
+_MODELS = {"mlp": "Network", "conv": "Stem", "tblock": "Layer", "ewise": "Scale", "tiny": "Chain"}
+_CONFIG = """project = "lab"
+device = "cpu"
+workload = "perf/workload.py:workload"
+"""
+_BURNERS = ("import numpy as n\na = n.zeros(2**24)\nwhile True: a += 1", "while True: pass")
 DEFAULT = ("demo/identical", "demo/mistake", "minilm/identical", "minilm/eager-attention",
            "minilm/contiguous-per-layer", "minilm/dtype-round-trip")  # fmt: skip
 
@@ -63,6 +80,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--only", action="append", metavar="PROJECT/CHANGE", choices=[case.name for case in CASES])
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/repeat.jsonl"))
+    parser.add_argument("--load", type=int, default=0, help="other processes that are runnable meanwhile")
     parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
     parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
@@ -71,7 +89,7 @@ def main() -> int:
         chosen = [case for case in CASES if case.name in (options.only or DEFAULT)]
         if any(case.project == "minilm" for case in chosen):
             minilm.install_requirements()
-        with options.out.open("a", encoding="utf-8") as out:
+        with options.out.open("a", encoding="utf-8") as out, _load(options.load):
             # Round after round, so that a busy spell of the machine meets every case.
             for number in range(options.times):
                 for record in _round(chosen, number, options):
@@ -82,7 +100,7 @@ def main() -> int:
 def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Iterator[dict[str, object]]:
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="perfgate-repeat-") as scratch:
-            record = _gate(case, Path(scratch), options)
+            record = _gate(case, number, Path(scratch), options)
         print(
             f"{number + 1:3} {case.name:32} {record['verdict']:12} {record['seconds']:6.1f} s  {record['reasons']}",
             flush=True,
@@ -90,9 +108,20 @@ def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Itera
         yield record
 
 
-def _gate(case: Case, scratch: Path, options: argparse.Namespace) -> dict[str, object]:
+@contextlib.contextmanager
+def _load(processes: int) -> Iterator[None]:
+    burners = [subprocess.Popen([sys.executable, "-c", _BURNERS[min(number, 1)]]) for number in range(processes)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -> dict[str, object]:
     repository, out = scratch / "repository", scratch / "out"
-    (_plant_demo if case.project == "demo" else _plant_minilm)(case, repository)
+    {"demo": _plant_demo, "minilm": _plant_minilm, "lab": _plant_lab}[case.project](case, number, repository)
     started = time.monotonic()
     command = [
         sys.executable,
@@ -127,7 +156,7 @@ def _gate(case: Case, scratch: Path, options: argparse.Namespace) -> dict[str, o
     }
 
 
-def _plant_demo(case: Case, repository: Path) -> None:
+def _plant_demo(case: Case, _: int, repository: Path) -> None:
     shutil.copytree(DEMO / "main", repository, ignore=shutil.ignore_patterns("__pycache__"))
     _git(repository, "init", "--quiet", "--initial-branch=main")
     _commit(repository, "main")
@@ -135,7 +164,8 @@ def _plant_demo(case: Case, repository: Path) -> None:
     if case.change == "identical":
         (repository / "NOTES.md").write_text("Only words.\n")
     elif case.change.endswith("-percent"):
-        slower.plant(repository, percent=float(case.change.partition("-")[0]))
+        place = slower.Place("ranker.py", "Ranker", "ranker", "perf")
+        slower.plant(repository, place, percent=float(case.change.partition("-")[0]))
     else:
         shutil.copytree(
             DEMO / case.change, repository, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
@@ -143,10 +173,31 @@ def _plant_demo(case: Case, repository: Path) -> None:
     _commit(repository, case.change)
 
 
-def _plant_minilm(case: Case, repository: Path) -> None:
+def _plant_minilm(case: Case, _: int, repository: Path) -> None:
     minilm.make_repository(repository)
     change = next(change for change in minilm.CHANGES if change.name == case.change)
     minilm.make_branch(repository, change)
+
+
+def _plant_lab(case: Case, number: int, repository: Path) -> None:
+    name, change = case.change.split("-", 1)
+    lab.write_harness(repository / "perf", name)
+    (repository / "perfgate.toml").write_text(_CONFIG)
+    _write_modules(repository, name, 0)
+    _git(repository, "init", "--quiet", "--initial-branch=main")
+    _commit(repository, "main")
+    _git(repository, "checkout", "--quiet", "-b", "change")
+    if change == "variant":
+        _write_modules(repository, name, 1 + number % lab.VARIANTS)
+    else:
+        place = slower.Place("model.py", _MODELS[name], "workload", "perf")
+        slower.plant(repository, place, percent=float(change.partition("-")[0]))
+    _commit(repository, case.change)
+
+
+def _write_modules(repository: Path, name: str, variant: int) -> None:
+    for file, text in lab.modules(name, variant, seed=1).items():
+        (repository / file).write_text(text)
 
 
 def _commit(repository: Path, message: str) -> None:

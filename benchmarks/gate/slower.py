@@ -1,4 +1,4 @@
-"""Make the demo's model slower by a known share, in Python work that no counter counts: only the clock can tell.
+"""Make a model slower by a known share, in Python work that no counter counts: only the clock can tell.
 
 The share is that of an undisturbed call on this machine: both are timed here, and the fastest of many counts.
 """
@@ -9,42 +9,50 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 _FORWARD = "    def forward(self, "
 _REPEATS = 400
 _CALL = """
 import sys, time
-sys.path[:0] = ["perf", "."]
+sys.path[:0] = [{folder!r}, "."]
 import torch
-from workload import ranker
+from workload import {workload} as timed
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model, sessions = ranker.build("cpu"), ranker.inputs(ranker.batch, 0)
+model, inputs = timed.build("cpu"), timed.inputs(timed.batch, 0)
 best = 1e9
 with torch.inference_mode():
-    for _ in range(%d):
+    for _ in range({repeats}):
         started = time.perf_counter()
-        model(sessions)
+        model(inputs)
         best = min(best, time.perf_counter() - started)
 print(best)
 """
 
 
-def plant(repository: Path, *, percent: float) -> None:
-    """Add ``percent`` of a call's time to the forward of the ranker in ``repository``."""
-    count = _numbers_in(percent / 100 * _fastest_call(repository))
-    path = repository / "ranker.py"
+class Place(NamedTuple):
+    """Where a project's call is: the file of its model, the class whose forward is the call, its workload and its folder."""
+
+    file: str
+    model: str
+    workload: str
+    folder: str
+
+
+def plant(repository: Path, place: Place, *, percent: float) -> None:
+    """Add ``percent`` of a call's time to the forward of the model in ``repository``."""
+    count = _numbers_in(percent / 100 * _fastest_call(repository, place))
+    path = repository / place.file
     source = path.read_text(encoding="utf-8")
-    # The last forward of the file is the model's own; those before it are its layers', which run several times a call.
-    start = source.rindex(_FORWARD)
+    start = source.index(_FORWARD, source.index(f"class {place.model}("))
     body = source.index("\n", start) + 1
     path.write_text(f"{source[:body]}        sum(range({count}))\n{source[body:]}", encoding="utf-8")
 
 
-def _fastest_call(repository: Path) -> float:
-    done = subprocess.run(
-        [sys.executable, "-c", _CALL % _REPEATS], cwd=repository, capture_output=True, text=True, check=True
-    )
+def _fastest_call(repository: Path, place: Place) -> float:
+    code = _CALL.format(folder=place.folder, workload=place.workload, repeats=_REPEATS)
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
