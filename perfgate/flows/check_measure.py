@@ -82,7 +82,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         found = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
-        for reference in job.config.selected(options.workloads):
+        references = job.config.selected(options.workloads)
+        for number, reference in enumerate(references, start=1):
             if job.earlier:
                 found.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, found)
@@ -115,7 +116,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             found.pairs.append(PairedMeasurement())
             # In the folder of the results, where there is space and the recordings of the middle pair stay.
             with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
-                _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces))
+                to_come = len(references) - number
+                _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces), to_come=to_come)
                 sides = found.base[-1], found.head[-1]
                 found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
     of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
@@ -190,9 +192,14 @@ def _measure_pairs(
     head: Checkout,
     job: Job,
     found: Measured,
+    *,
     traces: Optional[Path] = None,
+    to_come: int = 0,
 ) -> None:
-    """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up."""
+    """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
+
+    ``to_come`` workloads are measured after it.
+    """
     records = (
         [*job.earlier.base.workloads, *job.earlier.head.workloads]
         if job.earlier
@@ -209,7 +216,7 @@ def _measure_pairs(
     def enough() -> bool:
         watcher.put_into(pairs.base, pairs.head)
         documents = documents_of(job, found)
-        return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name)
+        return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name, to_come=to_come)
 
     def needs_names() -> bool:
         return names_would_help(*documents_of(job, found), policy=job.policy, workload=reference.name)

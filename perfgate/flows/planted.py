@@ -54,8 +54,8 @@ class PlantedChange:
         return self.metric is None or self.metric.startswith(("latency.", "throughput."))
 
 
-# The signer's call is 100 equal rounds and less than 1 % beside them, on any processor; matrix products grow in steps that differ
-# from one to the next. A call of the scorer takes a sixth of a millisecond: a gate sees twice the 500 calls that P99 asks for.
+# The signer's call is 100 equal rounds and less than 1 % beside them, on any processor; matrix products grow in steps that
+# differ from one to the next. A call of the scorer takes a sixth of a millisecond: a gate sees twice the 500 calls of a P99.
 # More work in every call moves every quantile of the call and the time of a whole block. P99 is taken on CPU time, which
 # does not stop between two calls, so what happens there may show in it.
 _SLOWER_CALL = ("latency.p50", "latency.p99", "throughput.turnaround")

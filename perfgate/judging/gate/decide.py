@@ -61,7 +61,7 @@ from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
-PROCEDURE_VERSION = 2
+PROCEDURE_VERSION = 3
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 _NO_CHECK = "the correctness check could not run"
@@ -188,24 +188,32 @@ class _Compared(NamedTuple):
     invalid: list[Invalid]
 
 
-def _compared(base: RunDocument, head: RunDocument, policy: Policy) -> _Compared:
-    """Compare everything that one session measured on both sides; times that prove nothing are set aside."""
+def _compared(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: int = 0) -> _Compared:
+    """Compare everything that one session measured on both sides; times that prove nothing are set aside.
+
+    ``to_come`` workloads are still to be measured, and will be corrected for together with these.
+    """
     floors = noise_floors(base, policy, pairs=_pairs(head))
     invalid = invalid_times(base, head) + _base_differs(floors)
-    times = compare_time(base, head, policy, floors)
+    times = compare_time(base, head, policy, floors, to_come=to_come)
     held = compare_budgets(base, head, policy) + compare_expected(head, policy)
     exact = compare_promises(base, head) + held + compare_counters(base, head, policy)
     profiled = compare_kernel_times(base, head, policy) if are_recordings(base, head) else []
     return _Compared(exact + profiled + _veto(times, invalid), floors, invalid)
 
 
-def more_pairs_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
+def more_pairs_would_help(
+    base: RunDocument, head: RunDocument, *, policy: Policy, workload: str, to_come: int = 0
+) -> bool:
     """Return whether the verdict hangs on a time comparison of this workload that more pairs could decide.
 
     Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. Where the
     gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it costs.
+    ``to_come`` workloads are measured after this one: what is shown must still be so when they are corrected for too.
     """
-    gating = [c for c in _compared(base, head, policy).comparisons if c.gating and c.workload == workload]
+    gating = [
+        c for c in _compared(base, head, policy, to_come=to_come).comparisons if c.gating and c.workload == workload
+    ]
     second_look = policy.looks[min(1, len(policy.looks) - 1)]
     measured = max((comparison.pairs or 0 for comparison in gating), default=0)
     if any(comparison.outcome == "regressed" for comparison in gating) and measured >= second_look:

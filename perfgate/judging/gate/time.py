@@ -40,8 +40,13 @@ class _Cell(NamedTuple):
     parts: Sequence[Part] = ()
 
 
-def compare_time(base: RunDocument, head: RunDocument, policy: Policy, floors: list[NoiseFloor]) -> list[Comparison]:
-    """Compare every time metric that the pairs give; ``floors`` are what base against base showed."""
+def compare_time(
+    base: RunDocument, head: RunDocument, policy: Policy, floors: list[NoiseFloor], *, to_come: int = 0
+) -> list[Comparison]:
+    """Compare every time metric that the pairs give; ``floors`` are what base against base showed.
+
+    Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured.
+    """
     cells = [
         _Cell(workload, shape, name, effects, _stages(base, head, workload, shape) if name == PREPROCESS else ())
         for workload, shape in _shapes(head)
@@ -49,7 +54,7 @@ def compare_time(base: RunDocument, head: RunDocument, policy: Policy, floors: l
             base.replicates, head.replicates, workload=workload, shape=shape, arm="ab"
         ).items()
     ]
-    return [comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors)]
+    return [comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors, to_come)]
 
 
 def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[Part]:
@@ -97,13 +102,16 @@ def _shapes(run: RunDocument) -> list[tuple[str, str]]:
     return [(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
 
 
-def _compare_family(cells: list[_Cell], family: Family, policy: Policy, floors: list[NoiseFloor]) -> list[Comparison]:
+def _compare_family(
+    cells: list[_Cell], family: Family, policy: Policy, floors: list[NoiseFloor], to_come: int
+) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
+    unknown = [1.0] * (to_come * len({cell.metric for cell in members}))
     p_values = [p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) for cell in members]
     alpha = policy.alpha * family.share
     return [
         _compare_cell(cell, policy, alpha=alpha, p_adjusted=adjusted, tests=len(members), floor=_floor_of(cell, floors))
-        for cell, adjusted in zip(members, holm(p_values))
+        for cell, adjusted in zip(members, holm([*p_values, *unknown]))
     ]
 
 

@@ -8,9 +8,9 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
-from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.decide import decide, more_pairs_would_help
 from perfgate.judging.gate.policy import FAMILIES
-from tests.unit.gate.builders import SHAPE, sides
+from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 TEN_PAIRS = Policy(looks=[10])
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -82,3 +82,9 @@ def seen_from_outside(replicate: Replicate) -> Replicate:
     per_call = [(end - start) // calls for start, end, calls in zip(blocks.start_ns, blocks.end_ns, blocks.calls)]
     seen = [duration * (calls + 1) for duration, calls in zip(per_call, blocks.calls)]
     return msgspec.structs.replace(replicate, shapes={SHAPE: msgspec.structs.replace(blocks, seen_ns=seen)})
+
+
+def test_more_pairs_would_help__workloads_to_come__a_regression_must_survive_their_correction() -> None:
+    documents = sides([1.05] * 10)
+    assert not more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD)
+    assert more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD, to_come=9)
