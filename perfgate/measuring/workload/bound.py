@@ -94,6 +94,8 @@ class BoundWorkload:
         """Make one call on inputs that are already on the device, without waiting for the device."""
         if self.workload.train_step is not None:
             return self.workload.train_step(self.model, inputs)
+        if self.workload.grad:
+            return self._forward(inputs)
         with self.device.inference_mode():
             return self._forward(inputs)
 

@@ -21,13 +21,14 @@ def describe_shapes(workload: Workload) -> dict[str, str]:
 
 
 def describe_functions(workload: Workload) -> dict[str, str]:
-    """Return the functions that are given, each with a hash of its code: 16 hex digits of SHA-256.
+    """Return the functions that are given, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` where it is on.
 
     It covers the function's own byte code, constants, names and defaults, so an edited comment changes nothing. What it
     calls is not covered. Two Python versions give two hashes. What has no code of its own, as a class, counts by its name.
     """
     given = {name: getattr(workload, name) for name in FUNCTIONS}
-    return {name: _hash(function) for name, function in given.items() if function is not None}
+    found = {name: _hash(function) for name, function in given.items() if function is not None}
+    return {**found, "grad": "on"} if workload.grad else found
 
 
 def _hash(given: Union[Callable[..., Any], Mapping[str, Callable[..., Any]]]) -> str:

@@ -63,6 +63,8 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         if found is not None and not callable(found):
             raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(found).__name__}")
     _check_preprocess(workload.preprocess, where)
+    if not isinstance(workload.grad, bool):
+        raise WorkloadError(f"{where}: grad must be True or False, found {workload.grad!r}")
     if not isinstance(workload.batch, int) or workload.batch < 1:
         raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
     if not isinstance(workload.sla, SLA):

@@ -210,3 +210,27 @@ def test_count_calls__a_duplicated_collective__counted_with_operator_and_line(tm
         ("c10d::allreduce_", f"{Path(__file__).name}:{line}", "dist.all_reduce(y)") for line in lines
     ]
     assert head.unstable == []
+
+
+class Forgetful(torch.nn.Module):
+    """Some layers, called without gradients, or with them where ``no_grad`` was lost: each then keeps what it computed."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            *(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(9))
+        )
+        self.lost = lost
+
+    def forward(self, x):
+        with torch.set_grad_enabled(self.lost):
+            return self.layers(x)
+
+
+@pytest.mark.parametrize(("grad", "seen"), [(False, False), (True, True)])
+def test_count_calls__lost_no_grad__seen_where_the_code_owns_the_mode(tmp_path, grad, seen):
+    kept, lost = (
+        counted(Workload(build=lambda device, lost=lost: Forgetful(lost), inputs=inputs, batch=4, grad=grad), tmp_path)
+        for lost in (False, True)
+    )
+    assert (lost.values["memory.peak"] > kept.values["memory.peak"]) is seen

@@ -61,3 +61,8 @@ def test_describe_functions__stages_of_preprocessing__order_names_and_code_count
     ]
     workloads = [Workload(build=print, inputs=print, preprocess=stages) for stages in given]
     assert len({describe_functions(workload)["preprocess"] for workload in workloads}) == 5
+
+
+def test_describe_functions__code_that_owns_the_gradient_mode__is_told_from_one_that_does_not() -> None:
+    made = [Workload(build=print, inputs=lambda batch, seed: seed, grad=grad) for grad in (False, True)]
+    assert [describe_functions(one).get("grad") for one in made] == [None, "on"]
