@@ -6,6 +6,7 @@ from __future__ import annotations
 # does not change speed can shift by luck of memory layout (below 1 % has not been excluded).
 DEFAULT_TOLERANCES: dict[str, float] = {
     "counters.framework_ops": 0.0,
+    "counters.flops": 0.0,
     "counters.copies": 0.0,
     "counters.copy_bytes": 0.0,
     "counters.noncontiguous_copies": 0.0,

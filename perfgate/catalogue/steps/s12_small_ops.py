@@ -154,6 +154,20 @@ CARD = StepCard(
             source=DISPATCH,
         ),
         Metric(
+            name="counters.flops",
+            title=Text("floating-point operations per call", "每次调用的浮点运算次数"),
+            unit="1",
+            better="lower",
+            kind="exact",
+            step=12,
+            explanation=Text(
+                "Arithmetic of the matrix products, convolutions and attention of one call, by torch's own formulas: a wider "
+                "layer or a longer sequence shows, however fast it is computed.",
+                "一次调用中矩阵乘、卷积和注意力的运算量，按 torch 自身公式计算：层变宽或序列变长都会显现，与计算快慢无关。",
+            ),
+            source=DISPATCH,
+        ),
+        Metric(
             name="counters.kernels",
             title=Text("kernel launches per call", "每次调用的 kernel 下发数"),
             unit="1",

@@ -30,12 +30,13 @@ _COMPILING: Mapping[str, Compiling] = {
 # What the gate writes behind the name of an operator that a counter tells more of than that it runs.
 Aspect = Literal["kept", "saved", "full precision"]
 _ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
-# What the parts of a counter count, where it is not an operator's calls: bytes, and blocks taken from the allocator.
-Amount = Literal["calls", "held", "copied", "blocks"]
+# What the parts of a counter count, where it is not an operator's calls: bytes, blocks taken from the allocator, arithmetic.
+Amount = Literal["calls", "held", "copied", "blocks", "flops"]
 _AMOUNTS: Mapping[str, Amount] = {
     "memory.peak": "held",
     "counters.copy_bytes": "copied",
     "counters.allocations": "blocks",
+    "counters.flops": "flops",
 }
 _Key = tuple[str, str, Amount]
 
@@ -173,7 +174,7 @@ def parted(name: str) -> tuple[str, Optional[Aspect]]:
 def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line.
 
-    Where it runs more often, that says enough of the bytes it copies more and of the blocks it takes.
+    Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes.
     """
     joined = dict(found)
     for (where, name, amount), cause in found.items():
@@ -183,7 +184,7 @@ def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
         if amount == "calls" and own.op != name:
             joined[where, own.op, "calls"] = replace(own, also=name)
             del joined[where, name, amount]
-        elif amount in ("copied", "blocks") and own.more_count > 0:
+        elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
             del joined[where, name, amount]
     return joined
 

@@ -18,11 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import perfgate
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import HostWait
-from perfgate.measuring.trace.dispatched import describe, form_of
+from perfgate.measuring.trace.dispatched import describe, flops_of, form_of
 from perfgate.measuring.trace.tally import (
     COLLECTIVES,
     COPIES,
     COPY_BYTES,
+    FLOPS,
     FRAMEWORK_OPS,
     LOW_PRECISION_OPS,
     NONCONTIGUOUS_COPIES,
@@ -153,8 +154,10 @@ class CountingMode(WatchingMode):
         line = self._lines.of(sys._getframe(2))
         if line is not None:
             op.lines[line] += 1
+        flops = flops_of(func, args, keywords, result)
         if self._tally.order is not None:
-            self._tally.order.append(describe(func, args, keywords, result, line=line, view=view))
+            self._tally.order.append(describe(func, args, keywords, result, line=line, flops=flops, view=view))
+        op.add(FLOPS, line, flops or 0)
         if not view:
             op.add(FRAMEWORK_OPS, line)
             op.add(COLLECTIVES, line, _is_collective(name))

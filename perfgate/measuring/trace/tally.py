@@ -14,8 +14,9 @@ NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 SYNCS = "counters.syncs"
 LOW_PRECISION_OPS = "counters.low_precision_ops"
 COLLECTIVES = "counters.collectives"
+FLOPS = "counters.flops"
 # What every call is counted by; memory and the rest are there only where they can be counted.
-_DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES)
+_DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS)
 
 
 class Site(NamedTuple):

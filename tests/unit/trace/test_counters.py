@@ -91,6 +91,7 @@ def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project, tm
         "counters.syncs": 0,
         "counters.low_precision_ops": 0,
         "counters.collectives": 0,
+        "counters.flops": 0,
         "counters.repeat_saves": 0,
         "counters.allocations": 1,
         "memory.peak": 128,
@@ -156,7 +157,7 @@ def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
     counters = counted(MODELS[name], tmp_path, repeats=100)
 
     assert counters.unstable == []
-    assert len(counters.values) == 11
+    assert len(counters.values) == 12
 
 
 @pytest.mark.slow
@@ -234,3 +235,13 @@ def test_count_calls__lost_no_grad__seen_where_the_code_owns_the_mode(tmp_path, 
         for lost in (False, True)
     )
     assert (lost.values["memory.peak"] > kept.values["memory.peak"]) is seen
+
+
+def test_count_calls__wider_layer__its_arithmetic_by_operator(tmp_path):
+    narrow, wide = (
+        counted(Workload(build=lambda device, width=width: torch.nn.Linear(8, width), inputs=inputs, batch=4), tmp_path)
+        for width in (688, 704)
+    )
+    # Of a product of 4 x 8 and 8 x width: a multiplication and an addition each.
+    assert [one.values["counters.flops"] for one in (narrow, wide)] == [2 * 4 * 8 * 688, 2 * 4 * 8 * 704]
+    assert [site.name for site in wide.sites if site.metric == "counters.flops"] == ["aten::addmm"]

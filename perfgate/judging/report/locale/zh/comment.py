@@ -18,6 +18,8 @@ WORDS = {
     "{op} on {head_input} instead of {base_input}": "{op} 的输入由 {base_input} 变为 {head_input}",
     " ({in_all} in all, also at {other_lines})": "（共 {in_all}，另见 {other_lines}）",
     " ({in_all} in all)": "（共 {in_all}）",
+    "{here} floating-point operations in {op}": "{op} 的浮点运算{here}",
+    ": {more} floating-point operations ({base} → {head})": "：浮点运算{more}（{base} → {head}）",
     ": {more} held at the peak ({base} → {head})": "：峰值时占用{more}（{base} → {head}）",
     ": {more} copied ({base} → {head})": "：拷贝{more}（{base} → {head}）",
     ": {more} blocks taken ({base} → {head})": "：申请内存块{more}（{base} → {head}）",
