@@ -5,6 +5,7 @@ That process is ``python -m perfgate.measuring.devices.sampler``. Whoever starte
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -60,8 +61,9 @@ class Sampler:
             self._process.wait()
 
     def _lines(self) -> list[Line]:
-        self._output.seek(0)
-        complete = self._output.read().split(b"\n")[:-1]
+        # The process writes at an offset that both share: to seek here would send its next line elsewhere.
+        descriptor = self._output.fileno()
+        complete = os.pread(descriptor, os.fstat(descriptor).st_size, 0).split(b"\n")[:-1]
         return [msgspec.json.decode(line, type=Line) for line in complete]
 
 

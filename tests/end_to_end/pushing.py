@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.end_to_end.conftest import SECONDS, Clone, Perfgate
 
 PREPARED = ("return torch.relu(y)", "return torch.relu(y.t().contiguous().t().contiguous())")
-REWORDED = ("    def forward", "    # the forward\n    def forward")
+REWORDED = ("    def forward", "    unused = 1\n\n    def forward")
 
 
 class Pushing:

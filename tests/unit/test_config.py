@@ -79,9 +79,9 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
     ("text", "message"),
     [
         ("workload = 3", "Expected `str`, got `int` - at `$.workload`"),
-        (ONE + '[gate]\nquads = "many"', "Expected `int`, got `str` - at `$.gate.quads`"),
-        (ONE + "[gate]\nquads = 14.0", "Expected `int`, got `float` - at `$.gate.quads`"),
-        (ONE + "[gate]\nquads = true", "Expected `int`, got `bool` - at `$.gate.quads`"),
+        (ONE + '[gate]\nquads = "many"', "Expected `int | null`, got `str` - at `$.gate.quads`"),
+        (ONE + "[gate]\nquads = 14.0", "Expected `int | null`, got `float` - at `$.gate.quads`"),
+        (ONE + "[gate]\nquads = true", "Expected `int | null`, got `bool` - at `$.gate.quads`"),
         (ONE + "[gate]\npairs = 12", "unknown key 'pairs'"),
         (ONE + "gate = 3", "Expected `object`, got `int` - at `$.gate`"),
         (ONE + "[measure]\npython_path = 'src'", "Expected `array`, got `str` - at `$.measure.python_path`"),

@@ -177,7 +177,7 @@ class Worker:
             cap_seconds=request.cap_seconds,
             preprocessing=self.recorder.preprocessing,
         )
-        self._frozen = gc.get_freeze_count()
+        self._frozen = self._count_frozen()
         return WarmedUp(
             calls=warm.calls,
             steady=warm.steady,
@@ -202,7 +202,7 @@ class Worker:
         return Collected(
             shapes=self._warmed.columns(),
             preprocess=self._warmed.preprocess_columns(self.root),
-            settings=_library_settings(frozen_before=self._frozen),
+            settings=_library_settings(frozen_more=self._count_frozen() > self._frozen),
         )
 
     def _profile(self, request: ProfileRequest) -> Profiled:
@@ -237,6 +237,9 @@ class Worker:
             if Path(name) in times
         }
         return Analysed(recordings={str(recording): operators for recording, operators in times.items()}, kept=kept)
+
+    def _count_frozen(self) -> int:
+        return gc.get_freeze_count()
 
     def _open(self, kind: str) -> Device:
         if self.device is None:
@@ -287,12 +290,12 @@ def _prepare_libraries(*, threads: int, seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def _library_settings(*, frozen_before: int) -> dict[str, str]:
+def _library_settings(*, frozen_more: bool) -> dict[str, str]:
     """Return what a workload may have changed although it was set for both sides alike.
 
     Garbage that user code froze (``gc.freeze``) is never collected, so nobody sees its price.
     """
-    settings = {"frozen objects": "more than set aside" if gc.get_freeze_count() > frozen_before else "as set aside"}
+    settings = {"frozen objects": "more than set aside" if frozen_more else "as set aside"}
     if torch := sys.modules.get("torch"):
         settings["torch threads"] = str(torch.get_num_threads())
         settings["torch interop threads"] = str(torch.get_num_interop_threads())

@@ -110,7 +110,6 @@ def _fill_pools(lot: random.Random) -> list[Any]:
     An object of 16 bytes, a float of 24, and byte strings, whose header takes 33: none of them is a container to collect.
     """
     sizes = [size for size in _SMALL for _ in range(lot.randrange(_MOST_PAGES * _PAGE // size))]
-    lot.shuffle(sizes)
     return [
         bytes(size - 33) if size > 33 else float(number) if size > 16 else object() for number, size in enumerate(sizes)
     ]
