@@ -29,11 +29,12 @@ HUNDREDS := tests/unit/gate/test_decide.py::test_decide__two_hundred_unchanged_g
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) --deselect $(HUNDREDS) $(FAST)
 
-# Formatting, lint, types and import contracts on top of the tests.
+# Formatting, lint, types and import contracts on top of the tests. Types are held against today's dependencies alone: the oldest
+# describe their own otherwise.
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(if $(CONSTRAINTS),,$(BIN)/mypy)
 	$(BIN)/lint-imports
 	$(MAKE) test
 
