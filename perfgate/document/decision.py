@@ -436,6 +436,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     where there is no base and the head alone was held to budgets, limits and expected kernels.
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
+    ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
     compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing.
@@ -473,5 +474,6 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0
     rounds: int = 1
     waited: Optional[float] = None
+    unmoved: list[str] = []
     recorded: bool = False
     duration: float = 0.0

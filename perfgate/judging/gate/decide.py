@@ -150,6 +150,7 @@ def decide(
         warnings=_warnings(base, head),
         pairs=_pairs(head),
         waited=_waited(base, head),
+        unmoved=_unmoved(base, head),
         recorded=recorded,
         rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
         duration=_duration(head),
@@ -453,6 +454,11 @@ def _pairs(head: RunDocument) -> int:
 def _waited(base: RunDocument, head: RunDocument) -> Optional[float]:
     share = waited_share([*base.replicates, *head.replicates])
     return None if share is None else rounded(share)
+
+
+def _unmoved(base: RunDocument, head: RunDocument) -> list[str]:
+    """Return the workloads of which a pair kept its memory layout on either side."""
+    return sorted({one.workload for one in (*base.replicates, *head.replicates) if not one.moved})
 
 
 def _warnings(base: RunDocument, head: RunDocument) -> list[str]:

@@ -50,6 +50,7 @@ class Environment:
             "sides": {"base": decision.base.sha256, "head": decision.head.sha256},
             "looks": ", ".join(str(pairs) for pairs in decision.policy.looks),
             "rounds": decision.rounds,
+            "unmoved": [place(workload, "") for workload in decision.unmoved[:_SHOWN]],
             "waited": None if decision.waited is None else formats.percent(decision.waited),
             "failed": [
                 {"what": f.what, "workload": f.workload, "message": first_line(f.error.message)}

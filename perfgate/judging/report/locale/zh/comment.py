@@ -128,6 +128,8 @@ WORDS = {
     "testbed: ": "测试环境：",
     "package: ": "软件包：",
     "and {more_packages}, see `decision.json`": "{more_packages}，见 `decision.json`",
+    "weights and inputs of {workload} stayed in place: luck of the layout may look like 1 %": "{workload} 的权重和输入"
+    "未移动：布局的偶然性可能表现为 1 % 的差异",
     "noise floor of {metric} of {place}: {floor} (base against base)": "{place} {metric}噪声底：{floor}（base 对 base）",
     "failed: {what} of {workload}": "失败：{workload} 的 {what}",
     # the end
