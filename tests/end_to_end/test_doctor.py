@@ -19,6 +19,7 @@ def _doctor(perfgate: Perfgate, folder: Path, *arguments: str) -> tuple[int, str
     return process.returncode, stdout, stderr
 
 
+@pytest.mark.slow
 def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: Path) -> None:
     (tmp_path / "perfgate.toml").write_text('workload = "w.py:w"\n' + SMALL_GATE)
     out = tmp_path / "doctor"

@@ -160,6 +160,7 @@ def test_check__setup_fails__exit_4_with_the_end_of_its_log_and_nothing_is_kept(
     assert len([path for path in cache.glob("environments/*") if path.is_dir()]) == 1
 
 
+@pytest.mark.slow
 def test_check__other_requirements_and_no_setup__a_note_and_the_comparison_goes_on(
     perfgate: Perfgate, clone: Clone, cache: Path
 ) -> None:
@@ -173,6 +174,7 @@ def test_check__other_requirements_and_no_setup__a_note_and_the_comparison_goes_
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_check__only_a_comment_of_the_requirements_changed__one_environment_for_both(
     perfgate: Perfgate, pinned: Clone, cache: Path
 ) -> None:
@@ -199,6 +201,7 @@ def stack(tmp_path: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     perfgate: Perfgate, clone: Clone, stack: Path
 ) -> None:
@@ -220,7 +223,11 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
 
 
 @pytest.mark.parametrize(
-    ("option", "kinds"), [("--head-python", ["running", "given"]), ("--base-python", ["given", "running"])]
+    ("option", "kinds"),
+    [
+        ("--head-python", ["running", "given"]),
+        pytest.param("--base-python", ["given", "running"], marks=pytest.mark.slow),
+    ],
 )
 def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pairs(
     perfgate: Perfgate, clone: Clone, stack: Path, option: str, kinds: list[str]
@@ -264,7 +271,7 @@ def test_check__interpreter_without_what_a_worker_needs__exit_2_names_it(
     assert "install torch and this same perfgate there" in done.stderr
 
 
-@pytest.mark.parametrize("inherit", [True, False])
+@pytest.mark.parametrize("inherit", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_check__inherit_packages__says_whether_what_is_installed_is_seen_while_setting_up(
     perfgate: Perfgate, pinned: Clone, cache: Path, inherit: bool
 ) -> None:

@@ -73,6 +73,7 @@ def test_check__module_beside_the_workload_file_changed__warn_that_names_it(perf
     assert decision["verdict"] in ("WARN", "INCONCLUSIVE")
 
 
+@pytest.mark.slow
 def test_check__new_argument_that_the_base_does_not_know__not_comparable_and_no_crash(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

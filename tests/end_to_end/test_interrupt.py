@@ -55,6 +55,7 @@ def _assert_whole_files(out: Path) -> None:
             json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_check__interrupted_at_many_moments__130_and_nothing_left(perfgate: Perfgate, clone: Clone) -> None:
     # Long enough that no machine has finished when the last signal comes.
     settings = clone.root / "perfgate.toml"
@@ -105,7 +106,7 @@ def test_run__interrupted_while_waiting_for_the_machine__130_at_once(perfgate: P
     _assert_clean(perfgate)
 
 
-@pytest.mark.parametrize("victim", ["conductor", "everyone at once"])
+@pytest.mark.parametrize("victim", [pytest.param("conductor", marks=pytest.mark.slow), "everyone at once"])
 def test_check__conductor_killed__workers_die_by_themselves_and_the_next_check_sweeps(
     perfgate: Perfgate, clone: Clone, victim: str
 ) -> None:

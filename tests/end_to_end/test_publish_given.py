@@ -106,6 +106,7 @@ def test_publish__options_in_part__wrong_use(job: Given) -> None:
     assert "missing: --repository (PERFGATE_REPOSITORY), --head-sha (PERFGATE_HEAD_SHA)" in done.stderr
 
 
+@pytest.mark.slow
 def test_publish__three_processes_at_once__one_comment_of_the_newest(job: Given) -> None:
     folders = {run: job.measure(run, ops=64 if run == 10 else 40) for run in (8, 9, 10)}
     started = [job.start(folders[run], run) for run in (10, 8, 9)]

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.end_to_end.conftest import Clone, Perfgate
 
 # Nothing is ever "unchanged" within a thousandth of a percent, so every job ends undecided and the next one adds to it.
@@ -58,6 +60,7 @@ def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_check__append_after_another_commit__refused_and_nothing_is_lost(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate:
     assert testbed["observed"]["affinity"] == ",".join(map(str, seen["affinity"]))
 
 
+@pytest.mark.slow
 def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
     perfgate: Perfgate, failing: Project
 ) -> None:
@@ -144,7 +145,7 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
     assert _run(root / "two")["steps"][0]["status"] == "not_applicable"
 
 
-@pytest.mark.parametrize("no_color", ["", "1"])
+@pytest.mark.parametrize("no_color", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_run__slow_build_in_a_terminal__a_spinner_says_it(perfgate: Perfgate, failing: Project, no_color: str) -> None:
     root = failing("build_hangs", settings="[measure]\nload_timeout = 3")
     ours, theirs = pty.openpty()

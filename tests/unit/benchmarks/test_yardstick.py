@@ -97,6 +97,7 @@ def test_yardstick__no_recordings__says_what_to_do(tmp_path):
     assert "with --recordings" in done.stderr
 
 
+@pytest.mark.slow
 def test_yardstick__rule_of_a_file__table_and_json_the_same_with_two_jobs(tmp_path):
     if not recordings.FOLDER.is_dir():
         pytest.skip("the recordings are not beside this checkout (../shared/gate-noise)")

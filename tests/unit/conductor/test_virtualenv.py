@@ -87,6 +87,7 @@ def test_provide_virtualenv__module_that_we_have_too__its_own_comes_first_and_ou
     assert (python.parents[1] / "perfgate-complete").stat().st_mtime >= made
 
 
+@pytest.mark.slow
 def test_provide_virtualenv__pip__installs_the_version_asked_for_and_nothing_that_we_have(
     provide: Provide, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_set_up__leaves_a_daemon_in_a_session_of_its_own__killed_and_named(tmp_p
     assert alive_in(int((tmp_path / "pid").read_text())) == []
 
 
+@pytest.mark.slow
 def test_provide_virtualenv__unfinished_and_unused_ones__gone(provide: Provide, tmp_path: Path) -> None:
     kept = provide("true").python.parents[1]
     (kept / "perfgate-complete").unlink()

@@ -209,6 +209,7 @@ def test_publishing_job__artifact_fetched_by_an_action__before_perfgate_is_insta
     assert "venv --clear " in _installs()[0]["run"]
 
 
+@pytest.mark.slow
 def test_jobs_with_a_token__requirements_with_hashes__take_these_very_files_and_nothing_of_the_checkout(
     tmp_path: Path,
 ) -> None:

@@ -264,6 +264,7 @@ def test_judge_folder__documents_written_and_read__same_bytes(tmp_path: Path) ->
     assert canonical_bytes(again, name="again") == (tmp_path / "decision.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_decide__two_hundred_unchanged_gates__alarms_stay_rare() -> None:
     # Wild pairs as on a shared machine: one in eight is several percent off, on either side.
     generator = np.random.default_rng(11)

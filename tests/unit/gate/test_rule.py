@@ -77,6 +77,7 @@ def test_answer__eight_quiet_pairs__unchanged_at_the_first_look() -> None:
     assert answer(Differences.of(np.linspace(-0.001, 0.001, 8)), LIMITS, ERRORS) == "unchanged"
 
 
+@pytest.mark.slow
 def test_p_slower__pairs_that_reruns_add__alarms_stay_rare_however_often_one_looks() -> None:
     """300 jobs that are run again until red: 20 rounds of 8 pairs after the planned 44."""
     alarms = 0

@@ -20,9 +20,10 @@ def test_code_span_and_prose__hostile_names__one_cell_each_with_the_text_of_the_
     check_spans(hostile_names(COUNT, seed=6), parser)
 
 
-def test_render_comment__hostile_names__keep_every_table_and_link_mention_command_nothing() -> None:
-    names = hostile_names(COUNT, seed=20261122)
-    for at in range(0, COUNT, AT_ONCE):
+@pytest.mark.parametrize("count", [4 * AT_ONCE, pytest.param(COUNT, marks=pytest.mark.slow)])
+def test_render_comment__hostile_names__keep_every_table_and_link_mention_command_nothing(count: int) -> None:
+    names = hostile_names(count, seed=20261122)
+    for at in range(0, count, AT_ONCE):
         parser = PARSERS[at // AT_ONCE % len(PARSERS)]
         check_comment(names[at : at + AT_ONCE], parser, "en")
 

@@ -61,6 +61,7 @@ def test_sequential_p__extremes__stay_probabilities() -> None:
     assert 0 < sequential_p(1e-300, LOOKS, 44, shape=0.5) < 1e-200 or sequential_p(1e-300, LOOKS, 44, shape=0.5) == 0.0
 
 
+@pytest.mark.slow
 def test_log_e_value__unchanged_with_wild_pairs__passes_100_in_fewer_than_one_run_of_100() -> None:
     """Ville's inequality over 40 looks of 2,000 runs, one difference in eight twenty times as wild."""
     runs = np.random.default_rng(5).standard_normal((2_000, 40))

@@ -160,6 +160,7 @@ def test_precision__training__share_only(tmp_path):
     assert "training" in (speedup(outcome).reason or "")
 
 
+@pytest.mark.slow
 def test_precision__another_output_each_time__error_not_known(tmp_path):
     outcome = measure(STEP, linears(lambda rows: nn.functional.dropout(rows, 0.5)), tmp_path)
 
@@ -228,6 +229,7 @@ def test_judge_trial__low_precision_that_is_slower_than_full__said():
     assert rules(trial(against="full", versus=slower)) == [("precision.slower", "warning")]
 
 
+@pytest.mark.slow
 def test_precision__check_refuses_the_low_precision_output__not_recommended(tmp_path):
     workload = linears(check=lambda output, inputs: output.dtype == torch.float32)
     outcome = measure(STEP, workload, tmp_path, limits={"precision.gain.info": 0.0, "precision.gain.warning": 0.0})
@@ -296,6 +298,7 @@ def test_precision__recording_without_dtypes__unavailable():
     assert "Level1" in (outcome.reason or "")
 
 
+@pytest.mark.slow
 def test_precision__products_allowed_to_be_rounded__said(tmp_path):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")

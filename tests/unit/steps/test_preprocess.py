@@ -136,6 +136,7 @@ def test_preprocess__faster_than_the_model__hidden_behind_it() -> None:
 
 
 @pytest.mark.usefixtures("brief")
+@pytest.mark.slow
 def test_preprocess__short_but_in_the_way_of_the_model__contention_and_no_wait() -> None:
     ran_beside = threading.Event()
 
