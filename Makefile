@@ -49,11 +49,11 @@ minilm: $(VENV)/.installed
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.flows.schemas
 
-# Proofs of many minutes.
+# Proofs of many seconds each: what `make test` leaves out.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
-# Fifteen causes planted in a small model, each named first in the comment: about five minutes.
+# Fifteen causes planted in a small model, each named first in the comment: about seven minutes.
 test-causes: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow or not slow" tests/causes
 
@@ -64,7 +64,7 @@ test-npu: .venv-npu/.installed
 	. build/softnpu/set_env.sh && $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
 
 # Our CI files run for real, without a forge or docker: act, gitlab-ci-local, and prism with the official API description in
-# front of the fake forge. Needs Linux on x86-64, npm, rsync, chromium and fonts (tests/ci/README.md). About ten minutes.
+# front of the fake forge. Needs Linux on x86-64, npm, rsync, chromium and fonts (tests/ci/README.md). About twenty minutes.
 CI_TOOLS := build/ci-tools
 test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 	PATH="$(CURDIR)/$(CI_TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -m ci tests/ci
