@@ -59,7 +59,7 @@ class SetupPlan:
     @property
     def key(self) -> str:
         """Return the hash under which the environment is kept; where anything it depends on differs, so does it."""
-        parent = sorted(f"{found.name}=={found.version}" for found in importlib.metadata.distributions())
+        parent = sorted(f"{found.metadata['Name']}=={found.version}" for found in importlib.metadata.distributions())
         made_from = [_LAYOUT, self.command, dict(self.requirements), self.inherit, sys.executable, sys.version, parent]
         return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
 

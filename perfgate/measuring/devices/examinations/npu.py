@@ -109,7 +109,7 @@ def _check_msprof(host: Host) -> FitnessCheck:
         return _check(name, "attention", "msprof is not on PATH: the profiler leaves no operators behind, without an error",
                       _SOURCE)  # fmt: skip
     real = found.resolve()
-    if not any((folder / _MSPROF_SCRIPT).is_file() for folder in real.parents[:5]):
+    if not any((folder / _MSPROF_SCRIPT).is_file() for folder in list(real.parents)[:5]):
         return _check(name, "attention", f"{real} has no {_MSPROF_SCRIPT} beside it: the profiler leaves no operators behind",
                       "install the whole CANN toolkit, not its runtime alone")  # fmt: skip
     return _check(name, "ok", str(real))
