@@ -71,9 +71,7 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
 
     reset()
     found = Compilations({}, {}, {shape: Counter() for shape in shapes})
-    # Before torch 2.7 they were called so.
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    with config.patch({limit: RECOMPILE_LIMIT, f"accumulated_{limit}": RECOMPILE_LIMIT}):
+    with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
         for shape in shapes:
             made = _compiled_during(workload, shape, range(WARM_UP_CALLS), root)
             again = {site: count for site, count in made.items() if site.name not in (_NEW, _UNEXPLAINED)}
