@@ -79,9 +79,7 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 
 class ServerReady(msgspec.Struct, frozen=True, tag="ready"):
-    """Fork server to conductor: everything is imported. ``start_up`` is what that took, in seconds."""
-
-    start_up: float
+    """Fork server to conductor: everything is imported."""
 
 
 class ServerFailed(msgspec.Struct, frozen=True, tag="failed"):

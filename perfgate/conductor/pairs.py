@@ -143,17 +143,19 @@ def measure_pairs(
     measuring = _Measuring(bench, reference, base, head, cpus, measured, observer, traces)
     ends = list(_ends_of_looks(plans, looks))
     renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
-    # Two looks are worth their time on any machine. What a later job adds ends at a planned number of pairs.
+    # Two looks are worth their time on any machine.
     sure = 2 if round_number == 0 else 1
     done = 0
     for look, until in enumerate(ends):
-        if round_number == 0 and needs_names():
+        if round_number == 0 and not measuring.names_causes and needs_names():
             measuring.name_causes()
         for plan in plans[done:until]:
             if observer.monotonic() > deadline:
                 measuring.out_of_time(plan)
                 return
-            if look >= sure and observer.monotonic() > budget_ends and (round_number == 0 or done == ends[look - 1]):
+            # What a later job adds ends at a planned number of pairs.
+            may_end = look >= sure and (round_number == 0 or done == ends[look - 1])
+            if may_end and observer.monotonic() > budget_ends:
                 measuring.finish()
                 return
             if done in renewals:
@@ -252,8 +254,7 @@ class _Measuring:
         self._measured = measured
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
-        self._profiled_left = self._traced_left = 0
-        self._names_causes = False
+        self._profiled: Optional[int] = None
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
 
@@ -262,11 +263,14 @@ class _Measuring:
         """Whether so many pairs in a row failed that the rest would too."""
         return self._failures_in_a_row >= FAILURES_TO_STOP
 
+    @property
+    def names_causes(self) -> bool:
+        """Whether pairs profile their operators, and some of them trace."""
+        return self._profiled is not None
+
     def name_causes(self) -> None:
-        """Let the next pairs profile their operators, and some of them trace; once is enough."""
-        if not self._names_causes:
-            self._names_causes = True
-            self._profiled_left, self._traced_left = PROFILED_PAIRS, TRACED_PAIRS
+        """Let the next pairs do so."""
+        self._profiled = 0
 
     def measure(self, plan: _Plan, which: str) -> None:
         """Measure one pair."""
@@ -319,11 +323,11 @@ class _Measuring:
             self._run_quads(plan, members)
             self._choose_quads(started - began, (self._observer.monotonic() - started) / self._quads)
             replicates = self._replicate(plan, members[0], 0), self._replicate(plan, members[1], 1)
-            if plan.arm != "ab" or not self._profiled_left:
+            if plan.arm != "ab" or self._profiled is None or self._profiled == PROFILED_PAIRS:
                 return replicates
             workers = members[0].worker, members[1].worker
-            traces = self._traces if self._traced_left else None
-            self._profiled_left, self._traced_left = self._profiled_left - 1, max(0, self._traced_left - 1)
+            traces = self._traces if self._profiled < TRACED_PAIRS else None
+            self._profiled += 1
             if members[0].analysed_late:
                 self._late.record(workers, replicates, checkouts, timeout=self._timeout, traces=traces)
                 return replicates

@@ -12,7 +12,6 @@ import os
 import selectors
 import signal
 import socket
-import time
 from typing import NoReturn
 
 from perfgate.document.run import ErrorDetail
@@ -48,7 +47,6 @@ def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     be_closed()
     # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
     adopt_orphans()
-    started = time.perf_counter()
     try:
         for module in preload:
             importlib.import_module(module)
@@ -60,7 +58,7 @@ def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     outlive_parent()
     code = 1
     try:
-        send(connection, ServerReady(start_up=time.perf_counter() - started))
+        send(connection, ServerReady())
         _Server(connection).loop()
         code = 0
     finally:

@@ -43,8 +43,6 @@ class Workload:
 
     - ``call(model, inputs)``: one call, where it is not ``model(*inputs)``; its result is what ``check`` sees.
     - ``train_step(model, inputs)``: a training iteration; given, it is what one call does, with gradients on.
-    - ``grad``: True leaves it to the code whether gradients are recorded, so that a lost ``no_grad`` shows; else calls run
-      under ``torch.inference_mode()``.
     - ``preprocess(raw)``: turns what ``inputs`` returned into what the model takes, on the host; or a mapping of names to
       functions, run in that order, whose times are then told apart.
     - ``preprocess_on_device(raw)``: the same work, given the raw batch on the device.
@@ -54,13 +52,14 @@ class Workload:
     - ``sla``: what the workload promises; ``traffic``: how its requests come in.
     - ``ranks``: how many processes of this machine it is spread over where it is used, by which collectives are measured (0: as
       many as there are accelerators).
+    - ``grad``: True leaves it to the code whether gradients are recorded, so that a lost ``no_grad`` shows; else calls run
+      under ``torch.inference_mode()``.
     """
 
     build: Callable[[Any], Any]
     inputs: Callable[..., Any]
     call: Optional[Callable[[Any, Any], Any]] = None
     train_step: Optional[Callable[[Any, Any], Any]] = None
-    grad: bool = False
     preprocess: Optional[Union[Callable[[Any], Any], Mapping[str, Callable[[Any], Any]]]] = None
     preprocess_on_device: Optional[Callable[[Any], Any]] = None
     check: Optional[Callable[[Any, Any], Any]] = None
@@ -70,3 +69,4 @@ class Workload:
     sla: SLA = field(default_factory=SLA)
     traffic: Optional[Traffic] = None
     ranks: int = 0
+    grad: bool = False

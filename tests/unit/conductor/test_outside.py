@@ -64,7 +64,8 @@ def test_wait_asleep__worker_that_has_answered__all_that_it_used_is_booked() -> 
             os.read(worker.stdout.fileno(), 1)
             wait_asleep(worker.pid)
             used = cpu_ns(worker.pid)
-            time.sleep(0.012)  # longer than a tick
+            while not _sleeps(worker.pid):
+                pass
             out_of_turn.append(cpu_ns(worker.pid) - used)
         worker.stdin.close()
     assert sum(out_of_turn) < 5_000_000
