@@ -92,7 +92,7 @@ lab: $(VENV)/.installed
 	  --out perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 	$(BIN)/python benchmarks/gate/lab --table perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 
-# `make check PYTHON=python3.9 CONSTRAINTS=build/oldest.txt TORCH=torch==2.7.0` with the oldest of everything that is promised.
+# `make check PYTHON=python3.10 CONSTRAINTS=build/oldest.txt TORCH=torch==2.7.0` with the oldest of everything that is promised.
 build/oldest.txt: pyproject.toml .ci/oldest.py
 	mkdir -p build
 	$(PYTHON) .ci/oldest.py > $@
