@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 import msgspec
 
@@ -80,9 +80,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     budget: float = 60.0
     aa_pairs: int = 7
-    quads: Optional[int] = None
+    quads: int | None = None
     block_seconds: float = 0.02
-    cpus: Optional[int] = None
+    cpus: int | None = None
     alpha: float = 0.01
     alpha_ok: float = 0.05
     ok_margin: float = 0.02
@@ -107,7 +107,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A limit with more than its number: ``value``, which unset stays the checklist's, and whether the gate fails on it."""
 
-    value: Optional[float] = None
+    value: float | None = None
     gating: bool = False
 
 
@@ -158,8 +158,8 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     device: str = "cpu"
     workload: str = ""
     workloads: dict[str, str] = {}
-    limits: dict[str, Union[float, LimitSetting]] = {}
-    budget: dict[str, Union[float, str]] = {}
+    limits: dict[str, float | LimitSetting] = {}
+    budget: dict[str, float | str] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
@@ -234,7 +234,7 @@ class Config:
 def load_config(
     root: Path,
     *,
-    device: Optional[str] = None,
+    device: str | None = None,
     environ: Mapping[str, str] = os.environ,
     needs_workload: bool = True,
 ) -> Config:
@@ -257,7 +257,7 @@ def load_config(
     return parse_config(text, path, device=device, needs_workload=needs_workload)
 
 
-def report_language(given: Optional[str], root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
+def report_language(given: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
     """Return the language that comments and reports are written in.
 
     ``given`` on the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
@@ -274,7 +274,7 @@ def report_language(given: Optional[str], root: Path, *, environ: Mapping[str, s
     raise ConfigError(f"PERFGATE_LANG is {chosen!r}; the languages are {', '.join(LANGUAGES)}")
 
 
-def parse_config(text: str, path: Path, *, device: Optional[str] = None, needs_workload: bool = True) -> Config:
+def parse_config(text: str, path: Path, *, device: str | None = None, needs_workload: bool = True) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
         raw = tomllib.loads(text)
@@ -414,7 +414,7 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
 
 
-def _limits(written: Mapping[str, Union[float, LimitSetting]], path: Path) -> dict[str, LimitSetting]:
+def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str, LimitSetting]:
     """Return every limit the project sets by its full name; of a pattern and a name, the name counts."""
     found: dict[str, LimitSetting] = {}
     for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
@@ -440,7 +440,7 @@ def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, 
     return {name: LIMITS[name] if setting.value is None else setting.value for name, setting in gating.items()}
 
 
-def _budget(key: str, written: Union[float, str], path: Path) -> Budget:
+def _budget(key: str, written: float | str, path: Path) -> Budget:
     name = parse_place(key).metric
     if name not in METRICS:
         raise ConfigError(f"{path}: [budget] unknown metric {key!r}{_did_you_mean(name, METRICS)}")

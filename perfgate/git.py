@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple, Optional
+from typing import IO, NamedTuple
 
 from perfgate.errors import RepositoryError
 from perfgate.interrupts import safe_point
@@ -57,7 +57,7 @@ def run_git(
     extra: Mapping[str, str],
     *,
     stop_when_interrupted: bool = True,
-    limit_seconds: Optional[float] = None,
+    limit_seconds: float | None = None,
 ) -> GitResult:
     """Run git in a folder. Raises RepositoryError when there is no git, or none that ends within ``limit_seconds``.
 
@@ -76,7 +76,7 @@ def exchange_with_git(
     *,
     feed: bytes = b"",
     stop_when_interrupted: bool = True,
-    limit_seconds: Optional[float] = None,
+    limit_seconds: float | None = None,
 ) -> GitBytes:
     """Run git as ``run_git`` does, with ``feed`` as its standard input, and return its output as it is."""
     inherited = {name: value for name, value in os.environ.items() if name not in _TIES}
@@ -117,7 +117,7 @@ def _feed(pipe: IO[bytes], feed: bytes) -> None:
 
 
 def _communicate(
-    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: Optional[float]
+    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: float | None
 ) -> tuple[bytes, bytes]:
     started = time.monotonic()
     while True:

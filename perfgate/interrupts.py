@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Optional
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -23,7 +22,7 @@ class _Note:
     arrived = False
 
 
-def interrupt(signum: int, frame: Optional[FrameType]) -> None:  # noqa: ARG001
+def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
     """Signal handler: raise KeyboardInterrupt at once, or leave a note while signals are held back."""
     _Note.arrived = True
     if not _Note.depth:

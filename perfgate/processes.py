@@ -9,7 +9,6 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_DUMPABLE = 4
@@ -49,7 +48,7 @@ def be_open() -> None:
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
-def run_delay_ns(pid: int) -> Optional[int]:
+def run_delay_ns(pid: int) -> int | None:
     """Return how long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
 
     Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).

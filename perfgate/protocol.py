@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import struct
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal
 
 import msgspec
 
@@ -50,7 +50,7 @@ class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
     log_path: str
     stack_path: str
     home: str
-    memory_limit: Optional[int] = None
+    memory_limit: int | None = None
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
@@ -112,7 +112,7 @@ class HarnessReply(msgspec.Struct, frozen=True, tag="harness_read"):
     batch_sizes: list[int]
     shapes: dict[str, str]
     functions: dict[str, str]
-    sla_p99: Optional[float]
+    sla_p99: float | None
 
 
 class LoadRequest(msgspec.Struct, frozen=True, tag="load"):
@@ -137,10 +137,10 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
     batch: int
     shapes: list[str]
-    sla_p99: Optional[float]
+    sla_p99: float | None
     seconds: float
     capabilities: list[str] = []
-    sla_rate: Optional[float] = None
+    sla_rate: float | None = None
 
 
 class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
@@ -255,13 +255,13 @@ class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
 
     shape: str
     calls: int
-    folder: Optional[str] = None
+    folder: str | None = None
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """The calls were profiled; ``recording`` is what lies in the folder that was asked for."""
 
-    recording: Optional[str] = None
+    recording: str | None = None
 
 
 class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
@@ -336,41 +336,41 @@ class Failed(msgspec.Struct, frozen=True, tag="error"):
     error: ErrorDetail
 
 
-Request = Union[
-    HarnessRequest,
-    LoadRequest,
-    TestbedRequest,
-    CheckRequest,
-    StepRequest,
-    WarmUpRequest,
-    MoveRequest,
-    BlockRequest,
-    CollectRequest,
-    ProfileRequest,
-    TraceRequest,
-    OperatorsRequest,
-    AnalyseRequest,
-    WatchLoadRequest,
-]
-Reply = Union[
-    HarnessReply,
-    Loaded,
-    TestbedReply,
-    CheckReply,
-    StepReply,
-    WarmedUp,
-    Moved,
-    BlockDone,
-    Collected,
-    Profiled,
-    Traced,
-    OperatorsReply,
-    Analysed,
-    LoadWatched,
-    Progress,
-    Failed,
-]
-ServerMessage = Union[ServerReady, ServerFailed, Forked, ForkFailed, Exited]
+Request = (
+    HarnessRequest
+    | LoadRequest
+    | TestbedRequest
+    | CheckRequest
+    | StepRequest
+    | WarmUpRequest
+    | MoveRequest
+    | BlockRequest
+    | CollectRequest
+    | ProfileRequest
+    | TraceRequest
+    | OperatorsRequest
+    | AnalyseRequest
+    | WatchLoadRequest
+)
+Reply = (
+    HarnessReply
+    | Loaded
+    | TestbedReply
+    | CheckReply
+    | StepReply
+    | WarmedUp
+    | Moved
+    | BlockDone
+    | Collected
+    | Profiled
+    | Traced
+    | OperatorsReply
+    | Analysed
+    | LoadWatched
+    | Progress
+    | Failed
+)
+ServerMessage = ServerReady | ServerFailed | Forked | ForkFailed | Exited
 
 _encoder = msgspec.json.Encoder()
 request_decoder = msgspec.json.Decoder(Request)
@@ -436,7 +436,7 @@ class Inbox:
         self._connection = connection
         self._buffer = bytearray()
 
-    def poll(self, seconds: float) -> Optional[bytes]:
+    def poll(self, seconds: float) -> bytes | None:
         """Return the next message, None when it is not complete after ``seconds``.
 
         Raises ConnectionClosed when the other side is gone and ProtocolError when it announces more than
@@ -448,7 +448,7 @@ class Inbox:
             message = self._take()
         return message
 
-    def _take(self) -> Optional[bytes]:
+    def _take(self) -> bytes | None:
         if len(self._buffer) < _HEADER.size:
             return None
         (size,) = _HEADER.unpack_from(self._buffer)

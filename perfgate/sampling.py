@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns, sleep
-from typing import IO, Optional
+from typing import IO
 
 import msgspec
 
@@ -30,8 +30,8 @@ _POLL_SECONDS = 0.02
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the process: a reading, or why there are none."""
 
-    reading: Optional[Reading] = None
-    failure: Optional[str] = None
+    reading: Reading | None = None
+    failure: str | None = None
 
 
 class Sampler:
@@ -45,7 +45,7 @@ class Sampler:
         """Return what was read so far, in order."""
         return [line.reading for line in self._lines() if line.reading is not None]
 
-    def failure(self) -> Optional[str]:
+    def failure(self) -> str | None:
         """Return why nothing can be read, None where something can or nothing is known yet."""
         return next((line.failure for line in self._lines() if line.failure is not None), None)
 
@@ -73,7 +73,7 @@ def sampling(
     options: Sequence[str] = (),
     *,
     folder: Path,
-    environment: Optional[Mapping[str, str]] = None,
+    environment: Mapping[str, str] | None = None,
     patience: float = FIRST_SECONDS,
 ) -> Iterator[Sampler]:
     """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.

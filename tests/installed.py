@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.version import __version__
 
 
-def write_installation(folder: Path, direct_url: Optional[dict[str, Any]]) -> Path:
+def write_installation(folder: Path, direct_url: dict[str, Any] | None) -> Path:
     """Write the record of an installed perfgate (PEP 376, PEP 610) and return the folder to put first on Python's path."""
     info = folder / f"perfgate-{__version__}.dist-info"
     info.mkdir(parents=True)

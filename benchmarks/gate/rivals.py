@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     name: str
     decide: Decide
     looks: tuple[int, ...] = ()
-    others: Optional[dict[str, Decide]] = None
+    others: dict[str, Decide] | None = None
 
     def decide_on(self, scenario: str) -> Decide:
         """Return the rule for a scenario."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ _DECISIONS = {"regressed": "regressed", "unchanged": "ok", "improved": "ok", "in
 
 Block = npt.NDArray[np.float64]
 Run = Sequence[Block]
-Decision = dict[str, Union[str, float, tuple[float, float], None]]
+Decision = dict[str, str | float | tuple[float, float] | None]
 
 
 def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
@@ -90,7 +90,7 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
     )
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)
-    ci: Optional[tuple[float, float]] = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None
+    ci: tuple[float, float] | None = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None
     return {"decision": _DECISIONS[answer(differences, limits, errors)], "effect": effect, "ci": ci}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Optional
 
 import numpy as np
 from recordings import Cell
@@ -44,7 +43,7 @@ def wilson(hits: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
-def smallest_found(rows: Sequence[Row], quantile: float) -> Optional[float]:
+def smallest_found(rows: Sequence[Row], quantile: float) -> float | None:
     """Return the smallest size from which on that share of the cells finds at least 95 %; None where none does."""
     found = None
     for size in sorted({row.size for row in rows}, reverse=True):
@@ -213,5 +212,5 @@ def _seconds(rows: Sequence[Row]) -> str:
     return f"{np.median(known):.0f}" if known else "–"
 
 
-def _size(size: Optional[float]) -> str:
+def _size(size: float | None) -> str:
     return "none" if size is None else f"{size * 100:g} %"

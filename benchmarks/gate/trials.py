@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 from recordings import Cell, Floats, Injection, Pair, Run, runs_of, scaled, slow_tail
@@ -58,7 +58,7 @@ class Row(NamedTuple):
     ok: int
     undecided: int
     seconds: float
-    seconds_to_ok: Optional[float]
+    seconds_to_ok: float | None
     effect: float
 
 

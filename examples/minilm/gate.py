@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
 PROJECT = ("encoder.py", "sentences.py", "perf/workload.py", "perfgate.toml", "requirements.txt")
@@ -37,10 +37,10 @@ class Change:
 
     name: str
     verdict: str
-    regressed: Optional[str] = None
+    regressed: str | None = None
 
     @property
-    def patch(self) -> Optional[Path]:
+    def patch(self) -> Path | None:
         """Return the patch that makes the change; ``identical`` has none."""
         return None if self.name == "identical" else HERE / "changes" / f"{self.name}.patch"
 
@@ -65,7 +65,7 @@ class Seen:
     """What the gate said about a change: ``verdict`` is None where it wrote no decision."""
 
     change: Change
-    verdict: Optional[str]
+    verdict: str | None
     regressed: frozenset[str]
     exit_code: int
     seconds: float
@@ -80,7 +80,7 @@ class Seen:
         return self.verdict == wanted.verdict and self.exit_code == exits and right_reason
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Gate the changes named, or all."""
     options = _parse(arguments)
     install_requirements()
@@ -93,7 +93,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return 0 if all(one.as_expected for one in seen) else 1
 
 
-def _parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     by_name = {change.name: change for change in CHANGES}
     parser = argparse.ArgumentParser(description="Gate changes to all-MiniLM-L6-v2 and compare the verdicts.")
     parser.add_argument("changes", nargs="*", metavar="CHANGE", help=f"one of {', '.join(by_name)} (default: all)")
@@ -138,7 +138,7 @@ def _is_met(line: str) -> bool:
     return found is not None and version in (None, found)
 
 
-def installed_version(name: str) -> Optional[str]:
+def installed_version(name: str) -> str | None:
     """Return the version of an installed distribution, None where there is none."""
     try:
         return importlib.metadata.version(name)
@@ -210,7 +210,7 @@ def _check(repository: Path, out: Path) -> int:
     return exit_code
 
 
-def read_decision(path: Path) -> tuple[Optional[str], frozenset[str]]:
+def read_decision(path: Path) -> tuple[str | None, frozenset[str]]:
     """Return the verdict and the regressed metrics of a decision document; None and nothing where there is none."""
     if not path.is_file():
         return None, frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import LIMITS
 
@@ -50,7 +50,7 @@ _JUDGED = {
 }
 
 
-def judged_by(limit: str) -> Optional[Judged]:
+def judged_by(limit: str) -> Judged | None:
     """Return what a limit judges, None for one that cannot gate."""
     rule, _, severity = limit.rpartition(".")
     return _JUDGED.get(rule) if severity in ("info", "warning", "severe") else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Callable, Optional, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _META = "perfgate.event"
 # Each option, the variable that says the same (judging/forge/detect.py, GIVEN), and what it is.
-OPTIONS: tuple[tuple[str, str, str, Optional[click.IntRange], str], ...] = (
+OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
     (
         "--forge",
         "PERFGATE_FORGE",
@@ -54,5 +54,5 @@ def event_environ() -> Mapping[str, str]:
     return given(click.get_current_context().meta.get(_META, {}), os.environ)
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Optional[object]) -> None:
+def _keep(context: click.Context, parameter: click.Parameter, value: object | None) -> None:
     context.meta.setdefault(_META, {})[parameter.name] = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import NoReturn, Optional
+from typing import NoReturn
 
 import click
 
@@ -26,7 +26,7 @@ class CommandFolder(click.Group):
         """Return the names of all commands."""
         return [name.replace("_", "-") for name in member_names(commands)]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one command; None when there is no such file."""
         module = cmd_name.replace("-", "_")
         if module not in member_names(commands):

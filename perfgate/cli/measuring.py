@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import NoReturn
 
 import click
 
@@ -34,7 +34,7 @@ class Program:
         os.execve(sys.executable, command, dict(environ))
 
 
-def seclude(clone: Optional[Path] = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
+def seclude(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
     """Refuse tokens in CI, in the environment and in the clone's configuration; elsewhere remove them from the environment.
 
     Then close this process to the workers.

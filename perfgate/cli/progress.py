@@ -6,7 +6,6 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Optional
 
 SECONDS_BETWEEN_LINES = 3.0
 
@@ -33,7 +32,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         return self
 
     def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live:
             self._spinner.stop()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.conductor.device_probe import explain_closed, probe_device
 from perfgate.conductor.environment import device_kind, fresh_caches, reused_caches, worker_environment
@@ -61,14 +61,14 @@ class Checkout:
 
     root: Path
     harness: Path
-    python: Optional[Path] = None
+    python: Path | None = None
     second_server: bool = False
 
 
 class _ServerKey(NamedTuple):
     """Which fork server: of an interpreter the first, or the second."""
 
-    python: Optional[Path] = None
+    python: Path | None = None
     second: bool = False
 
 
@@ -104,14 +104,14 @@ class Bench:
         self._start_server = start_server
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._coming: dict[_ServerKey, ForkServer] = {}
-        self._recordings: dict[Optional[Path], Path] = {}
-        self._homes: dict[Optional[Path], Path] = {}
-        self._left: dict[Optional[Path], list[list[str]]] = {}
+        self._recordings: dict[Path | None, Path] = {}
+        self._homes: dict[Path | None, Path] = {}
+        self._left: dict[Path | None, list[list[str]]] = {}
         self._hash_seed = config.measure.seed
         self._own: set[int] = set()
         self._unwatched: dict[str, None] = {}
 
-    def testbed(self, python: Optional[Path] = None) -> Testbed:
+    def testbed(self, python: Path | None = None) -> Testbed:
         """Return the testbed as a fresh worker of an interpreter sees it.
 
         Raises MeasuringError when the device cannot be opened, with what stands in its way.
@@ -153,7 +153,7 @@ class Bench:
         finally:
             self._end(worker, checkout.root)
 
-    def recordings(self, python: Optional[Path]) -> Path:
+    def recordings(self, python: Path | None) -> Path:
         """Return the folder in which workers of an interpreter leave what a profiler recorded, to be analysed later."""
         folder = self._recordings.get(python)
         if folder is None:
@@ -164,11 +164,11 @@ class Bench:
 
     def analyse(
         self,
-        python: Optional[Path],
+        python: Path | None,
         recordings: list[str],
         *,
         timeout: float,
-        kept: Optional[dict[str, str]] = None,
+        kept: dict[str, str] | None = None,
     ) -> Analysed:
         """Return each operator's typical seconds in the recordings that an interpreter's workers left.
 
@@ -235,7 +235,7 @@ class Bench:
         """Return what a document says where nothing watched the device."""
         return [f"nothing watched {self.config.device} beside the pairs: {one_line(why)}" for why in self._unwatched]
 
-    def left_notes(self, root: Optional[Path] = None) -> list[str]:
+    def left_notes(self, root: Path | None = None) -> list[str]:
         """Return what a document says of what the workers of a checkout left running, or of what is nobody's."""
         return left_processes(self._left.get(root, []))
 
@@ -248,7 +248,7 @@ class Bench:
         """Keep the names of processes that are nobody's any more."""
         self._left.setdefault(None, []).append(names)
 
-    def start(self, python: Optional[Path] = None, *, second: bool = False) -> ForkServer:
+    def start(self, python: Path | None = None, *, second: bool = False) -> ForkServer:
         """Start an interpreter's fork server and wait for its imports.
 
         Raises MeasuringError when a preloaded module fails, with what stands in the way of the device.
@@ -287,7 +287,7 @@ class Bench:
         """Start the fork server of a checkout where it does not run, so that no worker has to wait for it."""
         self._server(_key(checkout))
 
-    def _launch(self, python: Optional[Path]) -> ForkServer:
+    def _launch(self, python: Path | None) -> ForkServer:
         return self._start_server(
             python or RUNNING,
             environment=self._environment(),
@@ -305,7 +305,7 @@ class Bench:
         return self.start(key.python, second=key.second)
 
     def _fork(
-        self, key: _ServerKey, cpus: list[int], *, log_name: str, layout_seed: int = 0, root: Optional[Path] = None
+        self, key: _ServerKey, cpus: list[int], *, log_name: str, layout_seed: int = 0, root: Path | None = None
     ) -> Worker:
         worker = self._server(key).fork(
             cpus=cpus,
@@ -324,7 +324,7 @@ class Bench:
         if worker.exited is not None:
             self._left.setdefault(root, []).append(worker.exited.left_behind)
 
-    def _home(self, root: Optional[Path]) -> Path:
+    def _home(self, root: Path | None) -> Path:
         """Return the home of the workers of a checkout: caches of compilers start empty for base and head alike."""
         if root not in self._homes:
             self._homes[root] = Path(tempfile.mkdtemp(prefix="home-", dir=self._scratch))
@@ -356,7 +356,7 @@ class Bench:
         behind = preload.index("torch") + 1
         return [*preload[:behind], backend, *preload[behind:]]
 
-    def _explained(self, error: MeasuringError, python: Optional[Path]) -> MeasuringError:
+    def _explained(self, error: MeasuringError, python: Path | None) -> MeasuringError:
         """Return an error of starting or opening with what the device's probe finds wrong; the CPU has none."""
         if device_kind(self.config.device) == "cpu":
             return error
@@ -388,7 +388,7 @@ class Bench:
 
 
 @contextmanager
-def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Optional[Path]] = (None,)) -> Iterator[Bench]:
+def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Path | None] = (None,)) -> Iterator[Bench]:
     """Start a fork server for each of ``pythons`` in a scratch home; at the end nothing of them is left.
 
     Raises MeasuringError when a preloaded module cannot be imported.

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -52,7 +51,7 @@ class Findings:
         self.steps = [_with_values(step, repeated.get(step.number), attempt) for step in self.steps]
 
 
-def _with_values(step: StepResult, again: Optional[StepResult], attempt: int) -> StepResult:
+def _with_values(step: StepResult, again: StepResult | None, attempt: int) -> StepResult:
     if again is None:
         return step
     values = [
@@ -80,7 +79,7 @@ def run_checklist(
     """
     findings = Findings(_record(checkout, reference, steps, loaded=None, error=None))
     # The steps come first, so that the first call that step 1 times is the first there is.
-    remaining: list[Optional[int]] = [*steps, _CHECK]
+    remaining: list[int | None] = [*steps, _CHECK]
     while remaining:
         try:
             with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
@@ -164,7 +163,7 @@ def _run_step(
     return True
 
 
-def _waited_share(before: Optional[int], after: Optional[int], elapsed_ns: int) -> Optional[float]:
+def _waited_share(before: int | None, after: int | None, elapsed_ns: int) -> float | None:
     if before is None or after is None:
         return None
     return round(min(1.0, max(0, after - before) / max(elapsed_ns, 1)), 4)
@@ -196,8 +195,8 @@ def _record(
     reference: WorkloadReference,
     steps: tuple[int, ...],
     *,
-    loaded: Optional[Loaded],
-    error: Optional[ErrorDetail],
+    loaded: Loaded | None,
+    error: ErrorDetail | None,
 ) -> WorkloadRecord:
     return WorkloadRecord(
         name=reference.name,

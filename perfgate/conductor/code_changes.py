@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
@@ -23,7 +23,7 @@ class Statement(NamedTuple):
 
     line: int
     code: str
-    function: Optional[int]
+    function: int | None
 
 
 class Change(NamedTuple):
@@ -79,7 +79,7 @@ def same_code(before: bytes, after: bytes) -> bool:
     return one == other
 
 
-def parse(file: Path) -> Optional[ast.Module]:
+def parse(file: Path) -> ast.Module | None:
     """Return the code of a file without docstrings, None where it is no valid Python."""
     try:
         return _without_docstrings(ast.parse(file.read_bytes()))
@@ -100,7 +100,7 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
-def _inside(node: ast.AST, function: Optional[int]) -> Iterator[Statement]:
+def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):
             yield Statement(child.lineno, ast.dump(_alone(child)), function)

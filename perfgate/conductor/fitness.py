@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Optional
 
 from perfgate.conductor.granted import cpu_quota
 from perfgate.conductor.machine import Machine, Moment, of_cpus
@@ -189,7 +188,7 @@ def check_disk(free: int, folder: Path) -> FitnessCheck:
                   "free space, or set TMPDIR to a folder on a larger disk")  # fmt: skip
 
 
-def _check(name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+def _check(name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
     return FitnessCheck(name=name, status=status, seen=seen, remedy=None if status == "ok" else remedy)
 
 
@@ -202,7 +201,7 @@ def _shares(first: dict[int, int], second: dict[int, int], before: Moment, after
     return {cpu: (second[cpu] - first[cpu]) / ticks for cpu, ticks in passed.items() if ticks > 0}
 
 
-def _pressure(text: Optional[str]) -> Optional[float]:
+def _pressure(text: str | None) -> float | None:
     """Return the share of ``some avg10=1.23 …`` (kernel documentation, accounting/psi.rst)."""
     for line in (text or "").splitlines():
         kind, *fields = line.split()

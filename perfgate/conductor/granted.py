@@ -6,7 +6,6 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Optional
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -22,7 +21,7 @@ def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[i
     return mask if quota is None else mask[: max(1, math.floor(quota))]
 
 
-def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> Optional[float]:
+def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | None:
     """Return the CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
 
     A limit on any level above us holds for us too, so the smallest counts.
@@ -63,7 +62,7 @@ def _memberships(membership: Path) -> list[tuple[list[str], str]]:
     return [(found[1].split(","), found[2]) for found in fields if len(found) == 3]
 
 
-def _ratio(quota: str, period: str) -> Optional[float]:
+def _ratio(quota: str, period: str) -> float | None:
     """Return quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
     if not (quota.isdigit() and period.isdigit() and int(quota) and int(period)):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -40,7 +39,7 @@ def read_harnesses(
     return before, after
 
 
-def _added(base: Optional[Harness], head: Harness) -> list[str]:
+def _added(base: Harness | None, head: Harness) -> list[str]:
     """Return what the base's file has not: without it, something removed from the base's harness would read as new."""
     if base is None:
         return [head.workload]

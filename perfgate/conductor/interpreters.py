@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ ABOUT_SECONDS = 120.0
 RUNNING = Path(sys.executable)
 
 
-def is_running(python: Optional[Path]) -> bool:
+def is_running(python: Path | None) -> bool:
     """Return whether a path is the interpreter that runs perfgate. A venv's is a link, and the link is what counts."""
     return python is None or python.absolute() == RUNNING.absolute()
 
@@ -56,7 +56,7 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
 class Told(NamedTuple):
     """What a module said on the last line of standard output, None where it failed; ``complaint`` is then why."""
 
-    answer: Optional[bytes]
+    answer: bytes | None
     complaint: str
 
 

@@ -8,11 +8,10 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable, Optional
 
 from perfgate.conductor.logs import one_line
 from perfgate.conductor.queue import Ticket, take_ticket
@@ -91,7 +90,7 @@ def _write(descriptor: int, text: str) -> None:
 
 def _acquire(descriptor: int, ticket: Ticket, path: Path, say: Callable[[str], None], timeout: float) -> None:
     started = time.monotonic()
-    told: Optional[str] = None
+    told: str | None = None
     while True:
         ahead = ticket.ahead()
         if not ahead and _locked(descriptor, path):

@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Optional
 
 MAX_LOG_BYTES = 32 * 1024**2
 KEPT_BYTES = 1024**2
@@ -14,7 +13,7 @@ TAIL_BYTES = 4_000
 _DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\n"
 
 
-def log_tail(path: Path) -> Optional[str]:
+def log_tail(path: Path) -> str | None:
     """Return the end of a log, None when nothing was printed."""
     try:
         with open(path, "rb", opener=_only_a_file) as log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 _CPU = "sys/devices/system/cpu"
 
@@ -16,14 +15,14 @@ class Machine:
 
     root: Path = Path("/")
 
-    def read(self, path: str) -> Optional[str]:
+    def read(self, path: str) -> str | None:
         """Return a file's text, None where it is not there or may not be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
             return None
 
-    def number(self, path: str) -> Optional[int]:
+    def number(self, path: str) -> int | None:
         """Return a file's whole number, None where there is none."""
         text = self.read(path)
         return int(text) if text is not None and text.isdigit() else None
@@ -36,8 +35,8 @@ class Moment:
     busy: dict[int, int] = field(default_factory=dict)
     total: dict[int, int] = field(default_factory=dict)
     steal: dict[int, int] = field(default_factory=dict)
-    hot: Optional[int] = None
-    quota: Optional[int] = None
+    hot: int | None = None
+    quota: int | None = None
 
 
 def look(machine: Machine, cpus: list[int]) -> Moment:
@@ -60,7 +59,7 @@ def of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[int, str]:
     return {cpu: text for cpu, text in texts.items() if text}
 
 
-def _throttled(machine: Machine, cpus: list[int]) -> Optional[int]:
+def _throttled(machine: Machine, cpus: list[int]) -> int | None:
     counts = [
         int(text)
         for name in ("core_throttle_count", "package_throttle_count")
@@ -70,7 +69,7 @@ def _throttled(machine: Machine, cpus: list[int]) -> Optional[int]:
     return sum(counts) if counts else None
 
 
-def _quota_throttled(machine: Machine) -> Optional[int]:
+def _quota_throttled(machine: Machine) -> int | None:
     own = next(
         (line[3:].strip("/") for line in (machine.read("proc/self/cgroup") or "").splitlines() if line[:3] == "0::"), ""
     )

@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -82,9 +82,9 @@ class _Left(NamedTuple):
 
     whose: _Key
     shape: str
-    python: Optional[Path]
+    python: Path | None
     recording: str
-    keep: Optional[str] = None
+    keep: str | None = None
 
 
 class LateOperators:
@@ -102,7 +102,7 @@ class LateOperators:
         checkouts: Sequence[Checkout],
         *,
         timeout: float,
-        traces: Optional[Path] = None,
+        traces: Path | None = None,
     ) -> None:
         """Let both workers record one turn of each shape, first or second by lot; ``traces`` is where the recordings are kept.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional
 
 from perfgate.processes import run_delay_ns
 
@@ -62,7 +61,7 @@ class Observer:
     clock_ns: Callable[[], int] = time.perf_counter_ns
     cpu_ns: Callable[[int], int] = cpu_ns
     wait_asleep: Callable[[int], None] = wait_asleep
-    run_delay_ns: Callable[[int], Optional[int]] = run_delay_ns
+    run_delay_ns: Callable[[int], int | None] = run_delay_ns
     thread_settings: Callable[[int], dict[str, str]] = thread_settings
 
 

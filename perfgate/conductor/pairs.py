@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -98,8 +98,8 @@ class _Member:
     analysed_late: bool
     seen: dict[tuple[Lane, str], _Seen] = field(default_factory=dict)
     movable: bool = True
-    used_until_now: Optional[int] = None
-    last_turn_ended: Optional[int] = None
+    used_until_now: int | None = None
+    last_turn_ended: int | None = None
     # Of CPU time used out of turn and of that time, what belongs to no block yet.
     used_out_of_turn: int = 0
     waited: int = 0
@@ -117,8 +117,8 @@ def measure_pairs(
     enough: Callable[[], bool],
     needs_names: Callable[[], bool] = lambda: True,
     deadline: float = math.inf,
-    observer: Optional[Observer] = None,
-    traces: Optional[Path] = None,
+    observer: Observer | None = None,
+    traces: Path | None = None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``enough`` says so or the time is spent.
 
@@ -237,7 +237,7 @@ class _Measuring:
         cpus: list[int],
         measured: PairedMeasurement,
         observer: Observer,
-        traces: Optional[Path],
+        traces: Path | None,
     ) -> None:
         self._bench = bench
         self._traces = traces
@@ -254,7 +254,7 @@ class _Measuring:
         self._measured = measured
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
-        self._profiled: Optional[int] = None
+        self._profiled: int | None = None
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Optional
 
 from perfgate.conductor.logs import one_line
 
@@ -26,7 +25,7 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 class Ticket:
     """A place in line. Without a descriptor there is no line: the folder could not be written."""
 
-    def __init__(self, folder: Path, number: int = 0, descriptor: Optional[int] = None) -> None:
+    def __init__(self, folder: Path, number: int = 0, descriptor: int | None = None) -> None:
         self._folder = folder
         self._number = number
         self._descriptor = descriptor
@@ -48,7 +47,7 @@ class Ticket:
         os.close(self._descriptor)
         self._descriptor = None
 
-    def _alive(self, number: int) -> Optional[str]:
+    def _alive(self, number: int) -> str | None:
         """Return who waits with a number; a ticket that can be locked is nobody's, and goes."""
         path = _path(self._folder, number)
         try:

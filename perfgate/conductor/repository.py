@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from perfgate.conductor.leftovers import remove_folder
 from perfgate.document.run import Source
@@ -75,7 +74,7 @@ class Repository:
             'or set main_branch = "…" under [store] in perfgate.toml'
         )
 
-    def main_of(self, remote: str, configured: str = "") -> Optional[str]:
+    def main_of(self, remote: str, configured: str = "") -> str | None:
         """Return the main branch of a remote as it was last seen; None where it never was."""
         try:
             return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
@@ -133,7 +132,7 @@ class Repository:
         author = {f"GIT_{who}_{what}": "perfgate" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
 
-    def source(self, commit: str, *, dirty: bool = False, branch: Optional[str] = None) -> Source:
+    def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
         """Return what a run document says of the code it measured."""
         committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
         return Source(
@@ -155,7 +154,7 @@ class Repository:
         found = self._run(*NAMES_OF_CHANGED, base, head, "--")
         return [name for name in found.split("\0") if name]
 
-    def show(self, commit: str, path: str) -> Optional[str]:
+    def show(self, commit: str, path: str) -> str | None:
         """Return a file's text at a commit, None when it is not there."""
         try:
             return self._run("show", "--end-of-options", f"{commit}:{path}")
@@ -262,11 +261,11 @@ class Repository:
             return False
         return True
 
-    def _branch(self) -> Optional[str]:
+    def _branch(self) -> str | None:
         name = self._run("rev-parse", "--abbrev-ref", "HEAD")
         return None if name == "HEAD" else name
 
-    def _run(self, *arguments: str, env: Optional[dict[str, str]] = None, stop_when_interrupted: bool = True) -> str:
+    def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
         """Run git in the clone and return what it prints."""
         done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
         if done.code and "invalid value for 'submodule." in done.errors:

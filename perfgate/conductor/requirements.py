@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,7 +41,7 @@ def differing_files(base: Mapping[str, str], head: Mapping[str, str]) -> list[st
     return sorted(name for name in base.keys() | head.keys() if base.get(name) != head.get(name))
 
 
-def _what_it_says(file: Path) -> Optional[bytes]:
+def _what_it_says(file: Path) -> bytes | None:
     """Return the part of a file that counts; None for a pyproject.toml that says nothing of dependencies."""
     data = file.read_bytes()
     if file.name == "pyproject.toml":
@@ -53,7 +53,7 @@ def _what_it_says(file: Path) -> Optional[bytes]:
     return data
 
 
-def _dependencies(data: bytes) -> Optional[bytes]:
+def _dependencies(data: bytes) -> bytes | None:
     try:
         tables = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):

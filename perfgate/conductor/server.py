@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.conductor.logs import log_tail
 from perfgate.conductor.workers import Say, Worker, WorkerError, signal_name
@@ -102,7 +102,7 @@ class ForkServer:
             )
         self._ready = True
 
-    def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: Optional[int]) -> Worker:
+    def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: int | None) -> Worker:
         """Fork a worker pinned to ``cpus``, with its home and current folder in ``home``; what it prints goes to ``log``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
@@ -135,7 +135,7 @@ class ForkServer:
         worker.pid = message.pid
         return worker
 
-    def exit_of(self, worker: Worker, *, timeout: float) -> Optional[Exited]:
+    def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
         """Return how a worker ended, None when it has not within ``timeout`` or nobody can tell any more."""
         deadline = time.monotonic() + timeout
         while worker.exited is None and (remaining := deadline - time.monotonic()) > 0:
@@ -163,7 +163,7 @@ class ForkServer:
             log_tail=log_tail(self._log),
         )
 
-    def _wait(self, *, timeout: float, doing: str, worker_id: Optional[int]) -> Any:
+    def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
         """Return the answer the server owes us: that it is ready, or what became of a fork."""
         started = time.monotonic()
         while True:

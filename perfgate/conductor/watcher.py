@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,7 +47,7 @@ class Watcher:
     driver lists can only be those that we see: in a container they may be the host's.
     """
 
-    def __init__(self, sampler: Optional[Sampler], *, own: Collection[int], host_ids: Optional[bool] = None) -> None:
+    def __init__(self, sampler: Sampler | None, *, own: Collection[int], host_ids: bool | None = None) -> None:
         self._sampler = sampler
         self._own = own
         self._host_ids = _in_first_pid_namespace() if host_ids is None else host_ids
@@ -68,7 +68,7 @@ class Watcher:
         foreign = self._foreign(reading.telemetry)
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
 
-    def _foreign(self, telemetry: Telemetry) -> Optional[list[DeviceProcess]]:
+    def _foreign(self, telemetry: Telemetry) -> list[DeviceProcess] | None:
         listed = telemetry.foreign_processes
         if not listed:
             return listed
@@ -145,7 +145,7 @@ def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Read
     )
 
 
-def _throttled(span: _Span, readings: Sequence[Reading]) -> Optional[bool]:
+def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
     """Return what overlapping readings say, or the two around a block that none overlaps, where they agree."""
     beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
     if beside:
@@ -154,7 +154,7 @@ def _throttled(span: _Span, readings: Sequence[Reading]) -> Optional[bool]:
     return states.pop() if len(states) == 1 else None
 
 
-def _clock_share(span: _Span, readings: Sequence[Reading]) -> Optional[float]:
+def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
     """Return the lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
     Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading tells. Where the
@@ -168,7 +168,7 @@ def _clock_share(span: _Span, readings: Sequence[Reading]) -> Optional[float]:
     return min((share for share in shares if share is not None), default=None)
 
 
-def _foreign_count(span: _Span, readings: Sequence[Reading]) -> Optional[int]:
+def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
     """Return how many others overlapping readings list, or how many both list around a block that none overlaps."""
     beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
     if beside:

@@ -7,8 +7,9 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Optional, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -54,7 +55,7 @@ class Keeper(Protocol):
     def running(self) -> bool:
         """Whether it is still there."""
 
-    def exit_of(self, worker: Worker, *, timeout: float) -> Optional[Exited]:
+    def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
         """Return how a worker ended, None when it has not within ``timeout``."""
 
     def forget(self, worker: Worker) -> None:
@@ -73,7 +74,7 @@ class Worker:
         self.worker_id = worker_id
         self.log = log
         self.pid = 0
-        self.exited: Optional[Exited] = None
+        self.exited: Exited | None = None
         self._keeper = keeper
         self._connection = connection
         self._inbox = Inbox(connection)
@@ -168,7 +169,7 @@ class Worker:
             log_tail=tail,
         )
 
-    def _killed_by(self, name: str, tail: Optional[str]) -> ErrorDetail:
+    def _killed_by(self, name: str, tail: str | None) -> ErrorDetail:
         hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
         return ErrorDetail(
             kind="signal",
@@ -188,7 +189,7 @@ class Worker:
         while self._python_stack() is None and time.monotonic() < deadline:
             time.sleep(0.05)
 
-    def _python_stack(self) -> Optional[str]:
+    def _python_stack(self) -> str | None:
         stack = read_log(self._stack).decode(errors="replace")
         # faulthandler ends with a long list of every extension module that is loaded.
         return innermost_last(stack.partition("\nExtension modules:")[0][:MAX_STACK]) or None

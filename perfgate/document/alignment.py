@@ -6,10 +6,10 @@ a call, nanoseconds of a recording.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Callable, Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
 
@@ -30,17 +30,17 @@ class TimedRow:
     op: str
     time: float
     count: float
-    shape: Optional[str] = None
-    line: Optional[str] = None
-    code: Optional[str] = None
+    shape: str | None = None
+    line: str | None = None
+    code: str | None = None
     kind: str = ""
 
 
 class AlignedRow(NamedTuple):
     """One operator of both sides; a side that has none is None, and never both."""
 
-    base: Optional[TimedRow]
-    head: Optional[TimedRow]
+    base: TimedRow | None
+    head: TimedRow | None
 
     @property
     def row(self) -> TimedRow:
@@ -84,7 +84,7 @@ class AlignedRow(NamedTuple):
 
 # What two rows must share, from everything to the name alone; None: the row does not have what is asked for. By its code a
 # line is found again when lines above it came or went. Where a shape changed, the place tells which operator it was.
-_Key = Callable[[TimedRow], Optional[Hashable]]
+_Key = Callable[[TimedRow], Hashable | None]
 _TIERS: tuple[_Key, ...] = (
     lambda row: (row.shape, row.line, row.code),
     lambda row: (row.shape, row.code) if row.code else None,

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, NoReturn, Optional, Union
+from typing import NamedTuple, NoReturn
 
 from perfgate.document.files import parse_run
 from perfgate.document.run import RunDocument
@@ -61,7 +61,7 @@ class CheckDocuments(NamedTuple):
     head: RunDocument
 
 
-def read_check(artifact: Union[Path, bytes]) -> CheckDocuments:
+def read_check(artifact: Path | bytes) -> CheckDocuments:
     """Read the two run documents of a check's artifact: a folder, a zip, or the bytes of one.
 
     Raises DocumentError for anything else.
@@ -70,7 +70,7 @@ def read_check(artifact: Union[Path, bytes]) -> CheckDocuments:
     return CheckDocuments(base, head)
 
 
-def read_artifact_run(artifact: Union[Path, bytes]) -> RunDocument:
+def read_artifact_run(artifact: Path | bytes) -> RunDocument:
     """Read the run document of a `perfgate run`'s artifact. Raises DocumentError for anything else."""
     return _document(_read(artifact, (RUN,))[RUN], RUN)
 
@@ -94,7 +94,7 @@ def _samples(run: RunDocument) -> Iterable[Packed]:
             yield from (blocks.wall, blocks.cpu, *(stage.wall for stage in blocks.stages))
 
 
-def _read(artifact: Union[Path, bytes], names: tuple[str, ...]) -> dict[str, bytes]:
+def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the files of an artifact, in the order of ``names``."""
     if isinstance(artifact, bytes):
         return _of_archive(artifact, names)
@@ -203,7 +203,7 @@ def _root(entries: Iterable[str], name: str) -> str:
     return roots[0]
 
 
-def _entry(archive: zipfile.ZipFile, entry: Optional[zipfile.ZipInfo], name: str) -> bytes:
+def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -> bytes:
     """Expand one entry piece by piece, so that a bomb is noticed before it has gone off."""
     if entry is None:
         _missing(name)

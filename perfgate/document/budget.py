@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     at_most: bool
     workload: str = _ANY
     shape: str = _ANY
-    rate: Optional[float] = None
+    rate: float | None = None
 
     @property
     def place(self) -> Place:
@@ -88,7 +88,7 @@ def parse_place(key: str) -> Place:
     return Place(metric, workload or _ANY, shape or _ANY)
 
 
-def parse_budget(key: str, written: Union[str, float, int], metric: Metric) -> Budget:
+def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:
     """Read one entry of ``[budget]``. Raises ValueError that says what is wrong and what a budget looks like."""
     place = parse_place(key)
     if isinstance(written, (int, float)):
@@ -118,7 +118,7 @@ def _default_sign(metric: Metric) -> str:
     return _SIGNS[metric.better]
 
 
-def _budget(place: Place, bound: float, sign: str, rate: Optional[float]) -> Budget:
+def _budget(place: Place, bound: float, sign: str, rate: float | None) -> Budget:
     return Budget(
         metric=place.metric, bound=bound, at_most=sign == "<", workload=place.workload, shape=place.shape, rate=rate
     )

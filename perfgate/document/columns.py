@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.run import BlockColumns
 
 
-def misfit(columns: BlockColumns) -> Optional[str]:
+def misfit(columns: BlockColumns) -> str | None:
     """Return what does not fit, None where all does; samples are counted by their announcement, not unpacked."""
     blocks = len(columns.calls)
     whole = (columns.quad, columns.sequence, columns.start_ns, columns.end_ns)

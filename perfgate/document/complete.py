@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 
 
-def left_out(value: Any, record: msgspec.Struct) -> Optional[str]:
+def left_out(value: Any, record: msgspec.Struct) -> str | None:
     """Return the JSON path of a field of ``record`` that the parsed ``value`` it was read from lacks, None where none is."""
     return _left_out(value, msgspec.to_builtins(record), "$")
 
 
-def _left_out(value: Any, whole: Any, path: str) -> Optional[str]:
+def _left_out(value: Any, whole: Any, path: str) -> str | None:
     if isinstance(whole, dict):
         absent = next((key for key in whole if key not in value), None)
         if absent is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -98,7 +98,7 @@ class PartSite(msgspec.Struct, frozen=True, kw_only=True):
     line: str
     base: float
     head: float
-    tensor: Optional[str] = None
+    tensor: str | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     base: float
     head: float
-    line: Optional[str] = None
+    line: str | None = None
     sites: list[PartSite] = []
 
 
@@ -139,21 +139,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     outcome: Outcome
     gating: bool
-    base: Optional[float] = None
-    head: Optional[float] = None
-    delta: Optional[float] = None
-    interval: Optional[tuple[float, float]] = None
-    confidence: Optional[float] = None
-    p: Optional[float] = None
-    p_adjusted: Optional[float] = None
-    tolerance: Optional[float] = None
-    pairs: Optional[int] = None
-    pairs_needed: Optional[int] = None
-    detectable: Optional[float] = None
-    reason: Optional[str] = None
+    base: float | None = None
+    head: float | None = None
+    delta: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    tolerance: float | None = None
+    pairs: int | None = None
+    pairs_needed: int | None = None
+    detectable: float | None = None
+    reason: str | None = None
     parts: list[Part] = []
-    accepted: Optional[str] = None
-    limit: Optional[str] = None
+    accepted: str | None = None
+    limit: str | None = None
     clock: Clock = "wall"
 
 
@@ -171,8 +171,8 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     head: float
     runs: int
     typical: float
-    interval: Optional[tuple[float, float]] = None
-    confidence: Optional[float] = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,13 +231,13 @@ class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):
     head: float
     share: float
     delta: float
-    interval: Optional[tuple[float, float]]
-    confidence: Optional[float]
+    interval: tuple[float, float] | None
+    confidence: float | None
     p: float
     q: float
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive"]
     pairs: int
-    line: Optional[str] = None
+    line: str | None = None
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,13 +253,13 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     op: str
     kind: ContributionKind
     seconds: float
-    base_count: Optional[float] = None
-    head_count: Optional[float] = None
-    line: Optional[str] = None
-    function: Optional[str] = None
-    inputs_change: Optional[InputsChange] = None
-    base_inputs: Optional[str] = None
-    head_inputs: Optional[str] = None
+    base_count: float | None = None
+    head_count: float | None = None
+    line: str | None = None
+    function: str | None = None
+    inputs_change: InputsChange | None = None
+    base_inputs: str | None = None
+    head_inputs: str | None = None
     sites: list[PartSite] = []
 
     @property
@@ -280,12 +280,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     shape: str
-    metric: Optional[str] = None
-    measured: Optional[float] = None
+    metric: str | None = None
+    measured: float | None = None
     explained: float = 0.0
     contributions: list[Contribution] = []
-    base_bound: Optional[Bottleneck] = None
-    head_bound: Optional[Bottleneck] = None
+    base_bound: Bottleneck | None = None
+    head_bound: Bottleneck | None = None
     other_inputs: list[Contribution] = []
 
 
@@ -293,8 +293,8 @@ class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A field of the testbed that differs between the sides."""
 
     field: str
-    base: Optional[str]
-    head: Optional[str]
+    base: str | None
+    head: str | None
 
 
 class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,13 +314,13 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content."""
 
-    commit: Optional[str] = None
-    branch: Optional[str] = None
-    subject: Optional[str] = None
-    committed_at: Optional[str] = None
+    commit: str | None = None
+    branch: str | None = None
+    subject: str | None = None
+    committed_at: str | None = None
     dirty: bool = False
-    chosen_because: Optional[str] = None
-    sha256: Optional[str] = None
+    chosen_because: str | None = None
+    sha256: str | None = None
 
 
 class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,7 +346,7 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
     op: str
     base_count: float
     head_count: float
-    line: Optional[str] = None
+    line: str | None = None
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,8 +359,8 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["measured", "estimated"]
     speedup: float
     of: GainOf = "call"
-    interval: Optional[tuple[float, float]] = None
-    share: Optional[float] = None
+    interval: tuple[float, float] | None = None
+    share: float | None = None
 
     @property
     def saved(self) -> float:
@@ -379,13 +379,13 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     message: str
     shape: str = ""
-    step: Optional[int] = None
+    step: int | None = None
     severity: Severity = "info"
-    line: Optional[str] = None
+    line: str | None = None
     evidence: dict[str, Evidence] = {}
-    gain: Optional[Gain] = None
-    code: Optional[str] = None
-    command: Optional[str] = None
+    gain: Gain | None = None
+    code: str | None = None
+    command: str | None = None
     source: str = "perfgate"
     introduced: bool = False
 
@@ -397,9 +397,9 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: str
-    reason: Optional[str] = None
+    reason: str | None = None
     findings: list[Finding] = []
-    waited: Optional[float] = None
+    waited: float | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -473,7 +473,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     pairs: int = 0
     rounds: int = 1
-    waited: Optional[float] = None
+    waited: float | None = None
     unmoved: list[str] = []
     recorded: bool = False
     duration: float = 0.0

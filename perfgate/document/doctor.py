@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ class FitnessCheck(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: FitnessStatus
     seen: str
-    remedy: Optional[str] = None
+    remedy: str | None = None
 
 
 class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +38,13 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     expected: Verdict
-    metric: Optional[str]
-    verdict: Optional[Verdict]
+    metric: str | None
+    verdict: Verdict | None
     exit_code: int
     fired: list[str]
-    line: Optional[str]
+    line: str | None
     agrees: bool
-    reason: Optional[str]
+    reason: str | None
     seconds: float
 
 
@@ -60,7 +60,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     pairs: int
     spread: float
-    smallest: Optional[float]
+    smallest: float | None
     seconds: float
     timed: float
 

@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from perfgate.document.upgrade import CURRENT, UPGRADES, upgrade
 from perfgate.document.valid import convert_checked
 from perfgate.errors import DocumentError, PerfgateError
 
-Document = Union[RunDocument, DecisionDocument]
+Document = RunDocument | DecisionDocument
 _Record = TypeVar("_Record", RunDocument, DecisionDocument)
 
 _SCHEMAS: dict[type[Any], tuple[str, str]] = {

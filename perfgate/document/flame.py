@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -68,11 +68,11 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     place: list[int]
     shape: list[int]
     more_shapes: list[int]
-    base: Optional[FlameCosts] = None
-    head: Optional[FlameCosts] = None
+    base: FlameCosts | None = None
+    head: FlameCosts | None = None
     folded: int = 0
-    call: Optional[Comparison] = None
-    by_counts: Optional[WhyCounts] = None
+    call: Comparison | None = None
+    by_counts: WhyCounts | None = None
 
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
@@ -188,7 +188,7 @@ class _Union:
         return self.texts.setdefault(text, len(self.texts))
 
 
-def node_totals(tree: FlameTree, costs: Optional[FlameCosts]) -> list[FlameTotal]:
+def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:
     """Return what each node of a tree took in a unit of one side; zeros where that side was not recorded."""
     size = len(tree.parent)
     own, count = [0] * size, [0] * size

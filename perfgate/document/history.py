@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -49,8 +49,8 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
     metric: str
     outcome: Outcome
-    low: Optional[float] = None
-    high: Optional[float] = None
+    low: float | None = None
+    high: float | None = None
     fingerprint: str
     confirmed_at: str
 

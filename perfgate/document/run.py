@@ -1,12 +1,11 @@
 """The run document: what was measured, immutable, with raw samples, testbed and findings.
 
 All numbers are in base units (s, B, 1, items/s) except packed samples and clocks, which are integer nanoseconds.
-Field types use ``Optional`` and ``Union``, because msgspec reads them at run time on Python 3.9.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Union
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +21,7 @@ StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invali
 Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
 Arm = Literal["ab", "aa"]
-Evidence = Union[str, int, float]
+Evidence = str | int | float
 RowKind = Literal["compute", "copy", "comm", "host", "python"]
 # Where the time of a call goes. On a device with a timeline of its own: what ran there, then why nothing did. On a CPU:
 # operators of the framework, and everything outside them (Python, the host code between two operators).
@@ -53,12 +52,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     metric: str
-    value: Optional[float]
-    interval: Optional[tuple[Optional[float], Optional[float]]] = None
-    confidence: Optional[float] = None
-    count: Optional[int] = None
+    value: float | None
+    interval: tuple[float | None, float | None] | None = None
+    confidence: float | None = None
+    count: int | None = None
     labels: dict[str, str] = {}
-    reason: Optional[str] = None
+    reason: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +81,9 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
     message: str
-    traceback: Optional[str] = None
-    signal: Optional[str] = None
-    log_tail: Optional[str] = None
+    traceback: str | None = None
+    signal: str | None = None
+    log_tail: str | None = None
 
 
 class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +104,7 @@ class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
     names: list[str]
     left_out: int = 0
-    longest: Optional[str] = None
+    longest: str | None = None
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,14 +118,14 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: StepStatus
-    reason: Optional[str] = None
+    reason: str | None = None
     values: list[Value] = []
     findings: list[Finding] = []
     samples: list[SampleSet] = []
     kernels: list[ShapeKernels] = []
-    error: Optional[ErrorDetail] = None
+    error: ErrorDetail | None = None
     duration: float = 0.0
-    waited: Optional[float] = None
+    waited: float | None = None
 
 
 class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +137,8 @@ class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     shape: str
     status: Literal["passed", "failed", "not_checked", "error"]
-    message: Optional[str] = None
-    signature: Optional[str] = None
+    message: str | None = None
+    signature: str | None = None
 
 
 class OpCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +151,7 @@ class OpCount(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     copy_bytes: int = 0
     view: bool = False
-    line: Optional[str] = None
+    line: str | None = None
 
 
 class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,9 +164,9 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     name: str
     count: int
-    line: Optional[str] = None
-    code: Optional[str] = None
-    tensor: Optional[str] = None
+    line: str | None = None
+    code: str | None = None
+    tensor: str | None = None
 
 
 class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,8 +213,8 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str
     count: float
     seconds: float
-    mac: Optional[float] = None
-    vec: Optional[float] = None
+    mac: float | None = None
+    vec: float | None = None
 
 
 class KernelTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,8 +228,8 @@ class KernelTimes(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
     steps: int
     seconds: list[float]
-    mac: Optional[float] = None
-    vec: Optional[float] = None
+    mac: float | None = None
+    vec: float | None = None
     rows: list[KernelWork] = []
 
 
@@ -247,11 +246,11 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: RowKind
     self_time: float
     count: float
-    inputs: Optional[str] = None
-    line: Optional[str] = None
-    code: Optional[str] = None
-    flops: Optional[float] = None
-    moved_bytes: Optional[float] = None
+    inputs: str | None = None
+    line: str | None = None
+    code: str | None = None
+    flops: float | None = None
+    moved_bytes: float | None = None
 
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,8 +285,8 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[CallRow]
     more_rows: int = 0
     more_time: float = 0.0
-    no_lines: Optional[str] = None
-    roof: Optional[Roof] = None
+    no_lines: str | None = None
+    roof: Roof | None = None
     work: list[Work] = []
 
 
@@ -296,7 +295,7 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     wall: Packed
-    line: Optional[str] = None
+    line: str | None = None
 
 
 class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,9 +335,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     conductor_delay_ns: list[int] = []
     took_ns: list[int] = []
     took_delay_ns: list[int] = []
-    throttled: list[Optional[bool]] = []
-    clock_share: list[Optional[float]] = []
-    foreign_processes: list[Optional[int]] = []
+    throttled: list[bool | None] = []
+    clock_share: list[float | None] = []
+    foreign_processes: list[int | None] = []
     stages: list[StageTimes] = []
 
 
@@ -410,11 +409,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     (``model.py:22``) to that place (``model.py:24``).
     """
 
-    commit: Optional[str] = None
-    branch: Optional[str] = None
+    commit: str | None = None
+    branch: str | None = None
     dirty: bool = False
-    committed_at: Optional[str] = None
-    subject: Optional[str] = None
+    committed_at: str | None = None
+    subject: str | None = None
     changed_functions: dict[str, str] = {}
 
 
@@ -425,8 +424,8 @@ class CiContext(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     run_id: str
     run_attempt: int
-    head_sha: Optional[str] = None
-    change_request: Optional[int] = None
+    head_sha: str | None = None
+    change_request: int | None = None
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -437,7 +436,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: str
     seed: int
     command: str
-    ci: Optional[CiContext] = None
+    ci: CiContext | None = None
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -452,10 +451,10 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     batch: int
     shapes: list[str]
-    sla_p99: Optional[float] = None
-    sla_rate: Optional[float] = None
+    sla_p99: float | None = None
+    sla_rate: float | None = None
     steps: list[int] = []
-    error: Optional[ErrorDetail] = None
+    error: ErrorDetail | None = None
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
@@ -477,8 +476,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     functions: dict[str, str] = {}
     changed_lines: list[str] = []
     added: list[str] = []
-    sla_p99: Optional[float] = None
-    error: Optional[ErrorDetail] = None
+    sla_p99: float | None = None
+    error: ErrorDetail | None = None
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -503,7 +502,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     bytes: int
     sha256: str
-    workload: Optional[str] = None
+    workload: str | None = None
 
 
 class Advisory(msgspec.Struct, frozen=True, kw_only=True):
@@ -531,13 +530,13 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["perfgate/run"] = RUN_SCHEMA
     schema_version: int = RUN_SCHEMA_VERSION
     perfgate_version: str
-    side: Optional[Side] = None
+    side: Side | None = None
     project: str
     session: Session
     earlier_sessions: list[Session] = []
     source: Source
     testbed: Testbed
-    environment: Optional[Environment] = None
+    environment: Environment | None = None
     harness: list[Harness] = []
     workloads: list[WorkloadRecord]
     steps: list[StepResult] = []

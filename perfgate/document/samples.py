@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Literal, Union
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     data: str
 
 
-def pack(values: Union[npt.NDArray[np.integer], list[int]], *, unit: str = "ns") -> Packed:
+def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> Packed:
     """Pack non-negative integers; 4 bytes each where the largest fits, else 8."""
     array = np.asarray(values, dtype=np.uint64)
     width: Literal[4, 8] = 8 if array.size and int(array.max()) > 0xFFFFFFFF else 4

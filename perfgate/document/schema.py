@@ -7,7 +7,7 @@ import json
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 
@@ -121,7 +121,7 @@ def _pin(component: dict[str, Any]) -> None:
     properties = component["properties"]
     if "schema_version" not in properties:
         return
-    version: Optional[int] = properties["schema_version"]["default"]
+    version: int | None = properties["schema_version"]["default"]
     properties["schema_version"] = {"const": version}
     properties["schema"] = {"const": properties["schema"]["default"]}
     component["required"] = ["schema", "schema_version", *component["required"]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     name: str = ""
-    memory: Optional[int] = None
+    memory: int | None = None
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,24 +28,24 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     OK or Alarm. ``foreign_processes`` are those other than the asking one, empty where there are none.
     """
 
-    temperature: Optional[float] = None
-    power: Optional[float] = None
-    clock: Optional[float] = None
-    rated_clock: Optional[float] = None
-    utilization: Optional[float] = None
+    temperature: float | None = None
+    power: float | None = None
+    clock: float | None = None
+    rated_clock: float | None = None
+    utilization: float | None = None
     units: dict[str, float] = {}
-    memory_used: Optional[int] = None
-    memory_total: Optional[int] = None
-    health: Optional[str] = None
-    throttled: Optional[bool] = None
-    foreign_processes: Optional[list[DeviceProcess]] = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    health: str | None = None
+    throttled: bool | None = None
+    foreign_processes: list[DeviceProcess] | None = None
 
     @property
-    def at_work(self) -> Optional[bool]:
+    def at_work(self) -> bool | None:
         """Return whether the device computed; None where nobody tells its load."""
         return None if self.utilization is None else self.utilization > AT_WORK
 
-    def clock_share(self) -> Optional[float]:
+    def clock_share(self) -> float | None:
         """Return the clock over the rated one."""
         if self.clock is None or not self.rated_clock:
             return None

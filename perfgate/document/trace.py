@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -27,8 +27,8 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: TopKind
     count: int
     total: float
-    share: Optional[float]
-    shapes: Optional[str] = None
+    share: float | None
+    shapes: str | None = None
 
 
 class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +39,13 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    rank: Optional[int]
-    device: Optional[int]
+    rank: int | None
+    device: int | None
     side: Literal["device", "host"]
     base: float
     rows_in_all: int
     rows: list[TopRow]
-    reason: Optional[str] = None
+    reason: str | None = None
 
 
 class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,15 +82,15 @@ class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    rank: Optional[int]
-    device: Optional[int]
-    origin_ns: Optional[int]
-    window: Optional[float]
-    busy: Optional[float]
+    rank: int | None
+    device: int | None
+    origin_ns: int | None
+    window: float | None
+    busy: float | None
     gaps_in_all: int
     causes: list[CauseTotal]
     gaps: list[GapRow]
-    reason: Optional[str] = None
+    reason: str | None = None
 
 
 class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,27 +103,27 @@ class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known."""
 
-    number: Optional[int]
-    start: Optional[float]
-    length: Optional[float]
-    computing: Optional[float]
-    communication: Optional[float]
-    exposed_communication: Optional[float]
-    exposed_copies: Optional[float] = None
-    preparing: Optional[float] = None
-    free: Optional[float]
+    number: int | None
+    start: float | None
+    length: float | None
+    computing: float | None
+    communication: float | None
+    exposed_communication: float | None
+    exposed_copies: float | None = None
+    preparing: float | None = None
+    free: float | None
 
 
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of one device of one rank, in order. Without any, ``reason`` says why."""
 
     path: str
-    rank: Optional[int]
-    device: Optional[int]
-    origin_ns: Optional[int]
+    rank: int | None
+    device: int | None
+    origin_ns: int | None
     steps_in_all: int
     steps: list[StepRow]
-    reason: Optional[str] = None
+    reason: str | None = None
 
 
 class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
     """`perfgate trace steps --json`. ``slowest_rank`` is None where fewer than two ranks can be compared."""
 
     format: str
-    slowest_rank: Optional[SlowestRank]
+    slowest_rank: SlowestRank | None
     timelines: list[StepTimeline]
 
 
@@ -153,11 +153,11 @@ class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
     last event. What was not recorded is None.
     """
 
-    kernel: Optional[float]
-    copy: Optional[float]
-    communication: Optional[float]
-    gap: Optional[float]
-    host: Optional[float]
+    kernel: float | None
+    copy: float | None
+    communication: float | None
+    gap: float | None
+    host: float | None
 
 
 class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,8 +165,8 @@ class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
 
     time: float
     count: float
-    shapes: Optional[str] = None
-    line: Optional[str] = None
+    shapes: str | None = None
+    line: str | None = None
 
 
 class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,8 +175,8 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: TopKind
     change: Change
-    base: Optional[DiffCost]
-    head: Optional[DiffCost]
+    base: DiffCost | None
+    head: DiffCost | None
     delta: float
     by_count: float
     by_speed: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -34,11 +34,11 @@ class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One version: the median of its ``runs`` runs, the run that was its last, and that run's own interval, if it was read."""
 
     run_id: str
-    commit: Optional[str]
+    commit: str | None
     started_at: str
     value: float
     runs: int = 1
-    interval: Optional[tuple[Optional[float], Optional[float]]] = None
+    interval: tuple[float | None, float | None] | None = None
 
 
 class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,17 +62,17 @@ class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
     direction: Direction
     before: float
     after: float
-    delta: Optional[float]
-    interval: Optional[tuple[float, float]]
-    last_good: Optional[str]
-    first_bad: Optional[str]
+    delta: float | None
+    interval: tuple[float, float] | None
+    last_good: str | None
+    first_bad: str | None
     first_seen: str
     evidence: Evidence
     standing: Standing = "new"
     news: bool = True
-    confirmation: Optional[Confirmation] = None
-    accepted: Optional[str] = None
-    resolved_by: Optional[str] = None
+    confirmation: Confirmation | None = None
+    accepted: str | None = None
+    resolved_by: str | None = None
     commits: list[CommitLabel] = []
     commit_count: int = 0
 
@@ -95,7 +95,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
     device_kind: str
     points: list[TrendPoint]
     changes: list[TrendChange] = []
-    noise: Optional[float] = None
+    noise: float | None = None
     current: bool = True
 
     @property
@@ -125,17 +125,17 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run_id: str
-    commit: Optional[str]
-    subject: Optional[str]
+    commit: str | None
+    subject: str | None
     started_at: str
     fingerprint: str
     steps: dict[str, str]
     failed: list[str] = []
     warnings: list[str] = []
-    noise_floor: Optional[float] = None
-    discarded: Optional[float] = None
-    temperature: Optional[float] = None
-    throttled: Optional[float] = None
+    noise_floor: float | None = None
+    discarded: float | None = None
+    temperature: float | None = None
+    throttled: float | None = None
 
 
 class Week(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: int
     values: int
     new_values: int
-    since: Optional[str] = None
+    since: str | None = None
     series: list[TrendSeries] = []
     testbeds: list[TestbedSpan] = []
     health: list[RunHealth] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config
@@ -19,7 +18,7 @@ from perfgate.flows.store import open_project_store
 class UnknownMetricError(UsageError):
     """No metric has this name; ``close`` is the one that was probably meant."""
 
-    def __init__(self, metric: str, close: Optional[str]) -> None:
+    def __init__(self, metric: str, close: str | None) -> None:
         super().__init__(f"no metric {metric!a}{f'; did you mean {close!a}?' if close else ''}")
         self.close = close
 

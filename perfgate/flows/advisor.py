@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.document.run import Advisory, RunDocument
 from perfgate.judging.advice.advisor import Sheets, advisories
@@ -89,7 +89,7 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
     return Advised([], [f"{TOOL} advisor gave no result: {last[:200]}"])
 
 
-def _command() -> Optional[str]:
+def _command() -> str | None:
     """Return the tool that stands beside our interpreter, else the one on the path."""
     return shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
 
@@ -152,7 +152,7 @@ def _without_network() -> list[str]:
     return prefix if allowed else []
 
 
-def _workbook(scratch: Path) -> Optional[Sheets]:
+def _workbook(scratch: Path) -> Sheets | None:
     """Return the rows of every sheet of the advisor's workbook; None where it wrote none. Raises ValueError for no workbook."""
     path = next(iter(sorted((scratch / "log").glob("mstt_advisor_*.xlsx"))), None)
     if path is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -25,7 +24,7 @@ RESULTS = ("decision.json", "comment.md", "report.html")
 
 def run_and_judge(
     config: Config, options: RunOptions, progress: Progress
-) -> tuple[RunDocument, Optional[DecisionDocument]]:
+) -> tuple[RunDocument, DecisionDocument | None]:
     """Run the checklist and hold the run to the rules; there is no decision where perfgate.toml has none.
 
     The decision stands beside run.json, as comment.md and report.html do.
@@ -44,9 +43,7 @@ def run_and_judge(
     return run, decision
 
 
-def judge_alone(
-    head: Path, *, config: Optional[Path], out: Optional[Path], language: Language = "en"
-) -> DecisionDocument:
+def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
     """Hold a run document, or the one in a folder, to the rules of a perfgate.toml: of the nearest where none is named.
 
     The decision and a copy of the document go to ``out``, or nowhere. Raises UsageError where there is no such rule.
@@ -71,7 +68,7 @@ def judge_alone(
     return decision
 
 
-def nearest_config(folder: Path) -> Optional[Path]:
+def nearest_config(folder: Path) -> Path | None:
     """Return the perfgate.toml of a folder, or of the nearest one above it that has one."""
     start = folder.resolve()
     return next((file for at in (start, *start.parents) if (file := at / CONFIG_NAME).is_file()), None)

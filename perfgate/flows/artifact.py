@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.artifact import MAX_ARCHIVE_BYTES
 from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
 from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
@@ -38,6 +36,6 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
         raise DocumentError(f"{newest.name} cannot be had: {error}") from None
 
 
-def _attempt(artifact: ForgeArtifact, prefix: str) -> Optional[str]:
+def _attempt(artifact: ForgeArtifact, prefix: str) -> str | None:
     number = artifact.name[len(prefix) :] if artifact.name.startswith(prefix) else ""
     return number if number.isascii() and number.isdecimal() and len(number) <= 9 else None

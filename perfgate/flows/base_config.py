@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
@@ -19,11 +19,11 @@ from perfgate.judging.store.store import GitAccess
 class BaseConfig(NamedTuple):
     """The perfgate.toml of a commit: None where it has none, or where it cannot be read, and then why."""
 
-    config: Optional[Config] = None
-    unreadable: Optional[str] = None
+    config: Config | None = None
+    unreadable: str | None = None
 
 
-def config_at(root: Path, commit: str, access: Optional[GitAccess]) -> BaseConfig:
+def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
     """Return the configuration that a commit has for the folder ``root``.
 
     Raises RepositoryError where the commit is neither in the clone around ``root`` nor can be fetched.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
@@ -114,7 +113,7 @@ def record_measured(
     return keep(config, environ, run, allow_dirty=allow_dirty)
 
 
-def list_baseline(config: Config, environ: Mapping[str, str], *, limit: Optional[int] = None) -> Listed:
+def list_baseline(config: Config, environ: Mapping[str, str], *, limit: int | None = None) -> Listed:
     """Return the kept runs of the project."""
     store = open_project_store(config, environ)
     return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
@@ -133,7 +132,7 @@ def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> 
 
 
 def accept_regression(
-    config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: Optional[str]
+    config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: str | None
 ) -> Acceptance:
     """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
     if _is_shared(config, environ):
@@ -186,7 +185,7 @@ def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
     return store_location(config, environ).startswith(PREFIX)
 
 
-def _trusted_event(config: Config, environ: Mapping[str, str]) -> Optional[CiEvent]:
+def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
     return trusted_event(config, environ) if _is_shared(config, environ) else None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
@@ -23,9 +22,9 @@ from perfgate.judging.forge.limits import Clock, Sleep
 class ArtifactRequest:
     """Which artifact: the folder or zip at ``path``, or the one of the gate ``key`` that the forge keeps of the event's run."""
 
-    path: Optional[Path] = None
+    path: Path | None = None
     key: str = DEFAULT_KEY
-    token_variable: Optional[str] = None
+    token_variable: str | None = None
 
 
 def record_artifact(
@@ -56,7 +55,7 @@ def record_artifact(
 
 def _connect(
     event: CiEvent, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
-) -> Optional[Forge]:
+) -> Forge | None:
     token = find_token(event.forge, environ, request.token_variable)
     if token is None and request.path is None:
         names = " or ".join(token_variables(event.forge, request.token_variable))
@@ -65,7 +64,7 @@ def _connect(
 
 
 @contextmanager
-def _artifact(request: ArtifactRequest, event: CiEvent, forge: Optional[Forge]) -> Iterator[Path]:
+def _artifact(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> Iterator[Path]:
     """Lend the artifact as a path."""
     if request.path is not None or forge is None:
         yield request.path or Path()

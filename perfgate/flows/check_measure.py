@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     session: Session
     sides: Sides
     out: Path
-    earlier: Optional[Earlier]
+    earlier: Earlier | None
     environments: Environments
     deadline: float
 
@@ -193,7 +193,7 @@ def _measure_pairs(
     job: Job,
     found: Measured,
     *,
-    traces: Optional[Path] = None,
+    traces: Path | None = None,
     to_come: int = 0,
 ) -> None:
     """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparing
@@ -26,8 +25,8 @@ class CheckOptions:
     """
 
     out: Path
-    base: Optional[str] = None
-    head: Optional[str] = None
+    base: str | None = None
+    head: str | None = None
     always: bool = False
     time_budget: float = math.inf
     workloads: tuple[str, ...] = ()
@@ -35,7 +34,7 @@ class CheckOptions:
     quick: bool = False
     work_tree: bool = False
     allow_dirty: bool = False
-    device: Optional[str] = None
+    device: str | None = None
     append: bool = False
     interpreters: GivenInterpreters = NONE_GIVEN
     comparing: Comparing = "code"

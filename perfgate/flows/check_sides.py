@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -67,7 +67,7 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
 
 def skipped_decision(
     repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
-) -> Optional[DecisionDocument]:
+) -> DecisionDocument | None:
     """Return the decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
     if options.always or options.comparing == "stack" or base.unreadable:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 from perfgate.git import COMMIT_ID, NAMES_OF_CHANGED, run_git
 
@@ -18,7 +17,7 @@ def has_commit(root: Path, commit: str) -> bool:
     return run_git(root, ["cat-file", "-e", f"{commit}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
-def merge_base(root: Path, one: str, other: str) -> Optional[str]:
+def merge_base(root: Path, one: str, other: str) -> str | None:
     """Return the common ancestor that the clone around a folder knows; None where it does not know enough."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
         return None
@@ -28,7 +27,7 @@ def merge_base(root: Path, one: str, other: str) -> Optional[str]:
     return done.output if done and done.code == 0 else None
 
 
-def files_between(root: Path, base: str, head: str) -> Optional[list[str]]:
+def files_between(root: Path, base: str, head: str) -> list[str] | None:
     """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
     if not (has_commit(root, base) and has_commit(root, head)):
         return None
@@ -41,7 +40,7 @@ def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
     return run_git(root, ["merge-base", "--is-ancestor", commit, tip], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
-def fetched_tip(root: Path, branch: str) -> Optional[str]:
+def fetched_tip(root: Path, branch: str) -> str | None:
     """Return the newest commit of a branch as the clone has fetched it.
 
     A tag of the same name is no branch, and an id names a commit, whatever a branch is called.
@@ -49,12 +48,12 @@ def fetched_tip(root: Path, branch: str) -> Optional[str]:
     return None if COMMIT_ID.fullmatch(branch) else _commit(root, f"refs/remotes/origin/{branch}")
 
 
-def checked_out(root: Path) -> Optional[str]:
+def checked_out(root: Path) -> str | None:
     """Return the commit that the clone around a folder has checked out; None outside a clone."""
     return _commit(root, "HEAD")
 
 
-def _commit(root: Path, revision: str) -> Optional[str]:
+def _commit(root: Path, revision: str) -> str | None:
     """Return the commit that a revision names; None where the clone has none."""
     asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
     found = run_git(root, asked, {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Union
 
 from perfgate.catalogue.card import Language
 from perfgate.config import load_config
@@ -31,7 +30,7 @@ from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lin
 from perfgate.judging.report.order import Answer, render_answer
 
 # A call that could not be understood is answered too, once it is known that its writer may ask.
-_Asked = Union[RunOrder, AcceptOrder, OrderError]
+_Asked = RunOrder | AcceptOrder | OrderError
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class CommandRequest:
 
     root: Path
     key: str
-    token_variable: Optional[str] = None
+    token_variable: str | None = None
     language: Language = "en"
 
 
@@ -78,7 +77,7 @@ def obey(request: CommandRequest, doors: Doors) -> None:
         doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
 
 
-def _asked(comment: CommentEvent) -> Optional[_Asked]:
+def _asked(comment: CommentEvent) -> _Asked | None:
     try:
         return read_order(comment.body)
     except OrderError as error:
@@ -93,7 +92,7 @@ def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
     return connect(event, token, sleep=doors.sleep, clock=doors.clock)
 
 
-def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Optional[Answer]:
+def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Answer | None:
     """Return why somebody who may push does not get what they ask for; None where they do.
 
     From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
@@ -159,12 +158,12 @@ def _accept(
     return Answer("accepted", head=head, metric=order.metric, verdict=_verdict(forge, change.number, request.key))
 
 
-def _state(forge: Forge, number: int, key: str) -> Optional[CommentState]:
+def _state(forge: Forge, number: int, key: str) -> CommentState | None:
     ours = find_own(forge.comments(number), marker(key))
     return read_state(ours[0].body) if ours else None
 
 
-def _verdict(forge: Forge, number: int, key: str) -> Optional[Verdict]:
+def _verdict(forge: Forge, number: int, key: str) -> Verdict | None:
     state = _state(forge, number, key)
     return state.verdict if state else None
 

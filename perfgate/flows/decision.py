@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run
@@ -20,7 +19,7 @@ def decide_with_advice(
     *,
     policy: Policy,
     history: History,
-    chosen_because: Optional[str] = None,
+    chosen_because: str | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base and say what to try; a pure function, as both its parts are."""
@@ -28,7 +27,7 @@ def decide_with_advice(
     return advised(decision, base, head)
 
 
-def judge_folder_with_advice(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
+def judge_folder_with_advice(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
     """Judge the documents of a check folder again, and say again what to try."""
     decision = judge_folder(folder, policy=policy)
     return advised(decision, read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional
 
 from rich.console import Console
 
@@ -40,7 +40,7 @@ CHANGES = (
 Echo = Callable[[str], None]
 
 
-def run_demo(folder: Optional[Path], echo: Echo) -> int:
+def run_demo(folder: Path | None, echo: Echo) -> int:
     """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
     place = _place(folder)
     project, results = place / "project", place / "results"
@@ -55,7 +55,7 @@ def run_demo(folder: Optional[Path], echo: Echo) -> int:
     return _conclude(codes, results, echo)
 
 
-def _place(folder: Optional[Path]) -> Path:
+def _place(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
     if folder.exists() and any(folder.iterdir()):

@@ -7,9 +7,9 @@ import platform
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional
 
 import msgspec
 
@@ -56,7 +56,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
     return checks
 
 
-def read_device(folder: Optional[Path]) -> str:
+def read_device(folder: Path | None) -> str:
     """Return the configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
     root = folder or Path.cwd()
     if folder is not None or (root / CONFIG_NAME).is_file():
@@ -177,7 +177,7 @@ def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
     return tuple(change for change in CHANGES if not names or change.name in names)
 
 
-def read_gate(folder: Optional[Path]) -> GateSettings:
+def read_gate(folder: Path | None) -> GateSettings:
     """Return the gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
     return load_config(folder).gate if folder else GateSettings()
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.conductor.environment import worker_environment
 from perfgate.conductor.interpreters import RUNNING, ask_about, check_given, is_running, share_code, with_code
@@ -24,8 +24,8 @@ _NAMED_FILES = 3
 class GivenInterpreters(NamedTuple):
     """The interpreters named on the command line; None where none is."""
 
-    base: Optional[Path] = None
-    head: Optional[Path] = None
+    base: Path | None = None
+    head: Path | None = None
 
 
 NONE_GIVEN = GivenInterpreters()
@@ -41,8 +41,8 @@ class SideCode(NamedTuple):
 class SideEnvironment(NamedTuple):
     """The interpreter of one side, None for the one that runs perfgate, and what the run document says of it and its making."""
 
-    python: Optional[Path] = None
-    record: Optional[Environment] = None
+    python: Path | None = None
+    record: Environment | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ class Environments(NamedTuple):
 
 class _Choice(NamedTuple):
     kind: Literal["running", "built", "given"]
-    python: Optional[Path]
+    python: Path | None
     remedy: str
     notes: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ def choose_environments(
     return Environments(base=sides[0], head=sides[1])
 
 
-def _given(python: Optional[Path], option: str) -> _Choice:
+def _given(python: Path | None, option: str) -> _Choice:
     if python is None or is_running(python):
         return _Choice("running", None, "reinstall perfgate")
     found = check_given(python, option)

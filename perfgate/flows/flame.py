@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ FLAME_PAGE = "flame.html"
 _EVERYTHING = Choice()
 
 
-def trace_flame(path: Path, head: Optional[Path], choice: Choice) -> list[FlameTree]:
+def trace_flame(path: Path, head: Path | None, choice: Choice) -> list[FlameTree]:
     """Return a tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
 
     The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Callable, Optional
 
 from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
@@ -34,9 +33,9 @@ _NAMED = 5
 class Grounds:
     """The base's configuration, where it has one; what there is to say of all this; why nothing had to be measured."""
 
-    config: Optional[Config] = None
+    config: Config | None = None
     notes: tuple[str, ...] = ()
-    skipped: Optional[str] = None
+    skipped: str | None = None
 
     @property
     def policy(self) -> Policy:
@@ -49,7 +48,7 @@ def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
-def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Optional[Forge], access: GitAccess) -> Grounds:
+def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess) -> Grounds:
     """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
     ``forge`` is asked which files that are; without it the clone is. Raises RepositoryError where that commit cannot be read.
@@ -84,7 +83,7 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Optiona
 
 
 def _same_code(
-    root: Path, change: ChangeRequest, base: str, forge: Optional[Forge], access: Optional[GitAccess]
+    root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess | None
 ) -> Collection[str]:
     """Return the files in which a change edits nothing that runs, as against where it left its target."""
     if forge is None:  # A merge queue builds on this very commit.
@@ -96,7 +95,7 @@ def _same_code(
     return same_code_between(root, fork, change.head_sha, access) if fork else ()
 
 
-def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Optional[Forge]) -> Optional[list[str]]:
+def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
     """Return the paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
     try:
         changed = forge.changed_files(change.number) if forge else None
@@ -106,7 +105,7 @@ def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Optional
 
 
 def history_of(
-    config: Optional[Config],
+    config: Config | None,
     head: RunDocument,
     commit: str,
     environ: Mapping[str, str],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
 
 from perfgate.conductor.repository import Repository
 from perfgate.document.decision import DecisionDocument
@@ -18,7 +17,7 @@ class Push:
     """A commit on its way to a remote, and the remote's main branch as far as we know it; None where it has none yet."""
 
     head: str
-    base: Optional[str]
+    base: str | None
     is_news: bool = True
 
 
@@ -26,7 +25,7 @@ def pushed(
     repository: Repository,
     environ: Mapping[str, str],
     *,
-    remote: Optional[str],
+    remote: str | None,
     lines: Sequence[str],
     main_branch: str,
 ) -> list[Push]:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.conductor.repository import Repository
 from perfgate.config import CONFIG_NAME
@@ -69,15 +69,15 @@ class InitOptions:
     pip installs there; without them it is what this perfgate was installed from. ``image`` is a container to measure in.
     """
 
-    forge: Optional[Forge] = None
+    forge: Forge | None = None
     device: str = "cpu"
-    labels: Optional[Sequence[str]] = None
-    python: Optional[str] = None
-    setup: Optional[str] = None
-    branch: Optional[str] = None
-    image: Optional[str] = None
-    action: Optional[str] = None
-    package: Optional[str] = None
+    labels: Sequence[str] | None = None
+    python: str | None = None
+    setup: str | None = None
+    branch: str | None = None
+    image: str | None = None
+    action: str | None = None
+    package: str | None = None
     ci_only: bool = False
 
 
@@ -161,7 +161,7 @@ def _name_in(origin: str) -> str:
     return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
 
 
-def _revision(forge: Forge, options: InitOptions, origin: str) -> Optional[Revision]:
+def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
     """Return the commit of perfgate that CI runs; None where only a package is needed, and it is named."""
     if options.action:
         return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
@@ -170,7 +170,7 @@ def _revision(forge: Forge, options: InitOptions, origin: str) -> Optional[Revis
     return installed_revision()
 
 
-def _called(forge: Forge, revision: Optional[Revision], origin: str) -> dict[str, object]:
+def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, object]:
     """Return how the CI files name perfgate's workflows or template: those of one server, or one file's own address."""
     if revision is None:
         return {}
@@ -191,7 +191,7 @@ def _values(
     folder: Path,
     forge: Forge,
     options: InitOptions,
-    revision: Optional[Revision],
+    revision: Revision | None,
     *,
     project: str,
 ) -> dict[str, object]:
@@ -239,10 +239,10 @@ def _installation(below: str, folder: Path) -> str:
     return TORCH
 
 
-def _main_branch(repository: Repository, given: Optional[str]) -> tuple[str, bool]:
+def _main_branch(repository: Repository, given: str | None) -> tuple[str, bool]:
     """Return the main branch, and whether perfgate finds it without being told."""
     try:
-        found: Optional[str] = repository.main_branch().rpartition("origin/")[2]
+        found: str | None = repository.main_branch().rpartition("origin/")[2]
     except RepositoryError:
         found = None
     # Before the first commit there is no branch, but HEAD has its name.

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from perfgate.errors import UsageError
@@ -56,7 +55,7 @@ def installed_revision() -> Revision:
     raise UsageError(f"perfgate was not installed from a repository, so {REMEDY}")
 
 
-def address(url: str) -> Optional[tuple[str, str]]:
+def address(url: str) -> tuple[str, str] | None:
     """Return the server and the path that a repository's URL names; None for a place on this machine."""
     found = _URL.fullmatch(url) or _SHORT.fullmatch(url)
     return (found[1].lower(), found[2].strip("/").removesuffix(".git")) if found else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Policy
@@ -19,7 +18,7 @@ from perfgate.judging.report.html import render_html
 
 
 def judge_again(
-    folder: Path, *, policy: Optional[Policy], out: Optional[Path], language: Language = "en"
+    folder: Path, *, policy: Policy | None, out: Path | None, language: Language = "en"
 ) -> DecisionDocument:
     """Judge the documents in ``folder`` again; the decision goes to ``out``, or nowhere."""
     decision = judge_folder_with_advice(folder, policy=policy)
@@ -31,7 +30,7 @@ def judge_again(
 
 
 def judge_documents(
-    base: Path, head: Path, *, policy: Policy, out: Optional[Path], language: Language = "en"
+    base: Path, head: Path, *, policy: Policy, out: Path | None, language: Language = "en"
 ) -> DecisionDocument:
     """Judge two run documents that were made apart; what has no pairs is compared by its counts alone.
 
@@ -69,7 +68,7 @@ def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
 
 
 def write_decision_folder(
-    out: Path, decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument, language: Language = "en"
+    out: Path, decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> None:
     """Write decision.json, comment.md and report.html; ``base`` is None where the head alone was judged."""
     write_decision(out / "decision.json", decision)

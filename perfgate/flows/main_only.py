@@ -6,7 +6,6 @@ What a change request measures never gets near the store: its code decides what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.conductor.repository import Repository
 from perfgate.config import Config
@@ -20,7 +19,7 @@ from perfgate.judging.forge.trigger import BRANCH_VARIABLE, Trigger, read_trigge
 KINDS = ("push", "schedule")
 
 
-def trusted_event(config: Config, environ: Mapping[str, str]) -> Optional[CiEvent]:
+def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
     """Return the event of this job, None outside CI. Raises UsageError for one that may not write to the store."""
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
@@ -63,7 +62,7 @@ def main_branch(config: Config, trigger: Trigger) -> str:
         ) from None
 
 
-def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Optional[Forge]) -> None:
+def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None) -> None:
     """Raise UsageError in a job that follows another, where the forge does not say that the commit lies on the main branch.
 
     There a tag looks like a branch of its name; so the forge is asked about commits, which have no second meaning.

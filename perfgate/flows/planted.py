@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import msgspec
 
@@ -36,10 +36,10 @@ class PlantedChange:
 
     name: str
     title: str
-    metric: Optional[str] = None
+    metric: str | None = None
     alone: bool = False
     also: tuple[str, ...] = ()
-    line: Optional[str] = None
+    line: str | None = None
     workload: str = "scorer"
     seconds: int = 25
 
@@ -113,9 +113,7 @@ def run_planted(
     return judge(change, decision, exit_code=code, seconds=seconds)
 
 
-def judge(
-    change: PlantedChange, decision: Optional[DecisionDocument], *, exit_code: int, seconds: float
-) -> PlantedResult:
+def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
     """Hold what the gate decided against what it must decide."""
     fired = _fired(decision)
     line = next((part.line for c in fired.get(change.metric or "", []) for part in c.parts if part.line), None)
@@ -136,7 +134,7 @@ def judge(
 
 
 def _problems(
-    change: PlantedChange, decision: Optional[DecisionDocument], exit_code: int, fired: set[str], line: Optional[str]
+    change: PlantedChange, decision: DecisionDocument | None, exit_code: int, fired: set[str], line: str | None
 ) -> list[str]:
     if decision is None:
         return [f"the check ended with exit code {exit_code} and no decision; its own message stands above"]
@@ -154,7 +152,7 @@ def _problems(
     return problems
 
 
-def _fired(decision: Optional[DecisionDocument]) -> dict[str, list[Comparison]]:
+def _fired(decision: DecisionDocument | None) -> dict[str, list[Comparison]]:
     fired: dict[str, list[Comparison]] = {}
     for comparison in decision.comparisons if decision else ():
         if comparison.gating and comparison.outcome == "regressed":

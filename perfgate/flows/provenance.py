@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Optional
 
 from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.fingerprint import fingerprint
@@ -20,7 +19,7 @@ from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 
 
 def refuse_stranger(
-    documents: CheckDocuments, event: CiEvent, change: Optional[ChangeRequest], forge: Optional[Forge]
+    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
     """Raise DocumentError unless both documents were measured for this event, in one session and as they say."""
     for name, run, side in ((BASE, documents.base, "base"), (HEAD, documents.head, "head")):
@@ -63,7 +62,7 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
     return True
 
 
-def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> Optional[str]:
+def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> str | None:
     """Return the merge base of two commits; None where neither the forge nor the clone can tell.
 
     Raises DocumentError where there is none.
@@ -76,7 +75,7 @@ def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> Optional[
         ) from None
 
 
-def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change: Optional[ChangeRequest]) -> None:
+def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change: ChangeRequest | None) -> None:
     if session.command == "upgrade":
         raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
     if session.command == FROM_PROFILE:
@@ -125,7 +124,7 @@ def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
 
 
 def _refuse_other_commit(
-    documents: CheckDocuments, event: CiEvent, change: Optional[ChangeRequest], forge: Optional[Forge]
+    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
     """What was measured is the head itself, or the forge's merge of it into the base.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -72,16 +72,16 @@ class PublishRequest:
     """
 
     root: Path
-    artifact: Optional[Path] = None
+    artifact: Path | None = None
     key: str = DEFAULT_KEY
     dry_run: bool = False
-    token_variable: Optional[str] = None
+    token_variable: str | None = None
     language: Language = "en"
-    event: Optional[CiEvent] = None
-    workload: Optional[str] = None
-    status: Optional[bool] = None
+    event: CiEvent | None = None
+    workload: str | None = None
+    status: bool | None = None
     fail_on: FailOn = "undecided"
-    out: Optional[Path] = None
+    out: Path | None = None
     outputs: bool = False
 
     @property
@@ -95,7 +95,7 @@ class _Case(NamedTuple):
 
     event: CiEvent
     forge: Forge
-    change: Optional[ChangeRequest]
+    change: ChangeRequest | None
     access: GitAccess
 
 
@@ -130,7 +130,7 @@ def publish(request: PublishRequest, doors: Doors) -> int:
 
 def _documents(
     request: PublishRequest, forge: Forge, event: CiEvent
-) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
+) -> tuple[CheckDocuments | None, DocumentError | None]:
     """Return the documents of the artifact, or why there are none: a cancelled job may find those of an earlier attempt."""
     if event.measured in CANCELLED:
         return None, DocumentError("the measuring job was cancelled or ran into its time limit; run it again")
@@ -140,7 +140,7 @@ def _documents(
         return None, error
 
 
-def _open_case(event: CiEvent, token: str, forge: Forge, documents: Optional[CheckDocuments]) -> _Case:
+def _open_case(event: CiEvent, token: str, forge: Forge, documents: CheckDocuments | None) -> _Case:
     # Of several change requests with this very head the artifact may say which one it is of: never any other.
     ci = documents.head.session.ci if documents else None
     change = forge.find_change_request(prefer=ci.change_request if ci else None)
@@ -149,7 +149,7 @@ def _open_case(event: CiEvent, token: str, forge: Forge, documents: Optional[Che
     return _Case(event, forge, change, git_access(event, token))
 
 
-def _documents_at_hand(artifact: Path) -> tuple[Optional[CheckDocuments], Optional[DocumentError]]:
+def _documents_at_hand(artifact: Path) -> tuple[CheckDocuments | None, DocumentError | None]:
     try:
         return read_check(artifact), None
     except DocumentError as error:
@@ -158,10 +158,10 @@ def _documents_at_hand(artifact: Path) -> tuple[Optional[CheckDocuments], Option
 
 def judge_at_hand(
     request: PublishRequest,
-    documents: Optional[CheckDocuments],
-    refusal: Optional[DocumentError],
+    documents: CheckDocuments | None,
+    refusal: DocumentError | None,
     doors: Doors,
-    event: Optional[CiEvent],
+    event: CiEvent | None,
 ) -> DecisionDocument:
     """Judge where nothing is posted: by what the directory says, without asking the forge."""
     grounds = grounds_at_hand(request.root, doors.environ)
@@ -179,8 +179,8 @@ def _judge(
     request: PublishRequest,
     doors: Doors,
     case: _Case,
-    documents: Optional[CheckDocuments],
-    refusal: Optional[DocumentError],
+    documents: CheckDocuments | None,
+    refusal: DocumentError | None,
 ) -> DecisionDocument:
     try:
         grounds = _grounds(request, doors, case)
@@ -238,7 +238,7 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
     )
 
 
-def _queued(event: CiEvent) -> Optional[ChangeRequest]:
+def _queued(event: CiEvent) -> ChangeRequest | None:
     """Return the change that a merge queue is about to merge; it may be several requests in one, so it has no number."""
     if event.base_sha is None:
         return None
@@ -253,9 +253,9 @@ def _decide(
     request: PublishRequest,
     documents: CheckDocuments,
     grounds: Grounds,
-    event: Optional[CiEvent],
+    event: CiEvent | None,
     doors: Doors,
-    because: Optional[str],
+    because: str | None,
 ) -> DecisionDocument:
     missing: list[str] = []
     base, head = documents
@@ -273,12 +273,12 @@ def _decide(
     return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
 
 
-def _nothing_to_judge(why: str, grounds: Grounds, event: Optional[CiEvent]) -> DecisionDocument:
+def _nothing_to_judge(why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
     """Return the decision over an artifact that is missing, damaged or another's: never a silent green."""
     return _undecided("INCONCLUSIVE", why, grounds, event)
 
 
-def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: Optional[CiEvent]) -> DecisionDocument:
+def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
@@ -293,11 +293,11 @@ def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: Optional[CiE
     )
 
 
-def _comment(decision: DecisionDocument, request: PublishRequest, event: Optional[CiEvent]) -> str:
+def _comment(decision: DecisionDocument, request: PublishRequest, event: CiEvent | None) -> str:
     return render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
 
 
-def _context(request: PublishRequest, event: Optional[CiEvent], decision: DecisionDocument) -> CommentContext:
+def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionDocument) -> CommentContext:
     base = decision.base.commit or ""
     return CommentContext(
         marker=marker(request.name),
@@ -311,7 +311,7 @@ def _context(request: PublishRequest, event: Optional[CiEvent], decision: Decisi
 def _keep(
     request: PublishRequest,
     decision: DecisionDocument,
-    documents: Optional[CheckDocuments],
+    documents: CheckDocuments | None,
     text: str,
     doors: Doors,
 ) -> None:
@@ -334,7 +334,7 @@ def _keep(
         write_text_atomically(request.out / "report.html", page)
 
 
-def _show(text: str, request: PublishRequest, doors: Doors, event: Optional[CiEvent]) -> None:
+def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | None) -> None:
     doors.say(log_lines(text, doors.environ))
     summary = summary_path(doors.environ)
     if request.dry_run:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.config import CONFIG_NAME, report_language
@@ -51,9 +50,9 @@ class ReportRequest:
     outputs: bool = False
     summary: bool = False
     annotations: bool = False
-    junit: Optional[Path] = None
-    openmetrics: Optional[Path] = None
-    measured: Optional[int] = None
+    junit: Path | None = None
+    openmetrics: Path | None = None
+    measured: int | None = None
     language: Language = "en"
 
     @property
@@ -69,8 +68,8 @@ class _Found:
     A decision that nothing was measured for has no run; what `perfgate run` writes has a decision where rules judge it.
     """
 
-    decision: Optional[DecisionDocument] = None
-    run: Optional[RunDocument] = None
+    decision: DecisionDocument | None = None
+    run: RunDocument | None = None
     why: str = ""
 
 
@@ -99,7 +98,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
         write_text_atomically(request.openmetrics, text)
 
 
-def spoken_language(given: Optional[str], directory: Path) -> Language:
+def spoken_language(given: str | None, directory: Path) -> Language:
     """Return the language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
     try:
         return report_language(given, directory)
@@ -136,19 +135,19 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
     return _Found(why="there is no decision.json, and no run.json")
 
 
-def _refuse_other_code(code: int, measured: Optional[int]) -> None:
+def _refuse_other_code(code: int, measured: int | None) -> None:
     if measured is not None and code != measured:
         raise DocumentError(
             f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
         )
 
 
-def _refuse_other_commit(decision: DecisionDocument, event: Optional[CiEvent]) -> None:
+def _refuse_other_commit(decision: DecisionDocument, event: CiEvent | None) -> None:
     if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
         raise DocumentError("decision.json is about another commit")
 
 
-def _refuse_other_job(run: RunDocument, event: Optional[CiEvent]) -> None:
+def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
     if event is not None and run.session.ci != event.context():
         raise DocumentError("the documents were measured by another CI job")
 
@@ -232,11 +231,11 @@ def _junit(found: _Found, request: ReportRequest) -> str:
     return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
 
 
-def _size(path: Optional[Path]) -> int:
+def _size(path: Path | None) -> int:
     return path.stat().st_size if path is not None and path.exists() else 0
 
 
-def _append(path: Optional[Path], text: str, variable: str, option: str) -> None:
+def _append(path: Path | None, text: str, variable: str, option: str) -> None:
     if path is None:
         raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
     append_to(path, text, variable)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Optional
 
 from perfgate.config import Config
 from perfgate.document.run import RunDocument, WorkloadRecord
@@ -17,7 +16,7 @@ _NEWEST = 50
 
 
 def required_of(
-    config: Optional[Config], base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
+    config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
 ) -> Required:
     """Return what the base's configuration and main's stored runs require; nothing without a configuration.
 

@@ -7,7 +7,7 @@ pairs count as evidence that stays true for any number of reruns (judging/gate/r
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Earlier(NamedTuple):
         return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
 
 
-def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Optional[Earlier]:
+def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
     """Return the job to add to, None where the folder holds none.
 
     Raises UsageError when it is of other commits or has been added to too often, and DocumentError when it is damaged.

@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -93,7 +92,7 @@ def exit_code(run: RunDocument) -> int:
     return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS
 
 
-def parse_steps(text: Optional[str]) -> tuple[int, ...]:
+def parse_steps(text: str | None) -> tuple[int, ...]:
     """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
     if text is None:
         return AVAILABLE_STEPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.conductor.code_changes import MAX_BYTES, same_code
 from perfgate.errors import RepositoryError
@@ -27,7 +27,7 @@ class _Modified(NamedTuple):
     after: bytes
 
 
-def same_code_between(root: Path, base: str, head: str, access: Optional[GitAccess] = None) -> frozenset[str]:
+def same_code_between(root: Path, base: str, head: str, access: GitAccess | None = None) -> frozenset[str]:
     """Return the Python files that two commits have with the same code; none where their contents cannot be had.
 
     The commits come from the clone around ``root``, or else, with ``access``, from the forge.

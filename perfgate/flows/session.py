@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Optional
 
 from perfgate.conductor.checklist import Findings
 from perfgate.conductor.leftovers import stowaways, sweep_out
@@ -39,7 +38,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def start_session(command: str, seed: int, ci: Optional[CiContext]) -> Session:
+def start_session(command: str, seed: int, ci: CiContext | None) -> Session:
     """Return the session that starts now; ``finished_at`` is filled in at the end."""
     return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
 
@@ -115,9 +114,9 @@ def put_together(
     testbed: Testbed,
     findings: list[Findings],
     folder: Path,
-    side: Optional[Side] = None,
-    replicates: Optional[list[Replicate]] = None,
-    failed_pairs: Optional[list[FailedPair]] = None,
+    side: Side | None = None,
+    replicates: list[Replicate] | None = None,
+    failed_pairs: list[FailedPair] | None = None,
     notes: Iterable[str] = (),
 ) -> RunDocument:
     """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
@@ -189,7 +188,7 @@ def _device_warnings(testbed: Testbed) -> list[str]:
     return [f"the {testbed.device_kind} reports health {health}; perfgate doctor says what to do"]
 
 
-def ci_context(environ: Mapping[str, str]) -> Optional[CiContext]:
+def ci_context(environ: Mapping[str, str]) -> CiContext | None:
     """Return the CI job we run in, None outside one."""
     from perfgate.judging.forge.detect import detect
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 from urllib.parse import urlsplit
 
 from perfgate.config import Config
@@ -42,7 +41,7 @@ def git_access(event: CiEvent, token: str) -> GitAccess:
     )
 
 
-def _access_of_job(environ: Mapping[str, str]) -> Optional[GitAccess]:
+def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
     """Return how this CI job reaches its git server; None where it is none.
 
     Where the forge says nothing of the job, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.

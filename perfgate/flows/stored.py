@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Optional
 
 import msgspec
 
@@ -25,7 +24,7 @@ def stored_history(
     environ: Mapping[str, str],
     *,
     warn: Callable[[str], None],
-    also_commit: Optional[str] = None,
+    also_commit: str | None = None,
 ) -> History:
     """Return the series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
 
@@ -71,7 +70,7 @@ def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], roo
     return level([session.value for session in usable], is_meant)
 
 
-def _came_with(accepted: str, commit: Optional[str], before: Optional[str], root: Path) -> bool:
+def _came_with(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
     """Return whether an accepted commit is the one that was measured, or came to main between it and the one before."""
     if commit is None or accepted == commit:
         return commit is not None

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.document.files import read_run
 from perfgate.document.trace import (
@@ -41,9 +41,9 @@ _NO_STEPS = "the recording marks no steps"
 class Choice:
     """Which timelines are asked for, and how many rows of each; None means all."""
 
-    rank: Optional[int] = None
-    device: Optional[int] = None
-    limit: Optional[int] = None
+    rank: int | None = None
+    device: int | None = None
+    limit: int | None = None
 
 
 class ChosenTimeline(NamedTuple):
@@ -208,7 +208,7 @@ def _steps(one: ChosenTimeline, choice: Choice) -> StepTimeline:
     )
 
 
-def _step(step: ProfilerStep, origin: Optional[int]) -> StepRow:
+def _step(step: ProfilerStep, origin: int | None) -> StepRow:
     return StepRow(
         number=step.number,
         start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
@@ -222,7 +222,7 @@ def _step(step: ProfilerStep, origin: Optional[int]) -> StepRow:
     )
 
 
-def _slowest(timelines: Iterable[Timeline]) -> Optional[SlowestRank]:
+def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
     own: dict[int, float] = {}
     for timeline in timelines:
         lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
@@ -235,10 +235,10 @@ def _slowest(timelines: Iterable[Timeline]) -> Optional[SlowestRank]:
     return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
 
 
-def _own_length(step: ProfilerStep) -> Optional[int]:
+def _own_length(step: ProfilerStep) -> int | None:
     length = step.length_ns
     return None if length is None else length - (step.exposed_communication_ns or 0)
 
 
-def _seconds(nanoseconds: Optional[int]) -> Optional[float]:
+def _seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, cast
+from typing import cast
 
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.trace import DiffCost, DiffDocument, DiffRow, DiffTimeline, DiffTotals, TopKind
@@ -80,7 +80,7 @@ def _row(pair: AlignedRow, tolerance: float) -> DiffRow:
     )
 
 
-def _cost(row: Optional[TimedRow]) -> Optional[DiffCost]:
+def _cost(row: TimedRow | None) -> DiffCost | None:
     return None if row is None else DiffCost(time=row.time / _NS, count=row.count, shapes=row.shape, line=row.line)
 
 
@@ -94,5 +94,5 @@ def _totals(work: Work) -> DiffTotals:
     )
 
 
-def _seconds(nanoseconds: Optional[float]) -> Optional[float]:
+def _seconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -43,12 +42,12 @@ class TrendRequest:
     root: Path
     metrics: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
-    out: Optional[Path] = None
+    out: Path | None = None
     confirm: bool = False
     max_seconds: float = 1800.0
-    confirmations: Optional[Path] = None
+    confirmations: Path | None = None
     post: bool = False
-    token_variable: Optional[str] = None
+    token_variable: str | None = None
     key: str = DEFAULT_KEY
     language: Language = "en"
 
@@ -122,7 +121,7 @@ def has_open_regression(document: TrendDocument) -> bool:
     )
 
 
-def _state_before(issue: Optional[OurIssue], out: Optional[Path]) -> Optional[TrendState]:
+def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
     """Return what the last report told: the issue's own word, else that of the folder written into."""
     if issue is not None:
         return issue.state

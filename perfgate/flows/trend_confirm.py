@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -170,7 +170,7 @@ def _measure(
 
 def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
-) -> Optional[Confirmation]:
+) -> Confirmation | None:
     """Return what a decision over two commits says of a series; None where it compared nothing that answers for it."""
     compared = _compared(decision, series)
     if compared is None:
@@ -194,7 +194,7 @@ def confirmation_of(
     )
 
 
-def _compared(decision: DecisionDocument, series: TrendSeries) -> Optional[Comparison]:
+def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | None:
     """Return the comparison that answers for a series: of its own metric, else of the one that it follows."""
     here = {
         one.metric: one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.trend import TrendDocument, TrendState
@@ -31,18 +30,18 @@ DEFAULT_KEY = "default"
 class OurIssue:
     """The issue of this repository before we write: where it is, or that nothing can be posted here and why."""
 
-    event: Optional[CiEvent] = None
-    forge: Optional[IssueForge] = None
+    event: CiEvent | None = None
+    forge: IssueForge | None = None
     found: FoundIssue = field(default_factory=FoundIssue)
     why_not: str = ""
 
     @property
-    def state(self) -> Optional[TrendState]:
+    def state(self) -> TrendState | None:
         """Return what the issue told last."""
         return self.found.state.trend if self.found.state else None
 
 
-def find_issue(key: str, token_variable: Optional[str], doors: Doors) -> OurIssue:
+def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
     """Return our issue as it stands now. Raises ForgeError where the forge refuses."""
     event = detect(doors.environ)
     if event is None:

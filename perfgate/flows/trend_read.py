@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
-from typing import Optional
 
 import msgspec
 
@@ -95,7 +94,7 @@ def find_trend(
     store: Store,
     stored: StoredHistories,
     *,
-    before: Optional[TrendState],
+    before: TrendState | None,
     confirmations: Sequence[Confirmation],
     name_commits: NameCommits,
     documents: Mapping[str, RunDocument],
@@ -238,7 +237,7 @@ def _is_measurable(value: float) -> bool:
     return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
 
 
-def _is_fresh(point: TrendPoint, before: Optional[TrendState], newest: str) -> bool:
+def _is_fresh(point: TrendPoint, before: TrendState | None, newest: str) -> bool:
     """Return whether a point is of a run after the last report, or of the last weeks where there was none."""
     return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
 
@@ -254,7 +253,7 @@ def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -
     return msgspec.structs.replace(series, points=points)
 
 
-def _interval(run: RunDocument, series: TrendSeries) -> Optional[tuple[Optional[float], Optional[float]]]:
+def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, float | None] | None:
     labels = {**series.labels, **({"shape": series.shape} if series.shape else {})}
     for step in run.steps:
         if step.workload == series.workload:

@@ -7,6 +7,7 @@ against the noise of both sides, and large enough to matter.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -197,7 +198,9 @@ def _wider(series: Floats, edges: list[int]) -> float:
     left beside the levels, and from differences of neighbours, which correlate by (r - 1)/2 and forget levels and drifts that
     have not been found yet; the smaller answer counts.
     """
-    beside = np.concatenate([series[start:end] - np.median(series[start:end]) for start, end in zip(edges, edges[1:])])
+    beside = np.concatenate(
+        [series[start:end] - np.median(series[start:end]) for start, end in itertools.pairwise(edges)]
+    )
     rises = series[1:] - series[:-1]
     alike = min(_likeness(beside), 1 + 2 * _likeness(rises - np.median(rises)))
     alike = min(max(alike, 0.0), _MOST_ALIKE)

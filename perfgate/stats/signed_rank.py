@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ _BISECTIONS = 40
 Floats = npt.NDArray[np.float64]
 
 
-def walsh_averages(differences: Floats, weights: Optional[Floats] = None) -> Floats:
+def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats:
     """Return all (w_i d_i + w_j d_j)/(w_i + w_j) with i <= j, sorted; shape n(n+1)/2."""
     rows, columns = np.triu_indices(differences.size)
     if weights is None:
@@ -34,12 +33,12 @@ def walsh_averages(differences: Floats, weights: Optional[Floats] = None) -> Flo
     return np.sort((weighted[rows] + weighted[columns]) / (weights[rows] + weights[columns]))
 
 
-def estimate(differences: Floats, weights: Optional[Floats] = None) -> float:
+def estimate(differences: Floats, weights: Floats | None = None) -> float:
     """Return the Hodges-Lehmann estimate of the effect: the median of the Walsh averages."""
     return float(np.median(walsh_averages(differences, weights)))
 
 
-def p_above(differences: Floats, margin: float, weights: Optional[Floats] = None) -> float:
+def p_above(differences: Floats, margin: float, weights: Floats | None = None) -> float:
     """Return the one-sided p-value of "the effect is at most ``margin``".
 
     The statistic is the number of Walsh averages above the margin, which is the signed-rank statistic without its trouble
@@ -49,19 +48,19 @@ def p_above(differences: Floats, margin: float, weights: Optional[Floats] = None
     return _upper_tail(differences.size, count)
 
 
-def p_below(differences: Floats, margin: float, weights: Optional[Floats] = None) -> float:
+def p_below(differences: Floats, margin: float, weights: Floats | None = None) -> float:
     """Return the one-sided p-value of "the effect is at least ``margin``"."""
     return p_above(-differences, -margin, weights)
 
 
-def lower_bound(differences: Floats, alpha: float, weights: Optional[Floats] = None) -> float:
+def lower_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
     """Return the one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few to give one."""
     averages = walsh_averages(differences, weights)
     k = _critical(differences.size, alpha)
     return float("-inf") if k is None else float(averages[k])
 
 
-def upper_bound(differences: Floats, alpha: float, weights: Optional[Floats] = None) -> float:
+def upper_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
     """Return the one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few to give one."""
     return -lower_bound(-differences, alpha, weights)
 
@@ -95,7 +94,7 @@ def power(n: int, alpha: float, shift: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def shift_shown(n: int, alpha: float, probability: float) -> Optional[float]:
+def shift_shown(n: int, alpha: float, probability: float) -> float | None:
     """Return the effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
 
     None where no effect is large enough, because so few differences cannot reach ``alpha``.
@@ -109,7 +108,7 @@ def shift_shown(n: int, alpha: float, probability: float) -> Optional[float]:
     return high
 
 
-def _critical(n: int, alpha: float) -> Optional[int]:
+def _critical(n: int, alpha: float) -> int | None:
     """Return the largest k with P(W+ <= k) <= alpha under the null, None when there is none."""
     if n > EXACT_UP_TO:
         mean, deviation = _normal_moments(n)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,12 @@ class Quantile(NamedTuple):
     """A sample quantile and its confidence interval; an end that no order statistic gives is None."""
 
     value: float
-    low: Optional[float]
-    high: Optional[float]
+    low: float | None
+    high: float | None
     size: int
 
     @property
-    def interval(self) -> tuple[Optional[float], Optional[float]]:
+    def interval(self) -> tuple[float | None, float | None]:
         """Return both ends."""
         return self.low, self.high
 
@@ -66,9 +66,7 @@ def _rank(count: int, probability: float) -> int:
     return min(count, max(1, math.ceil(probability * count - 1e-9)))
 
 
-def interval_ranks(
-    count: int, probability: float, *, confidence: float = CONFIDENCE
-) -> tuple[Optional[int], Optional[int]]:
+def interval_ranks(count: int, probability: float, *, confidence: float = CONFIDENCE) -> tuple[int | None, int | None]:
     """Return the ranks (from 1) of the order statistics that are the ends of the interval; None where none will do.
 
     The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, where B is

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Optional
 
 import cmarkgfm
 import pytest
@@ -24,7 +23,7 @@ def _change(job: Job, **fields: object) -> None:
     job.fake.changes[0] = replace(job.fake.changes[0], **fields)  # type: ignore[arg-type]
 
 
-def _base(job: Job, **files: Optional[str]) -> str:
+def _base(job: Job, **files: str | None) -> str:
     """Give the change another base, with other files, and measure against it."""
     project = job.project
     base = project.commit(project.base, **files)
@@ -110,7 +109,7 @@ def test_item_8__the_base_allows_it__passes(github: Job) -> None:
     [({"perfgate.toml": None}, "has no `perfgate.toml`"), ({"perfgate__toml": "["}, "cannot be read")],
 )
 def test_item_8__the_base_has_none_that_can_be_read__perfgates_own_tolerances(
-    github: Job, files: dict[str, Optional[str]], words: str
+    github: Job, files: dict[str, str | None], words: str
 ) -> None:
     _base(github, **files)
     assert github.publish().returncode == 1

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,7 +79,7 @@ class Project:
             archive.writestr("run.json", canonical_bytes(run, name="run.json"))
         self.forge.upload(555, name, packed.getvalue())
 
-    def record(self, path: Optional[Path] = None) -> Recorded:
+    def record(self, path: Path | None = None) -> Recorded:
         request = ArtifactRequest(path=path)
         return record_artifact(load_config(self.root), self.environ, request, sleep=lambda _: None, clock=lambda: 0.0)
 

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -38,7 +38,7 @@ class ArtifactFolder(list[StoredArtifact]):
         super().__init__()
         folder.mkdir()
         self.folder = folder
-        self.unlisted: Optional[int] = None
+        self.unlisted: int | None = None
 
     def __iter__(self) -> Iterator[StoredArtifact]:
         for number, path in enumerate(sorted(self.folder.glob("*.zip"), key=lambda path: path.stat().st_mtime_ns), 1):

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Optional
 
 from ruamel.yaml import YAML
 
@@ -90,7 +89,7 @@ class Project:
         self.tokens = {"perfgate-publish": BOT_TOKEN, "perfgate-main": BOT_TOKEN}
         self._pipelines = 800
 
-    def start(self, *, settings: str = "", own: Optional[dict[str, object]] = None, **inputs: object) -> None:
+    def start(self, *, settings: str = "", own: dict[str, object] | None = None, **inputs: object) -> None:
         """Commit main with the template, and push it to the forge's repository.
 
         ``settings`` are further ones of perfgate.toml, ``own`` is the project's own part of .gitlab-ci.yml.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import requests
@@ -103,7 +103,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for(words: str, log: Path, process: Optional[subprocess.Popen[bytes]] = None) -> None:
+def _wait_for(words: str, log: Path, process: subprocess.Popen[bytes] | None = None) -> None:
     deadline = time.monotonic() + START_SECONDS
     while words not in _text(log):
         if time.monotonic() > deadline or (process is not None and process.poll() is not None):

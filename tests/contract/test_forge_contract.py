@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional
+from typing import Any
 
 import pytest
 
@@ -240,7 +240,7 @@ def test_post__deleted_by_a_person_before_the_edit__is_written_anew(stage: Stage
 @pytest.mark.parametrize("done", [True, False], ids=["written", "not-written"])
 @pytest.mark.parametrize("reply", [None, Reply(502, {"message": "bad gateway"})], ids=["dropped", "502"])
 def test_post__no_word_of_the_new_comment__looks_before_writing_again(
-    stage: Stage, reply: Optional[Reply], done: bool
+    stage: Stage, reply: Reply | None, done: bool
 ) -> None:
     stage.fake.faults.append(
         Fault("POST", "/notes" if stage.event.forge == "gitlab" else "/comments", reply, done=done)

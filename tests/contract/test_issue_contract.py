@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -33,7 +33,7 @@ FIRST = issue_marker("default")
 HOSTILE = "--> <script> `x` /close | a--b"
 
 
-def state(run: int = 5, attempt: int = 1, known: Optional[list[KnownChange]] = None) -> IssueState:
+def state(run: int = 5, attempt: int = 1, known: list[KnownChange] | None = None) -> IssueState:
     return IssueState(run=run, attempt=attempt, trend=TrendState(newest="2026-11-01T00:00:00Z", known=known or []))
 
 
@@ -45,7 +45,7 @@ class Stage:
     def forge(self, token: str = BOT_TOKEN) -> IssueForge:
         return keeps_issues(connect(self.event, token, sleep=lambda _: None, clock=lambda: 1.8e9))
 
-    def post(self, text: str = "text", *, run: int = 5, attempt: int = 1, news: Optional[str] = None,
+    def post(self, text: str = "text", *, run: int = 5, attempt: int = 1, news: str | None = None,
              token: str = BOT_TOKEN) -> str:  # fmt: skip
         forge = self.forge(token)
         found = find_own(forge, FIRST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Optional, get_args
+from typing import get_args
 
 import pytest
 
@@ -54,7 +54,7 @@ def _read_or_refused(reader: ModuleType, path: Path) -> None:
     """Read a path that the reader recognises; what it raises must be an error for the user that names the path."""
     if not reader.recognises(path):
         return
-    refusal: Optional[str] = None
+    refusal: str | None = None
     try:
         recording = reader.read(path)
     except DocumentError as error:

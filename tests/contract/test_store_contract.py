@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Optional
 
 import msgspec
 import pytest
@@ -48,7 +47,7 @@ def run_of_day(day: int, *, value: float = 0.002, fingerprint: str = "f1", proje
     return msgspec.structs.replace(run, session=session)
 
 
-def history(store: Store, metric: str = "latency.p50", *, labels: Optional[dict[str, str]] = None) -> list[float]:
+def history(store: Store, metric: str = "latency.p50", *, labels: dict[str, str] | None = None) -> list[float]:
     return [one.value for one in store.history("shop", "encoder", "f1", metric, "short", labels=labels)]
 
 

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -65,7 +65,7 @@ class Project(NamedTuple):
     def git(self, *arguments: str) -> str:
         return _git(self.root, *arguments)
 
-    def commit(self, parent: str, **files: Optional[str]) -> str:
+    def commit(self, parent: str, **files: str | None) -> str:
         """Return a new commit on another, with ``perfgate__toml`` for perfgate.toml, None for a file that goes."""
         named = {name.replace("__", "."): text for name, text in files.items()}
         kept = [line for line in self.git("ls-tree", parent).splitlines() if line.partition("\t")[2] not in named]
@@ -79,7 +79,7 @@ class Project(NamedTuple):
         return self.git("commit-tree", made, "-p", parent, "-m", "another")
 
 
-def _git(root: Path, *arguments: str, stdin: Optional[str] = None) -> str:
+def _git(root: Path, *arguments: str, stdin: str | None = None) -> str:
     who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
@@ -214,9 +214,9 @@ class Job:
         *,
         ops: int = 40,
         ci: Any = "own",
-        commit: Optional[str] = None,
-        base: Optional[str] = None,
-        policy: Optional[Policy] = None,
+        commit: str | None = None,
+        base: str | None = None,
+        policy: Policy | None = None,
         slowdown: float = 1.0,
     ) -> None:
         """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40.
@@ -248,7 +248,7 @@ class Job:
                     archive.write(file, prefix + str(file.relative_to(self.artifact)))
         return data.getvalue()
 
-    def publish(self, *, token: Optional[str] = BOT_TOKEN, **request: Any) -> Done:
+    def publish(self, *, token: str | None = BOT_TOKEN, **request: Any) -> Done:
         """Publish in this process: real HTTP, real git, and time that passes only when somebody sleeps."""
         time, said = _Time(), list[str]()
         environ = {**self.environ, **({"PERFGATE_TOKEN": token} if token else {})}
@@ -264,15 +264,13 @@ class Job:
         """Publish what the run has uploaded."""
         return self.publish(artifact=None, **request)
 
-    def command(
-        self, *options: str, token: Optional[str] = BOT_TOKEN, **environ: str
-    ) -> subprocess.CompletedProcess[str]:
+    def command(self, *options: str, token: str | None = BOT_TOKEN, **environ: str) -> subprocess.CompletedProcess[str]:
         """Publish with the real command, in a process of its own."""
         with self.start(*options, token=token, **environ) as process:
             out, err = process.communicate(timeout=600)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def start(self, *options: str, token: Optional[str] = BOT_TOKEN, **environ: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, token: str | None = BOT_TOKEN, **environ: str) -> subprocess.Popen[str]:
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         environment = {**plain, **self.environ, **({"PERFGATE_TOKEN": token} if token else {}), **environ}
         command = [sys.executable, "-m", "perfgate", "publish", *(options or (str(self.artifact),))]
@@ -310,7 +308,7 @@ class _Time:
         return self.now
 
 
-def make_side(side: Any, ops: int, commit: str, ci: Optional[CiContext], *, slowdown: float = 1.0) -> RunDocument:
+def make_side(side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdown: float = 1.0) -> RunDocument:
     """Return the run document of one side, with one exact counter and 16 pairs of equal speed."""
     counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
     counters = CounterSet(

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -41,7 +41,7 @@ class Order:
             "GITHUB_OUTPUT": str(self.outputs),
         }
 
-    def obey(self, token: Optional[str] = BOT_TOKEN, **request: Any) -> str:
+    def obey(self, token: str | None = BOT_TOKEN, **request: Any) -> str:
         """Take the order in this process; return what the log says."""
         said: list[str] = []
         environ = {**self.environ, **({"GITHUB_TOKEN": token} if token else {})}

@@ -9,9 +9,9 @@ import copy
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -54,7 +54,7 @@ aa_pairs = 7
 BADNESS = {"PASS": 0, "SKIPPED": 0, "WARN": 1, "INCONCLUSIVE": 2, "FAIL": 3}
 BOOM = ErrorDetail(kind="exception", message="RuntimeError: boom")
 
-Path_ = tuple[Union[str, int], ...]
+Path_ = tuple[str | int, ...]
 
 
 class Check(NamedTuple):
@@ -276,15 +276,15 @@ class Judge:
     def decision(self) -> DecisionDocument:
         environ = {"PERFGATE_STORE": str(self.root / "store.db")}
         doors = Doors(environ=environ, say=lambda text: None, sleep=lambda seconds: None, clock=lambda: 0.0)
-        documents: Optional[CheckDocuments] = None
-        refusal: Optional[DocumentError] = None
+        documents: CheckDocuments | None = None
+        refusal: DocumentError | None = None
         try:
             documents = read_check(self.artifact)
         except DocumentError as error:
             refusal = error
         return judge_at_hand(PublishRequest(root=self.root), documents, refusal, doors, None)
 
-    def without(self, name: str, path: Path_, left: Callable[[Any], Any]) -> Optional[DecisionDocument]:
+    def without(self, name: str, path: Path_, left: Callable[[Any], Any]) -> DecisionDocument | None:
         """Judge with one place of one document changed by what ``left`` leaves of it; None where reading refuses that."""
         value = copy.deepcopy(self.values[name])
         holder = value

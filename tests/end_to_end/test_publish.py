@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -287,7 +287,7 @@ def test_publish__branch_has_another_name_by_now__found_by_its_head(github: Job)
 
 @pytest.mark.parametrize(("said", "number"), [(7, 7), (9, 9), (None, 9), (666, None)])
 def test_publish__several_pull_requests_of_one_head__that_of_the_run(
-    github: Job, said: Optional[int], number: Optional[int]
+    github: Job, said: int | None, number: int | None
 ) -> None:
     github.fake.changes += [
         replace(github.fake.changes[0], number=9),

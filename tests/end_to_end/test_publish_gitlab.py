@@ -7,7 +7,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -114,7 +114,7 @@ def detached(job: Job) -> None:
     ],
 )
 def test_publish__status_asked_for__a_job_of_the_same_pipeline_that_fails_on_what_the_pipeline_does(
-    gitlab: Job, fail_on: Any, ops: Optional[int], state: str
+    gitlab: Job, fail_on: Any, ops: int | None, state: str
 ) -> None:
     detached(gitlab)
     if ops is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Optional
 
 import msgspec
 import pytest
@@ -15,7 +14,7 @@ from tests.fakes.forge import BOT, OTHER_BOT, PERSON, Fault, Reply
 BUSY = Reply(503, {"message": "Service Unavailable"})
 SLOW_DOWN = Reply(429, {"message": "slow down"}, {"Retry-After": "17"})
 SECONDARY = Reply(403, {"message": "You have exceeded a secondary rate limit. Please wait a few minutes."})
-DROPPED: Optional[Reply] = None
+DROPPED: Reply | None = None
 
 _LATER = {
     "500": Reply(500, {}),
@@ -37,7 +36,7 @@ def _change(job: Job) -> str:
 
 
 @pytest.mark.parametrize("reply", _LATER.values(), ids=_LATER.keys())
-def test_publish__reading_fails_once__asked_again_and_one_comment(job: Job, reply: Optional[Reply]) -> None:
+def test_publish__reading_fails_once__asked_again_and_one_comment(job: Job, reply: Reply | None) -> None:
     job.measure(ops=64)
     job.fake.faults += [Fault("GET", _change(job), reply), Fault("GET", _comments(job), reply)]
     done = job.publish()
@@ -68,7 +67,7 @@ def test_publish__refused_for_good__exit_4_and_no_comment(github: Job, method: s
 @pytest.mark.parametrize("reply", [DROPPED, Reply(502, {}), Reply(504, {})], ids=["drop", "502", "504"])
 @pytest.mark.parametrize("done_before", [True, False], ids=["written", "not written"])
 def test_publish__no_word_of_the_comment__looked_for_and_written_once(
-    job: Job, reply: Optional[Reply], done_before: bool
+    job: Job, reply: Reply | None, done_before: bool
 ) -> None:
     job.measure(ops=64)
     job.fake.faults.append(Fault("POST", _comments(job), reply, done=done_before))
@@ -93,7 +92,7 @@ def test_publish__writing_is_limited__waits_and_writes_once(job: Job, reply: Rep
 @pytest.mark.parametrize("reply", [DROPPED, BUSY], ids=["drop", "503"])
 @pytest.mark.parametrize("done_before", [True, False], ids=["edited", "not edited"])
 def test_publish__no_word_of_the_edit__one_comment_with_the_new_text(
-    job: Job, reply: Optional[Reply], done_before: bool
+    job: Job, reply: Reply | None, done_before: bool
 ) -> None:
     job.fake.write(7, f"{MARKER}\nan earlier text", BOT)
     job.measure(ops=64)
@@ -105,7 +104,7 @@ def test_publish__no_word_of_the_edit__one_comment_with_the_new_text(
 
 
 @pytest.mark.parametrize("reply", [DROPPED, BUSY, SLOW_DOWN], ids=["drop", "503", "429"])
-def test_publish__never_gets_through__exit_4_within_bounds(job: Job, reply: Optional[Reply]) -> None:
+def test_publish__never_gets_through__exit_4_within_bounds(job: Job, reply: Reply | None) -> None:
     job.measure()
     job.fake.faults += [Fault("GET", _comments(job), reply)] * 20
     done = job.publish()
@@ -140,7 +139,7 @@ def test_publish__status_not_answered__the_comment_and_the_verdict_stand(github:
 
 
 @pytest.mark.parametrize("reply", [DROPPED, BUSY, SLOW_DOWN], ids=["drop", "503", "429"])
-def test_publish__download_fails_once__asked_again(job: Job, reply: Optional[Reply]) -> None:
+def test_publish__download_fails_once__asked_again(job: Job, reply: Reply | None) -> None:
     job.measure(ops=64)
     artifact = job.fake.upload(50, "perfgate-default-1", job.zipped())
     listing = "/runs/50/artifacts" if job.host == "github" else "/pipelines/50/jobs"

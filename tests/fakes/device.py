@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Literal, Optional, Union
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from perfgate.measuring.devices.device import (
 )
 from tests.fakes.kineto import TraceLog, write_trace
 
-KernelTime = Union[int, Sequence[int], Callable[[int], int]]
+KernelTime = int | Sequence[int] | Callable[[int], int]
 Queue = Literal["compute", "copy"]
 
 ALL_CAPABILITIES: frozenset[Capability] = frozenset({"own_memory", "queue", "kernel_timeline", "allocation_count"})
@@ -79,11 +79,11 @@ class FakeDevice:
     def __init__(
         self,
         *,
-        kernel_times: Optional[Mapping[str, KernelTime]] = None,
+        kernel_times: Mapping[str, KernelTime] | None = None,
         launch_ns: int = 0,
         pageable_bandwidth: float = 1e9,
         pinned_bandwidth: float = 4e9,
-        memory_limit: Optional[int] = None,
+        memory_limit: int | None = None,
         noise: float = 0.0,
         seed: int = 1,
         capabilities: frozenset[Capability] = ALL_CAPABILITIES,
@@ -107,16 +107,16 @@ class FakeDevice:
         self.retries = 0
         self.resident_bytes = 1 << 20
         self.minor_faults = 0
-        self.cache: Optional[int] = None  # bytes of its cache, and what the first kernel after a sweep takes longer
+        self.cache: int | None = None  # bytes of its cache, and what the first kernel after a sweep takes longer
         self.cold_ns = 0
         self._swept = False
         self.launches: dict[str, int] = {}
         self._noise = noise
         self._random = np.random.default_rng(seed)
-        self._log: Optional[TraceLog] = None
+        self._log: TraceLog | None = None
         self.conditions: list[Condition] = []  # what it reports block by block; then an untroubled one
-        self.reported: Optional[Telemetry] = None
-        self.fallen_back: Optional[set[str]] = None  # operators it pretends to have run on the host
+        self.reported: Telemetry | None = None
+        self.fallen_back: set[str] | None = None  # operators it pretends to have run on the host
         self._reads = 0
         self._read_at = 0
 
@@ -246,7 +246,7 @@ class FakeDevice:
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
         return [recording for recording in recordings if recording.parent == folder]
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         if "allocation_count" not in self.capabilities:
             return None
         return [self._count_memory(call) for call in calls]
@@ -257,7 +257,7 @@ class FakeDevice:
         call()
         return MemoryCount(self.allocations - count, self.peak_bytes - used, self.used_bytes - used)
 
-    def memory_statistics(self) -> Optional[MemoryStatistics]:
+    def memory_statistics(self) -> MemoryStatistics | None:
         if "own_memory" not in self.capabilities:
             return None
         return MemoryStatistics(
@@ -276,17 +276,17 @@ class FakeDevice:
     def host_memory(self) -> HostMemory:
         return HostMemory(self.resident_bytes, self.minor_faults)
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         return self.cache
 
-    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+    def cache_sweeper(self) -> Callable[[], None] | None:
         return None if self.cache is None else self._sweep
 
     def _sweep(self) -> None:
         self._host_works(1_000_000)
         self._swept = True
 
-    def fallbacks(self) -> Optional[frozenset[str]]:
+    def fallbacks(self) -> frozenset[str] | None:
         return None if self.fallen_back is None else frozenset(self.fallen_back)
 
     def host_waits(self) -> list[HostWait]:
@@ -300,7 +300,7 @@ class FakeDevice:
         untroubled = Condition(throttled=False, clock_share=1.0, foreign_processes=0)
         return self.conditions.pop(0) if self.conditions else untroubled
 
-    def telemetry(self) -> Optional[Telemetry]:
+    def telemetry(self) -> Telemetry | None:
         return self.reported
 
     def empty_cache(self) -> None:

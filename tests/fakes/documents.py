@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -283,7 +283,7 @@ def make_failure(side: str = "head", **fields: Any) -> Failure:
 
 
 def make_difference(
-    field: str = "torch", base: Optional[str] = "2.12.0", head: Optional[str] = "2.13.0"
+    field: str = "torch", base: str | None = "2.12.0", head: str | None = "2.13.0"
 ) -> TestbedDifference:
     """Return a differing field of the testbed."""
     return TestbedDifference(field=field, base=base, head=head)
@@ -294,7 +294,7 @@ def make_harness_change(kind: Any, message: str) -> HarnessChange:
     return HarnessChange(workload="encoder", kind=kind, message=message)
 
 
-def make_run(side: Optional[Side] = "head", *, slowdown: float = 0.0, pairs: int = 14, **fields: Any) -> RunDocument:
+def make_run(side: Side | None = "head", *, slowdown: float = 0.0, pairs: int = 14, **fields: Any) -> RunDocument:
     """Return a run of ``encoder`` with synthetic samples; ``slowdown`` 0.07 makes every call of it 7 % slower."""
     loop = slowdown > 0
     values: dict[str, Any] = {

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Optional, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, git, serve_git
@@ -50,7 +50,7 @@ class StoredStatus:
     state: str
     name: str
     description: str
-    url: Optional[str]
+    url: str | None
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class StoredChange:
     owner: str
     branch: str
     head_sha: str
-    merge_sha: Optional[str] = None
+    merge_sha: str | None = None
     base_sha: str = "b" * 40
     target: str = "main"
     open: bool = True
     files: tuple[str, ...] = ("model.py",)
     # How many of the files the forge lists, where its limits cut the list.
-    listed: Optional[int] = None
+    listed: int | None = None
     # The owner of the branch, unless it is somebody else.
-    author: Optional[str] = None
+    author: str | None = None
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Reply:
     value: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     # A whole list, of which the server sends one page; ``envelope`` names the field it stands in, beside the total.
-    items: Optional[list[Any]] = None
-    envelope: Optional[str] = None
+    items: list[Any] | None = None
+    envelope: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Fault:
 
     method: str
     path: str
-    reply: Optional[Reply] = None
+    reply: Reply | None = None
     done: bool = False
 
 
@@ -131,11 +131,11 @@ class Dialect(Protocol):
 
     root: str
     undescribed: str
-    slice_file: Optional[str]
+    slice_file: str | None
     default_page: int
     scheme: str
     accepted: tuple[str, ...]
-    page_size: Optional[str]
+    page_size: str | None
     links: bool
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply: ...
@@ -150,7 +150,7 @@ class FakeForge:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.slice: Optional[Slice] = load_slice(dialect.slice_file) if dialect.slice_file else None
+        self.slice: Slice | None = load_slice(dialect.slice_file) if dialect.slice_file else None
         self.accounts = {BOT_TOKEN: BOT, PERSON_TOKEN: PERSON, APP_TOKEN: APP}
         self.comments: dict[int, list[StoredComment]] = {}
         self.statuses: list[StoredStatus] = []
@@ -172,7 +172,7 @@ class FakeForge:
         self.artifacts: list[StoredArtifact] = []
         self.issues: list[StoredIssue] = []
         self.blobs = Blobs()
-        self.repository: Optional[Path] = None
+        self.repository: Path | None = None
         self.faults: list[Fault] = []
         self._script: list[tuple[str, Reply]] = []
         self._next_id = 1000
@@ -237,7 +237,7 @@ class FakeForge:
         for comments in self.comments.values():
             comments[:] = [comment for comment in comments if comment.id != comment_id]
 
-    def respond(self, call: Call) -> Optional[Reply]:
+    def respond(self, call: Call) -> Reply | None:
         """Return the answer to a request, None to drop the connection; both are judged by the API description."""
         with self._lock:
             self.calls.append(call)
@@ -266,7 +266,7 @@ class FakeForge:
         self._judge(call, reply)
         return reply
 
-    def _account(self, call: Call) -> Optional[Account]:
+    def _account(self, call: Call) -> Account | None:
         scheme, _, token = call.headers.get("authorization", "").partition(" ")
         if not token and "PRIVATE-TOKEN" in self.dialect.accepted:
             token, scheme = call.headers.get("private-token", ""), self.dialect.scheme
@@ -275,7 +275,7 @@ class FakeForge:
                 return PERSON if call.method == "GET" else None
         return self.accounts.get(token) if scheme in (self.dialect.scheme, *self.dialect.accepted) else None
 
-    def git(self, call: Call, query: str) -> Optional[tuple[int, dict[str, str], bytes]]:
+    def git(self, call: Call, query: str) -> tuple[int, dict[str, str], bytes] | None:
         """Return the answer of the repository's own server, None where the request is none of git's."""
         prefix = "/team/model.git"
         if not call.path.startswith(prefix + "/"):

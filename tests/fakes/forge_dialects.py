@@ -7,7 +7,8 @@ beside the repository judge every answer.
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredPipeline, StoredStatus
@@ -79,7 +80,7 @@ class GitHubDialect:
             comment.body = call.json()["body"]
         return refusal or Reply(200, self._show(forge, comment))
 
-    def _refused_body(self, body: str) -> Optional[Reply]:
+    def _refused_body(self, body: str) -> Reply | None:
         if body.strip() and len(body) <= self.longest_comment:
             return None
         words = "Body is too long" if body.strip() else "Body cannot be blank"
@@ -344,7 +345,7 @@ def _refuse(status: int) -> Reply:
     return Reply(status, {"message": words.get(status, f"{status} refused")})
 
 
-def _find(forge: FakeForge, comment_id: int) -> Optional[StoredComment]:
+def _find(forge: FakeForge, comment_id: int) -> StoredComment | None:
     return next((c for comments in forge.comments.values() for c in comments if c.id == comment_id), None)
 
 

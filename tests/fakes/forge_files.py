@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 # Another host than 127.0.0.1 to any client, and still this machine.
 BLOB_HOST = "127.0.0.2"
@@ -45,9 +45,9 @@ class Blobs:
 
     stored: dict[str, bytes] = field(default_factory=dict)
     requests: list[BlobRequest] = field(default_factory=list)
-    redirects: Optional[str] = None
+    redirects: str | None = None
     status: int = 200
-    cut: Optional[int] = None
+    cut: int | None = None
 
     def start(self) -> None:
         self._server = ThreadingHTTPServer((BLOB_HOST, 0), _blob_handler(self))
@@ -126,7 +126,7 @@ def serve_git(repository: Path, method: str, path: str, query: str, body: bytes,
     return int(fields.pop("Status", "200").split()[0]), fields, answer
 
 
-def basic_token(header: str) -> Optional[str]:
+def basic_token(header: str) -> str | None:
     """Return the password of a Basic Authorization header, which is where git sends a token."""
     scheme, _, value = header.partition(" ")
     if scheme.lower() != "basic":
@@ -134,7 +134,7 @@ def basic_token(header: str) -> Optional[str]:
     return base64.b64decode(value).decode().partition(":")[2]
 
 
-def git(repository: Path, *arguments: str) -> Optional[str]:
+def git(repository: Path, *arguments: str) -> str | None:
     """Return what a git command prints, None where it fails."""
     done = subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None

@@ -7,7 +7,7 @@ descriptions beside the repository judge every answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.fakes.forge import Account, Call, FakeForge, Reply
@@ -116,11 +116,11 @@ def _open(forge: FakeForge, title: str, body: str, labels: tuple[str, ...], acco
     return forge.issues[-1]
 
 
-def _find(forge: FakeForge, number: str) -> Optional[StoredIssue]:
+def _find(forge: FakeForge, number: str) -> StoredIssue | None:
     return next((issue for issue in forge.issues if str(issue.number) == number), None)
 
 
-def _reply(status: int, value: Any = None, *, items: Optional[list[Any]] = None) -> Reply:
+def _reply(status: int, value: Any = None, *, items: list[Any] | None = None) -> Reply:
     from tests.fakes.forge import Reply  # the fake imports this module
 
     return Reply(status, value, items=items)

@@ -7,7 +7,7 @@ talks to this fake in tests/contract/test_gitcode_client.py; Gitea after its /ap
 from __future__ import annotations
 
 import re
-from typing import Any, Optional
+from typing import Any
 
 from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredStatus
 
@@ -20,7 +20,7 @@ class SimilarDialect:
     root, slice_file, default_page = "/api/v5", None, 20
     undescribed = ""
     scheme, accepted, links, talk = "Bearer", (), False, "pulls"
-    page_size: Optional[str] = "per_page"
+    page_size: str | None = "per_page"
     states: dict[str, str] = {}  # noqa: RUF012 - none: there are no commit statuses
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Optional
 from urllib.parse import urlsplit
 
 
@@ -23,15 +22,15 @@ class GitServer:
     """
 
     root: Path
-    reads: Optional[set[tuple[str, str]]] = None
-    writes: Optional[set[tuple[str, str]]] = None
+    reads: set[tuple[str, str]] | None = None
+    writes: set[tuple[str, str]] | None = None
     elsewhere: str = ""
     drop_answers: int = 0
     url: str = ""
-    seen: list[tuple[str, str, Optional[str]]] = field(default_factory=list)
+    seen: list[tuple[str, str, str | None]] = field(default_factory=list)
 
     @property
-    def signed(self) -> set[Optional[str]]:
+    def signed(self) -> set[str | None]:
         """Return every Authorization that came."""
         return {authorization for _, _, authorization in self.seen}
 
@@ -125,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         return bytes(body)
 
 
-def _user(authorization: Optional[str]) -> tuple[str, str]:
+def _user(authorization: str | None) -> tuple[str, str]:
     kind, _, packed = (authorization or "").partition(" ")
     user, _, password = base64.b64decode(packed).decode().partition(":") if kind == "Basic" else ("", "", "")
     return user, password

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,7 +48,7 @@ def main_runs(
     time: Level = steady,
     memory: Level = steady,
     operators: Level = steady,
-    new_testbed: Optional[int] = None,
+    new_testbed: int | None = None,
     failing: Sequence[int] = (),
     seed: int = 1,
     shapes: Sequence[str] = ("short", "long"),

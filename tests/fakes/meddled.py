@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from collections.abc import Callable
 
 from perfgate.judging.forge.forge import ChangeRequest, Comment, CommitStatus, Forge
 
@@ -14,7 +14,7 @@ class Meddled:
         self._forge = forge
         self._before = before
 
-    def find_change_request(self) -> Optional[ChangeRequest]:
+    def find_change_request(self) -> ChangeRequest | None:
         self._before("find_change_request")
         return self._forge.find_change_request()
 

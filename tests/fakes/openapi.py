@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from openapi_core import OpenAPI
 from openapi_core.testing import MockRequest, MockResponse
@@ -18,13 +18,13 @@ MORE = Path(__file__).parents[1] / "data" / "forge"
 
 
 @cache
-def load_slice(relative: str) -> Optional[Slice]:
+def load_slice(relative: str) -> Slice | None:
     """Return the judge for one forge, or None where the samples are not there."""
     spec = spec_of(relative)
     return Slice(spec) if spec is not None else None
 
 
-def spec_of(relative: str) -> Optional[dict[str, Any]]:
+def spec_of(relative: str) -> dict[str, Any] | None:
     """Return the API description of one forge with the paths it leaves out; None where the samples are not there."""
     path = SLICES / relative
     if not path.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -29,7 +29,7 @@ class FakeModel:
     kernels: tuple[FakeKernel, ...]
     output_bytes: int = 0
     activation_bytes: int = 0
-    only_batch: Optional[int] = None
+    only_batch: int | None = None
 
     def __call__(self, inputs: FakeTensor) -> FakeTensor:
         if self.only_batch is not None and inputs.items != self.only_batch:
@@ -42,7 +42,7 @@ class FakeModel:
 
 
 def fake_workload(
-    *kernels: FakeKernel, item_bytes: int = 0, model: Optional[dict[str, Any]] = None, **fields: Any
+    *kernels: FakeKernel, item_bytes: int = 0, model: dict[str, Any] | None = None, **fields: Any
 ) -> Workload:
     """Return a workload of these kernels; ``model`` are further fields of FakeModel, ``fields`` of Workload."""
     return Workload(

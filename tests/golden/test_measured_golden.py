@@ -6,9 +6,10 @@ Rewrite the files with PERFGATE_WRITE_GOLDEN=1.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Callable, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pytest

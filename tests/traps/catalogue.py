@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 PAGE = Path(__file__).parents[2] / "TRAPS.md"
 _HEAD = """# Traps
@@ -38,7 +38,7 @@ class Trap(NamedTuple):
     title: str
     fools: str
     caught_by: str
-    named: Optional[str]
+    named: str | None
     test: str
 
     @property
@@ -61,7 +61,7 @@ def not_caught(title: str, *, fools: str, because: str) -> Callable[[Callable[..
 
 
 def _registered(
-    title: str, fools: str, by: str, named: Optional[str]
+    title: str, fools: str, by: str, named: str | None
 ) -> Callable[[Callable[..., set[str]]], Callable[..., None]]:
     def register(test: Callable[..., set[str]]) -> Callable[..., None]:
         @functools.wraps(test)

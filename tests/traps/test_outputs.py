@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,13 +52,13 @@ def random_inputs(batch: int, seed: int) -> torch.Tensor:
     return torch.randn(batch, 32, generator=torch.Generator().manual_seed(seed))
 
 
-def gate(head: Call, *, base: Call = honest, check: Optional[Check] = None, ratio: float = 1.0) -> DecisionDocument:
+def gate(head: Call, *, base: Call = honest, check: Check | None = None, ratio: float = 1.0) -> DecisionDocument:
     """Count and check both sides for real, and judge them with times of which the head takes ``ratio`` times the base's."""
     runs = sides([share * ratio for share in SAME])
     return judged(*(_looked_at(run, call, check) for run, call in zip(runs, (base, head))))
 
 
-def _looked_at(run: RunDocument, call: Call, check: Optional[Check]) -> RunDocument:
+def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument:
     workload = Workload(
         build=lambda device: {}, inputs=random_inputs, call=call, check=check, batch=8, shapes={SHAPE: {}}
     )

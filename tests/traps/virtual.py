@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -242,7 +242,7 @@ class VirtualGate:
     device: Callable[[], FakeDevice] = FakeDevice
     policy: Policy = POLICY
     aa_pairs: int = 7
-    quads: Optional[int] = 3
+    quads: int | None = 3
     block_seconds: float = 0.01
     reported: Change = lambda columns: columns
     budget: float = 60.0
@@ -252,7 +252,7 @@ class VirtualGate:
     all_looks: bool = False
     profiled: bool = False
     needs_names: Callable[[], bool] = lambda: True
-    run_delay: Callable[[int], Optional[int]] = lambda now: 0
+    run_delay: Callable[[int], int | None] = lambda now: 0
 
     def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""
@@ -351,6 +351,6 @@ def with_counts(document: RunDocument, call: Call, folder: Path, *, root: Path) 
     )
 
 
-def judged(base: RunDocument, head: RunDocument, *, policy: Optional[Policy] = None) -> DecisionDocument:
+def judged(base: RunDocument, head: RunDocument, *, policy: Policy | None = None) -> DecisionDocument:
     """Judge documents as ``VirtualGate.decide`` does."""
     return decide(base, head, policy=policy or POLICY, history=History())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -239,7 +238,7 @@ def test_policy__budget__in_base_units() -> None:
     ],
 )
 def test_report_language__first_of_option_environment_file(
-    tmp_path: Path, given: Optional[str], environment: Optional[str], written: Optional[str], language: str
+    tmp_path: Path, given: str | None, environment: str | None, written: str | None, language: str
 ) -> None:
     if written is not None:
         text = f'workload = "perf/workload.py:encoder"\n[report]\nlanguage = "{written}"\n'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, Optional
+from typing import Literal
 
 from workloads import SOURCES, VARIANTS
 
@@ -100,7 +100,7 @@ def _twins() -> list[Condition]:
 
 def short(
     name: str,
-    environment: Optional[dict[str, str]] = None,
+    environment: dict[str, str] | None = None,
     *,
     head: Head = "variant",
     quads: int = 4,
@@ -121,7 +121,7 @@ def _pads() -> list[Condition]:
     ]
 
 
-def _gates(settings: Optional[dict[str, str]] = None) -> list[Condition]:
+def _gates(settings: dict[str, str] | None = None) -> list[Condition]:
     """A server of its own for every variant, as in a gate: a bias that only one server has would show here."""
     environment = {"LAB_FREEZE": "1", **(settings or {})}
     return [

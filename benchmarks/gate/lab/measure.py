@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -172,7 +172,7 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
     }
 
 
-def _low(blocks: BlockColumns, quads: Optional[Container[int]] = None) -> float:
+def _low(blocks: BlockColumns, quads: Container[int] | None = None) -> float:
     """Return the mean log low quantile of all calls, or of those of some quads: the statistic of all the findings."""
     kept = [quads is None or quad in quads for quad in blocks.quad]
     calls = unpack(blocks.wall)[np.repeat(kept, blocks.calls)] / 1e9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Optional, Union
+from typing import Literal
 
 from perfgate.catalogue.card import Text
 
@@ -52,8 +52,8 @@ class Advice:
 
     rule: str
     message: Text
-    gain: Optional[Union[Measured, Estimated]] = None
+    gain: Measured | Estimated | None = None
     code: str = ""
     steps: tuple[int, ...] = ()
-    tried: Optional[Measured] = None
-    instead: Optional[Text] = None
+    tried: Measured | None = None
+    instead: Text | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -13,7 +12,7 @@ from perfgate.cli.options import language_option
 @click.command("advise")
 @click.argument("path", type=click.Path(path_type=Path), default="perfgate-out")
 @language_option
-def COMMAND(path: Path, language: Optional[str]) -> None:
+def COMMAND(path: Path, language: str | None) -> None:
     """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for."""
     from rich.console import Console
 

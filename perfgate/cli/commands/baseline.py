@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import click
 
@@ -49,11 +49,11 @@ def COMMAND() -> None:
 @_json
 @_directory
 def record(
-    run_file: Optional[Path],
-    artifact: Optional[Path],
+    run_file: Path | None,
+    artifact: Path | None,
     download: bool,
     key: str,
-    token_env: Optional[str],
+    token_env: str | None,
     allow_dirty: bool,
     quick: bool,
     out: Path,
@@ -92,7 +92,7 @@ def record(
         )
 
 
-def _record_artifact(config: Config, artifact: Optional[Path], key: str, token_env: Optional[str]) -> Recorded:
+def _record_artifact(config: Config, artifact: Path | None, key: str, token_env: str | None) -> Recorded:
     import time
 
     from perfgate.flows.baseline_ci import ArtifactRequest, record_artifact
@@ -114,7 +114,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @_json
 @_directory
-def list_runs(limit: Optional[int], as_json: bool, directory: Path) -> None:
+def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the kept runs of this project, newest first."""
     from perfgate.flows.baseline import list_baseline
 
@@ -175,7 +175,7 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 @click.option("--by", "accepted_by", metavar="NAME", help="Who accepts it; else git's user.name.")
 @_json
 @_directory
-def accept(metric: str, reason: str, revision: str, accepted_by: Optional[str], as_json: bool, directory: Path) -> None:
+def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path) -> None:
     """Accept a regression of one commit: the gate then shows it and lets it pass, with a warning.
 
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it in one place only. A

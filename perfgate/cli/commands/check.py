@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -38,18 +37,18 @@ from perfgate.cli.options import language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(
-    base: Optional[str],
+    base: str | None,
     out: Path,
     workloads: tuple[str, ...],
-    steps: Optional[str],
-    device: Optional[str],
+    steps: str | None,
+    device: str | None,
     allow_dirty: bool,
     append: bool,
     always: bool,
     allow_token: bool,
-    base_python: Optional[Path],
-    head_python: Optional[Path],
-    language: Optional[str],
+    base_python: Path | None,
+    head_python: Path | None,
+    language: str | None,
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base: what a CI job runs, without any token."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -20,7 +19,7 @@ from perfgate.cli.options import language_option
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
-def COMMAND(token_env: Optional[str], key: str, language: Optional[str], directory: Path) -> None:
+def COMMAND(token_env: str | None, key: str, language: str | None, directory: Path) -> None:
     """Take the order in the comment that started this job: measure a pull request again, or accept a regression.
 
     Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC

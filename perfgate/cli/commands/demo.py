@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -14,7 +13,7 @@ from perfgate.cli.measuring import allow_token_option, seclude
 @click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
               help="Play in this empty folder instead of a temporary one.")  # fmt: skip
 @allow_token_option
-def COMMAND(folder: Optional[Path], allow_token: bool) -> None:
+def COMMAND(folder: Path | None, allow_token: bool) -> None:
     """Gate two change requests of a small model here: one refactors (PASS), one carries a mistake (FAIL)."""
     seclude(allow_token=allow_token)
     from perfgate.flows.demo import run_demo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -24,7 +23,7 @@ def COMMAND(
     fitness_only: bool,
     only: tuple[str, ...],
     list_only: bool,
-    config_folder: Optional[Path],
+    config_folder: Path | None,
     out: Path,
     as_json: bool,
     allow_token: bool,

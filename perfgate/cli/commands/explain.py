@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -24,7 +23,7 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 @language_option
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder, whose perfgate.toml may set limits.")  # fmt: skip
-def COMMAND(name: str, device: Optional[DeviceKind], language: Optional[str], directory: Path) -> None:
+def COMMAND(name: str, device: DeviceKind | None, language: str | None, directory: Path) -> None:
     """Say what a number means and what to do about it: a step (4 or top_ops), a metric, a finding's rule or a limit."""
     import shutil
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -21,12 +20,12 @@ from perfgate.errors import UsageError
 @click.option("--config", type=click.Path(path_type=Path, exists=True), metavar="PATH",
               help="Take the policy from this perfgate.toml (or its folder), not the one recorded with the check.")  # fmt: skip
 def COMMAND(
-    folder: Optional[Path],
-    base: Optional[Path],
-    head: Optional[Path],
-    out: Optional[Path],
-    language: Optional[str],
-    config: Optional[Path],
+    folder: Path | None,
+    base: Path | None,
+    head: Path | None,
+    out: Path | None,
+    language: str | None,
+    config: Path | None,
 ) -> None:
     """Judge the run documents of a check folder again, or two made apart, or hold one to the rules that need no base.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 @click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="The project's folder.")  # fmt: skip
 def COMMAND(
-    forge: Optional[Forge],
+    forge: Forge | None,
     device: str,
-    labels: Optional[str],
-    python: Optional[str],
-    setup: Optional[str],
-    branch: Optional[str],
-    image: Optional[str],
-    action: Optional[str],
-    package: Optional[str],
+    labels: str | None,
+    python: str | None,
+    setup: str | None,
+    branch: str | None,
+    image: str | None,
+    action: str | None,
+    package: str | None,
     ci_only: bool,
     directory: Path,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import click
 
@@ -56,17 +56,17 @@ class _Manner:
               help="The project's folder.")  # fmt: skip
 @click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
 def COMMAND(
-    base: Optional[str],
+    base: str | None,
     out: Path,
     workloads: tuple[str, ...],
-    device: Optional[str],
+    device: str | None,
     always: bool,
-    time_budget: Optional[float],
+    time_budget: float | None,
     brief: bool,
     hook: bool,
     strict: bool,
     allow_token: bool,
-    language: Optional[str],
+    language: str | None,
     directory: Path,
     remote: tuple[str, ...],
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,18 +55,18 @@ if TYPE_CHECKING:
 @event_options
 @language_option
 def COMMAND(
-    artifact: Optional[Path],
+    artifact: Path | None,
     download: bool,
     directory: Path,
     dry_run: bool,
-    token_env: Optional[str],
+    token_env: str | None,
     key: str,
-    workload: Optional[str],
-    status: Optional[bool],
+    workload: str | None,
+    status: bool | None,
     fail_on: FailOn,
-    out: Optional[Path],
+    out: Path | None,
     outputs: bool,
-    language: Optional[str],
+    language: str | None,
 ) -> None:
     """Judge a check again; post or update the comment on its change request, and set the commit status.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -31,10 +30,10 @@ def COMMAND(
     outputs: bool,
     summary: bool,
     annotations: bool,
-    junit: Optional[Path],
-    openmetrics: Optional[Path],
-    measured: Optional[int],
-    language: Optional[str],
+    junit: Path | None,
+    openmetrics: Path | None,
+    measured: int | None,
+    language: str | None,
     directory: Path,
 ) -> None:
     """Say what DIR holds, as CI hosts want it; without an option, print the comment.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 def COMMAND(
     out: Path,
     workloads: tuple[str, ...],
-    profile: Optional[Path],
+    profile: Path | None,
     keep: bool,
-    steps: Optional[str],
+    steps: str | None,
     quick: bool,
-    device: Optional[str],
+    device: str | None,
     allow_token: bool,
-    language: Optional[str],
+    language: str | None,
     directory: Path,
 ) -> None:
     """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document.

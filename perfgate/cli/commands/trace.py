@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,7 +45,7 @@ def COMMAND() -> None:
               "its inputs.")  # fmt: skip
 @click.option("--host", is_flag=True, help="The host's operators although there is a device.")
 def top(
-    path: Path, rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool, by: Any, host: bool
+    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, by: Any, host: bool
 ) -> None:
     """What takes the time of each device, or of the host where there is none.
 
@@ -70,9 +71,9 @@ def top(
 @click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
 def gaps(
     path: Path,
-    rank: Optional[int],
-    device: Optional[int],
-    limit: Optional[int],
+    rank: int | None,
+    device: int | None,
+    limit: int | None,
     as_json: bool,
     shortest: float,
     exposed: bool,
@@ -100,7 +101,7 @@ def gaps(
 
 @COMMAND.command("steps")
 @_common
-def steps(path: Path, rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool) -> None:
+def steps(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool) -> None:
     """How long each profiler step is: computing, communication, the exposed part of it, and free time, by rank.
 
     The slowest rank is the one that takes longest without the time it waits for others.
@@ -124,11 +125,11 @@ def steps(path: Path, rank: Optional[int], device: Optional[int], limit: Optiona
 def diff(
     base: Path,
     path: Path,
-    rank: Optional[int],
-    device: Optional[int],
-    limit: Optional[int],
+    rank: int | None,
+    device: int | None,
+    limit: int | None,
     as_json: bool,
-    tolerance: Optional[float],
+    tolerance: float | None,
 ) -> None:
     """What PATH does differently than BASE: operators and kernels added, removed, run more often, slower.
 
@@ -161,12 +162,12 @@ def diff(
 @language_option
 def flame(
     path: Path,
-    head: Optional[Path],
-    rank: Optional[int],
-    device: Optional[int],
+    head: Path | None,
+    rank: int | None,
+    device: int | None,
     wanted: Any,
-    out: Optional[Path],
-    language: Optional[str],
+    out: Path | None,
+    language: str | None,
 ) -> None:
     """Draw what ran under what: Python functions, operators, and what a device ran under the calls that launched it.
 
@@ -187,7 +188,7 @@ def flame(
     return click.echo(str(target))
 
 
-def _choice(rank: Optional[int], device: Optional[int], limit: Optional[int], as_json: bool) -> Choice:
+def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
     from perfgate.flows.trace import Choice
 
     return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))

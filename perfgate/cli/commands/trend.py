@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -39,16 +38,16 @@ from perfgate.cli.streams import make_streams_harmless
 def COMMAND(
     metrics: tuple[str, ...],
     workloads: tuple[str, ...],
-    out: Optional[Path],
+    out: Path | None,
     confirm: bool,
     max_seconds: float,
-    confirmations: Optional[Path],
+    confirmations: Path | None,
     post: bool,
-    token_env: Optional[str],
+    token_env: str | None,
     key: str,
     fail_on_regression: bool,
     allow_token: bool,
-    language: Optional[str],
+    language: str | None,
     directory: Path,
 ) -> None:
     """Find where main got slower or faster, from its stored runs: since which commit, by how much, confirmed or suspected.

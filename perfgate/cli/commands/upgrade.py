@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import click
 
@@ -28,14 +27,14 @@ from perfgate.cli.options import language_option
               help="The project's folder.")  # fmt: skip
 def COMMAND(
     new_python: Path,
-    base_python: Optional[Path],
+    base_python: Path | None,
     out: Path,
     workloads: tuple[str, ...],
-    steps: Optional[str],
-    device: Optional[str],
+    steps: str | None,
+    device: str | None,
     allow_dirty: bool,
     allow_token: bool,
-    language: Optional[str],
+    language: str | None,
     directory: Path,
 ) -> None:
     """Compare two software stacks under the checked-out commit: a report of what gets slower, which never fails.

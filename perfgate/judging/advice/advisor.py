@@ -7,7 +7,6 @@ sheet of a problem's name with what it was found in. Excel cuts names of sheets 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Optional
 
 from perfgate.document.decision import Suggestion
 from perfgate.document.run import Advisory, Evidence, RunDocument
@@ -86,7 +85,7 @@ def _text(row: Row, column: int) -> str:
     return "" if cell is None else " ".join(str(cell).split())[:_MOST_TEXT]
 
 
-def _evidence(rows: Optional[Sequence[Row]]) -> dict[str, Evidence]:
+def _evidence(rows: Sequence[Row] | None) -> dict[str, Evidence]:
     """Return how many rows a problem's own sheet has, and what the first one names."""
     if not rows or len(rows) < 2:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.advice.lookup import ON_CHANGES
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
@@ -26,7 +26,7 @@ class _Advised(NamedTuple):
     workload: str
     shape: str
     op: str = ""
-    line: Optional[str] = None
+    line: str | None = None
     base: float = 0.0
     head: float = 0.0
     before: str = ""
@@ -115,7 +115,7 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
                 )
 
 
-def _rule_of(part: Contribution, *, first: bool) -> Optional[str]:
+def _rule_of(part: Contribution, *, first: bool) -> str | None:
     """Return the rule on a part of a slower call that counters do not see.
 
     An operator that merely takes longer is one only where it comes first: behind others it does so in their wake.
@@ -143,17 +143,17 @@ def _rises(comparison: Comparison) -> list[Part]:
     return [part for part in comparison.parts if part.head > part.base]
 
 
-def _most_risen(parts: Sequence[Part]) -> Optional[Part]:
+def _most_risen(parts: Sequence[Part]) -> Part | None:
     rises = [part for part in parts if part.head > part.base]
     return max(rises, key=lambda part: part.head - part.base, default=None)
 
 
-def _located(rises: Sequence[Part]) -> Optional[Part]:
+def _located(rises: Sequence[Part]) -> Part | None:
     """Return the first rise whose line is known, else the first."""
     return next((part for part in rises if part.line), None) or next(iter(rises), None)
 
 
-def _of(comparison: Comparison, rule: str, part: Optional[Part]) -> _Advised:
+def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
     if part is None:
         # Nobody knows which operator: then the counts are those of the whole call.
         before, after = comparison.base or 0.0, comparison.head or 0.0
@@ -191,7 +191,7 @@ def _plain(count: float) -> Evidence:
     return int(count) if float(count).is_integer() else count
 
 
-def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Optional[Gain]]:
+def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """Return the seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
     for explained in decision.explanations:
         if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:

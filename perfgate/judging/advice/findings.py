@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Optional
 
 from perfgate.catalogue.advice.advice import Advice
 from perfgate.catalogue.advice.lookup import ON_FINDINGS
@@ -41,7 +40,7 @@ def is_new(suggestion: Suggestion, base: RunDocument) -> bool:
     return bool(same) and (suggestion.rule, suggestion.shape, suggestion.evidence.get("op")) not in before
 
 
-def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Optional[Suggestion]:
+def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
     tried = gain_of(advice.tried, run, step.workload, finding.evidence)
     in_vain = tried is not None and not _gains(tried)
     words = advice.instead if in_vain else advice.message
@@ -77,7 +76,7 @@ def _shape(finding: Finding) -> str:
     return str(finding.evidence.get("shape", ""))
 
 
-def _command(run: RunDocument, workload: str, steps: tuple[int, ...]) -> Optional[str]:
+def _command(run: RunDocument, workload: str, steps: tuple[int, ...]) -> str | None:
     """Return what measures the steps again; a recording names no workload that could be run."""
     if run.session.command == FROM_PROFILE:
         return None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.catalogue.advice.advice import Estimated, Measured
 from perfgate.document.decision import Gain
 from perfgate.document.run import Evidence, RunDocument, Value
 
 
-def gain_of(
-    source: Optional[object], run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
-) -> Optional[Gain]:
+def gain_of(source: object | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     """Return the gain that advice promises on a finding with this evidence; None where the run has no number for it."""
     if isinstance(source, Measured):
         return _measured(source, run, workload, evidence)
@@ -22,14 +19,14 @@ def gain_of(
     return None
 
 
-def at_most(share: float) -> Optional[Gain]:
+def at_most(share: float) -> Gain | None:
     """Return what a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
     if not 0 < share < 1:
         return None
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
 
 
-def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Optional[Gain]:
+def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     value = _value(run, source.metric, workload, evidence)
     if value is None or value.value is None:
         return None
@@ -44,7 +41,7 @@ def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mappi
     )
 
 
-def _speedup(source: Measured, number: Optional[float]) -> Optional[float]:
+def _speedup(source: Measured, number: float | None) -> float | None:
     """Return a number of a metric as the speed-up that it means; None for what means none."""
     if number is None:
         return None
@@ -54,7 +51,7 @@ def _speedup(source: Measured, number: Optional[float]) -> Optional[float]:
     return 1 / ratio if source.lost or source.inverse else ratio
 
 
-def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Optional[Gain]:
+def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     share = _number(evidence, source.share)
     if share is None:
         return None
@@ -72,12 +69,12 @@ def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Map
     return at_most(share)
 
 
-def _number(evidence: Mapping[str, Evidence], name: str) -> Optional[float]:
+def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
     number = evidence.get(name)
     return float(number) if isinstance(number, (int, float)) and math.isfinite(number) else None
 
 
-def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Optional[Value]:
+def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
     """Return the value of a metric that is of the same shape, and of the same in whatever else both name."""
     values = (value for step in run.steps if step.workload == workload for value in step.values)
     return next(

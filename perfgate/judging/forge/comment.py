@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -33,7 +33,7 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     head: str
     verdict: Verdict
-    decided: Optional[Decided] = None
+    decided: Decided | None = None
 
     def is_older_than(self, other: CommentState) -> bool:
         """Return whether this state must not overwrite the other."""
@@ -62,7 +62,7 @@ def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
     return sorted(ours, key=lambda comment: comment.id)
 
 
-def read_state(body: str) -> Optional[CommentState]:
+def read_state(body: str) -> CommentState | None:
     """Return the state a comment carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, CommentState)
 
@@ -100,7 +100,7 @@ def find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, 
     return sorted(found, key=lambda turn: turn[0].id)
 
 
-def decided(verdict: Verdict, last: Optional[Decided]) -> Optional[Decided]:
+def decided(verdict: Verdict, last: Decided | None) -> Decided | None:
     """Return the last PASS or FAIL, after one more verdict."""
     return verdict if verdict in ("PASS", "FAIL") else last
 

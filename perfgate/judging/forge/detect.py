@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -39,7 +39,7 @@ GIVEN = {
 _NEEDED = tuple(GIVEN)[:4]
 
 
-def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -> dict[str, str]:
+def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment with what a command was told of the event, by the names in GIVEN; an option wins.
 
     Raises UsageError for options that say nothing of the forge.
@@ -52,7 +52,7 @@ def given(options: Mapping[str, Optional[object]], environ: Mapping[str, str]) -
     return joined
 
 
-def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
+def detect(environ: Mapping[str, str]) -> CiEvent | None:
     """Return the event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
     event = _read(environ)
     if event is None:
@@ -61,7 +61,7 @@ def detect(environ: Mapping[str, str]) -> Optional[CiEvent]:
     return replace(event, account=account, measured=measured)
 
 
-def _read(environ: Mapping[str, str]) -> Optional[CiEvent]:
+def _read(environ: Mapping[str, str]) -> CiEvent | None:
     if environ.get("PERFGATE_FORGE"):
         return _given(environ)
     if environ.get("GITEA_ACTIONS") == "true":
@@ -74,7 +74,7 @@ def _read(environ: Mapping[str, str]) -> Optional[CiEvent]:
     return None
 
 
-def read_comment(environ: Mapping[str, str]) -> Optional[CommentEvent]:
+def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     """Return the new comment on a change request that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
@@ -139,8 +139,8 @@ class _WorkflowRun(msgspec.Struct):
     run_attempt: int
     head_sha: str
     event: str
-    head_branch: Optional[str] = None
-    head_repository: Optional[_HeadRepository] = None
+    head_branch: str | None = None
+    head_repository: _HeadRepository | None = None
     pull_requests: list[_PullRequest] = []
 
 
@@ -155,7 +155,7 @@ class _PullMark(msgspec.Struct):
 
 class _Issue(msgspec.Struct):
     number: int
-    pull_request: Optional[_PullMark] = None
+    pull_request: _PullMark | None = None
 
 
 class _Account(msgspec.Struct):
@@ -164,8 +164,8 @@ class _Account(msgspec.Struct):
 
 
 class _Comment(msgspec.Struct):
-    body: Optional[str]
-    user: Optional[_Account]
+    body: str | None
+    user: _Account | None
     created_at: str
     updated_at: str
 
@@ -177,9 +177,9 @@ class _CommentPayload(msgspec.Struct):
 
 
 class _Payload(msgspec.Struct):
-    pull_request: Optional[_PullRequest] = None
-    workflow_run: Optional[_WorkflowRun] = None
-    merge_group: Optional[_MergeGroup] = None
+    pull_request: _PullRequest | None = None
+    workflow_run: _WorkflowRun | None = None
+    merge_group: _MergeGroup | None = None
 
 
 def _github(environ: Mapping[str, str]) -> CiEvent:
@@ -219,7 +219,7 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
     )
 
 
-def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: Optional[str]) -> CiEvent:
+def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) -> CiEvent:
     """Return the event of the run that has completed: ours is only the messenger. What it has uploaded itself is linked all
     the same: of the other run's artifact nothing but samples is believed.
 
@@ -314,13 +314,13 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     )
 
 
-def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> Optional[str]:
+def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> str | None:
     """Return the address the job was told its artifact has, if it lies in the repository."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
     return url if url and _is_below(url, f"{server}/{repository}/") else None
 
 
-def _beside(job_url: Optional[str], environ: Mapping[str, str]) -> Optional[str]:
+def _beside(job_url: str | None, environ: Mapping[str, str]) -> str | None:
     """Return the address of the artifact, if it lies below that of the job on a CI of its own."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
     return url if url and job_url and _is_below(url, job_url.rstrip("/") + "/") else None
@@ -332,7 +332,7 @@ def _is_below(url: str, place: str) -> bool:
     return rest != url and ".." not in rest and "%" not in rest
 
 
-def _link(environ: Mapping[str, str], name: str) -> Optional[str]:
+def _link(environ: Mapping[str, str], name: str) -> str | None:
     """Return an address that the job was told, if it may stand in a link."""
     url = environ.get(name, "")
     clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 import requests
 
 from perfgate.errors import ForgeError, ForgeTooLargeError
@@ -20,7 +18,7 @@ class NothingArrivedError(ForgeError):
     """The storage did not answer, not with the file, or not with all of it; asking the forge again may help."""
 
 
-def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: Union[bool, str]) -> bytes:
+def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: bool | str) -> bytes:
     """Return what lies at an address the forge gave, which is https unless both are on this machine.
 
     ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may

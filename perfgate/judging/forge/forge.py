@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Optional, Protocol
+from typing import Literal, Protocol
 
 from perfgate.discovery import load_member, member_names
 from perfgate.document.run import CiContext
@@ -38,17 +38,17 @@ class CiEvent:
     run_id: str
     run_attempt: int
     head_sha: str
-    built_sha: Optional[str] = None
-    change_request: Optional[int] = None
-    owner: Optional[str] = None
-    branch: Optional[str] = None
-    base_sha: Optional[str] = None
-    measured: Optional[str] = None
+    built_sha: str | None = None
+    change_request: int | None = None
+    owner: str | None = None
+    branch: str | None = None
+    base_sha: str | None = None
+    measured: str | None = None
     is_check: bool = False
-    job_url: Optional[str] = None
-    artifact_url: Optional[str] = None
-    ca_file: Optional[str] = None
-    account: Optional[str] = None
+    job_url: str | None = None
+    artifact_url: str | None = None
+    ca_file: str | None = None
+    account: str | None = None
 
     def context(self) -> CiContext:
         """Return what a run document keeps of the event."""
@@ -72,9 +72,9 @@ class ChangeRequest:
 
     number: int
     head_sha: str
-    merge_sha: Optional[str] = None
-    target: Optional[str] = None
-    base_sha: Optional[str] = None
+    merge_sha: str | None = None
+    target: str | None = None
+    base_sha: str | None = None
     open: bool = True
 
 
@@ -105,31 +105,31 @@ class CommitStatus:
     state: StatusState
     name: str
     description: str
-    url: Optional[str] = None
+    url: str | None = None
 
 
 class Forge(Protocol):
     """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
 
-    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """Return the change request that the event names, or else the one whose head is the event's head, or None.
 
         Where several have this head, that with the number ``prefer`` is taken, or else an open one, or the newest.
         """
         ...
 
-    def changed_files(self, number: int) -> Optional[list[str]]:
+    def changed_files(self, number: int) -> list[str] | None:
         """Return the paths that a change request adds, edits, renames or removes; None where the forge cannot tell all."""
         ...
 
-    def merge_base(self, one: str, other: str) -> Optional[str]:
+    def merge_base(self, one: str, other: str) -> str | None:
         """Return the common ancestor of two commits or branches, None where the forge cannot tell.
 
         Raises ForgeGoneError for one that is not in the repository.
         """
         ...
 
-    def parents(self, sha: str) -> Optional[list[str]]:
+    def parents(self, sha: str) -> list[str] | None:
         """Return the parents of a commit, in order; None where the forge cannot tell. Raises ForgeGoneError as above."""
         ...
 
@@ -166,7 +166,7 @@ class Forge(Protocol):
         ...
 
 
-def token_variables(forge: str, named: Optional[str] = None) -> tuple[str, ...]:
+def token_variables(forge: str, named: str | None = None) -> tuple[str, ...]:
     """Return the environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
     if named:
         return (named,)
@@ -174,12 +174,12 @@ def token_variables(forge: str, named: Optional[str] = None) -> tuple[str, ...]:
     return variables
 
 
-def find_token(forge: str, environ: Mapping[str, str], named: Optional[str] = None) -> Optional[str]:
+def find_token(forge: str, environ: Mapping[str, str], named: str | None = None) -> str | None:
     """Return the token for a forge that the environment holds; None where it holds none."""
     return next((environ[name] for name in token_variables(forge, named) if environ.get(name)), None)
 
 
-def addresses(forge: str) -> tuple[Optional[str], Optional[str]]:
+def addresses(forge: str) -> tuple[str | None, str | None]:
     """Return the API and the server address of a forge that has one everybody uses; None where each has its own."""
     member = load_member(hosts, _known(forge))
     return member.API_URL, member.SERVER_URL

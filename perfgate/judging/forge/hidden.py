@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Optional, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ def state_line(kind: str, state: msgspec.Struct) -> str:
     return f"{_start(kind)}{written}{_END}"
 
 
-def read_state_line(body: str, kind: str, record: type[State]) -> Optional[State]:
+def read_state_line(body: str, kind: str, record: type[State]) -> State | None:
     """Return what the second line of a text says; None where there is none that can be read."""
     lines = body.splitlines()
     if len(lines) < 2 or not (lines[1].startswith(_start(kind)) and lines[1].endswith(_END)):

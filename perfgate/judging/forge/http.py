@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,7 @@ from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, 
 from perfgate.judging.forge.session import open_session
 from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
 
-Query = Mapping[str, Union[str, int, list[str]]]
+Query = Mapping[str, str | int | list[str]]
 T = TypeVar("T")
 
 CONNECT_TIMEOUT, READ_TIMEOUT, ANSWER_TIMEOUT = 10.0, 30.0, 120.0
@@ -47,7 +47,7 @@ class Answer:
 
     status: int
     body: bytes
-    next_url: Optional[str]
+    next_url: str | None
     location: str = ""
 
 
@@ -66,7 +66,7 @@ class ForgeSession:
         accept: str,
         sleep: Sleep,
         clock: Clock,
-        ca_file: Optional[str] = None,
+        ca_file: str | None = None,
         scheme: str = "Bearer",
         rights: str = RIGHTS,
     ) -> None:
@@ -77,29 +77,29 @@ class ForgeSession:
         self._clock = clock
         self._waited = 0.0
         # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
-        self._verify: Union[bool, str] = ca_file or True
+        self._verify: bool | str = ca_file or True
         self._session = open_session(self._root, self._auth, {"Accept": accept})
 
     def __repr__(self) -> str:
         return f"ForgeSession({self._root})"
 
-    def get(self, path: str, kind: type[T], *, query: Optional[Query] = None) -> T:
+    def get(self, path: str, kind: type[T], *, query: Query | None = None) -> T:
         """Read one value. ``kind`` is the record the answer must fit."""
         return self._decode(self._request("GET", path, (200,), query=query).body, kind, path)
 
-    def get_unless_refused(self, path: str, kind: type[T], *, refused: int) -> Optional[T]:
+    def get_unless_refused(self, path: str, kind: type[T], *, refused: int) -> T | None:
         """Read one value, or None where the forge answers with the status ``refused``."""
         answer = self._request("GET", path, (200, refused))
         return None if answer.status == refused else self._decode(answer.body, kind, path)
 
-    def pages(self, path: str, kind: type[T], *, query: Optional[Query] = None) -> Iterator[T]:
+    def pages(self, path: str, kind: type[T], *, query: Query | None = None) -> Iterator[T]:
         """Yield the elements of a list over all its pages."""
         for answer in self._answers(path, query):
             elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
 
-    def _answers(self, path: str, query: Optional[Query]) -> Iterator[Answer]:
-        url: Optional[str] = self._root + path
+    def _answers(self, path: str, query: Query | None) -> Iterator[Answer]:
+        url: str | None = self._root + path
         for _ in range(MAX_PAGES):
             answer = self._request("GET", url or "", (200,), query=query)
             yield answer
@@ -128,7 +128,7 @@ class ForgeSession:
         body: Mapping[str, Any],
         kind: type[T],
         *,
-        expect: Union[int, tuple[int, ...]],
+        expect: int | tuple[int, ...],
         repeatable: bool,
     ) -> T:
         """Write something. ``repeatable`` says that doing it twice is the same as doing it once.
@@ -174,7 +174,7 @@ class ForgeSession:
                 self._sleep(2.0**attempt)
         raise AssertionError("the last try returns or raises")
 
-    def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> Optional[str]:
+    def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> str | None:
         """Write something that may be refused with one known status: return the forge's words then, else None."""
         answer = self._request(method, path, (expect, refused), data=_bounded(body, path), repeatable=True)
         return answer.body.decode(errors="replace") if answer.status == refused else None
@@ -185,8 +185,8 @@ class ForgeSession:
         path: str,
         expected: tuple[int, ...],
         *,
-        query: Optional[Query] = None,
-        data: Optional[bytes] = None,
+        query: Query | None = None,
+        data: bytes | None = None,
         repeatable: bool = True,
         again: bool = True,
     ) -> Answer:
@@ -211,10 +211,10 @@ class ForgeSession:
         url: str,
         where: str,
         expected: tuple[int, ...],
-        query: Optional[Query],
-        data: Optional[bytes],
+        query: Query | None,
+        data: bytes | None,
         repeatable: bool,
-    ) -> Union[Answer, Refusal]:
+    ) -> Answer | Refusal:
         """Send once: an Answer, a Refusal that waiting may lift, or ForgeError."""
         headers = {"Content-Type": "application/json"} if data is not None else {}
         try:
@@ -257,7 +257,7 @@ class ForgeSession:
 
     def _judge(
         self, response: requests.Response, body: bytes, where: str, expected: tuple[int, ...], repeatable: bool
-    ) -> Union[Answer, Refusal]:
+    ) -> Answer | Refusal:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
         limited = is_rate_limit(status, headers, body)

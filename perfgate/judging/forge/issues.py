@@ -6,7 +6,7 @@ Two jobs that find none in the same moment open two: so whoever opened one looks
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Optional, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -74,8 +74,8 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
 class FoundIssue:
     """Our issue as it stands, and what it says it told; nothing of it where there is none yet."""
 
-    issue: Optional[Issue] = None
-    state: Optional[IssueState] = None
+    issue: Issue | None = None
+    state: IssueState | None = None
 
 
 def issue_marker(key: str) -> str:
@@ -96,7 +96,7 @@ def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
     return FoundIssue(ours[0], read_state(ours[0].body)) if ours else FoundIssue()
 
 
-def read_state(body: str) -> Optional[IssueState]:
+def read_state(body: str) -> IssueState | None:
     """Return the state an issue carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, IssueState)
 
@@ -130,7 +130,7 @@ def post_issue(
     text: str,
     state: IssueState,
     first_line: str,
-    news: Optional[str],
+    news: str | None,
 ) -> IssuePosted:
     """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit notifies nobody.
 
@@ -158,7 +158,7 @@ def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) ->
     return _replace(forge, ours[0], body, state, None)
 
 
-def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news: Optional[str]) -> IssuePosted:
+def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news: str | None) -> IssuePosted:
     writer = _writer(issue)
     if writer is not None and state.written_by < writer:
         return "kept"
@@ -174,6 +174,6 @@ def _all_own(forge: IssueForge, first_line: str) -> list[Issue]:
     return sorted(ours, key=lambda issue: issue.number)
 
 
-def _writer(issue: Issue) -> Optional[tuple[int, int]]:
+def _writer(issue: Issue) -> tuple[int, int] | None:
     state = read_state(issue.body)
     return state.written_by if state else None

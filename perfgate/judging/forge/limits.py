@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import email.utils
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Callable, Optional
 
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
@@ -50,7 +49,7 @@ def wait_after(refusal: Refusal, attempt: int, now: float) -> float:
     return (SECONDARY_WAIT if refusal.limited else SHORT_WAIT) * 2.0**attempt
 
 
-def _retry_after(text: Optional[str], now: float) -> Optional[float]:
+def _retry_after(text: str | None, now: float) -> float | None:
     """Read Retry-After: seconds, or a date (RFC 9110, section 10.2.3)."""
     if text is None:
         return None
@@ -62,7 +61,7 @@ def _retry_after(text: Optional[str], now: float) -> Optional[float]:
         return None
 
 
-def _until(headers: Mapping[str, str], now: float) -> Optional[float]:
+def _until(headers: Mapping[str, str], now: float) -> float | None:
     for prefix in ("x-ratelimit", "ratelimit"):
         reset = headers.get(f"{prefix}-reset", "")
         if headers.get(f"{prefix}-remaining") == "0" and reset.isdecimal():

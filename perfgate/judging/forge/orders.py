@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional, Protocol, Union, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from perfgate.errors import ForgeError, UsageError
 from perfgate.git import COMMIT_ID
@@ -34,8 +34,8 @@ class CommentEvent:
 class RunOrder:
     """Measure the change again, or one workload of it; ``head`` is the commit its writer has looked at."""
 
-    head: Optional[str] = None
-    workload: Optional[str] = None
+    head: str | None = None
+    workload: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class AcceptOrder:
 
     metric: str
     reason: str
-    head: Optional[str] = None
+    head: str | None = None
 
 
-Order = Union[RunOrder, AcceptOrder]
+Order = RunOrder | AcceptOrder
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class OrderedChange:
     base_sha: str
     is_open: bool
     from_fork: bool
-    author: Optional[str]
+    author: str | None
 
 
 @runtime_checkable
@@ -89,7 +89,7 @@ class OrderError(UsageError):
     """The first line calls perfgate and asks for nothing that there is."""
 
 
-def read_order(body: str) -> Optional[Order]:
+def read_order(body: str) -> Order | None:
     """Return what the first line of a comment asks for; None where it does not call perfgate.
 
     Raises OrderError for a call that cannot be understood.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.errors import UsageError
 
@@ -19,13 +19,13 @@ MAX_SUMMARY_BYTES = 1024 * 1024
 MAX_ANNOTATIONS = 10
 
 
-def summary_path(environ: Mapping[str, str]) -> Optional[Path]:
+def summary_path(environ: Mapping[str, str]) -> Path | None:
     """Return the file whose Markdown GitHub shows on the job's page; None elsewhere."""
     path = environ.get(SUMMARY_VARIABLE, "")
     return Path(path) if path else None
 
 
-def outputs_path(environ: Mapping[str, str]) -> Optional[Path]:
+def outputs_path(environ: Mapping[str, str]) -> Path | None:
     """Return the file that takes the step's outputs; None where there is no such host."""
     path = environ.get(OUTPUT_VARIABLE, "")
     return Path(path) if path else None
@@ -46,7 +46,7 @@ def output_lines(values: Mapping[str, str]) -> str:
 
 
 def annotation_command(
-    level: Literal["error", "warning"], title: str, message: str, place: Optional[tuple[str, int]] = None
+    level: Literal["error", "warning"], title: str, message: str, place: tuple[str, int] | None = None
 ) -> str:
     """Return the line that annotates a place (a path from the repository's root, and a line), or the job."""
     properties = {"title": title}

@@ -7,9 +7,10 @@ fake as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Callable, Literal, Optional, TypeVar, Union
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -42,9 +43,9 @@ class _User(msgspec.Struct):
 
 class _Comment(msgspec.Struct):
     # GitCode's SDK types it as number or text.
-    id: Union[int, str]
-    body: Optional[str] = None
-    user: Optional[_User] = None
+    id: int | str
+    body: str | None = None
+    user: _User | None = None
 
 
 class _Head(msgspec.Struct):
@@ -54,7 +55,7 @@ class _Head(msgspec.Struct):
 class _Pull(msgspec.Struct):
     number: int
     head: _Head
-    base: Optional[_Head] = None
+    base: _Head | None = None
     state: str = "open"
 
 
@@ -88,7 +89,7 @@ class SimilarForge:
         self._manner = manner
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
 
-    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """Return the change request that the event names, or else the open one with the event's head."""
         number = self._event.change_request
         if number is not None:
@@ -99,15 +100,15 @@ class SimilarForge:
             return None
         return _change_request(found[prefer if prefer in found else max(found)])
 
-    def changed_files(self, number: int) -> Optional[list[str]]:  # noqa: ARG002 - the same for all
+    def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
         """Cannot tell: how long a list of files these forges give was not tried."""
         return None
 
-    def merge_base(self, one: str, other: str) -> Optional[str]:  # noqa: ARG002 - the same for all
+    def merge_base(self, one: str, other: str) -> str | None:  # noqa: ARG002 - the same for all
         """Cannot tell: that part of the API was not tried."""
         return None
 
-    def parents(self, sha: str) -> Optional[list[str]]:  # noqa: ARG002 - the same for all
+    def parents(self, sha: str) -> list[str] | None:  # noqa: ARG002 - the same for all
         """Cannot tell: that part of the API was not tried."""
         return None
 
@@ -177,7 +178,7 @@ class SimilarForge:
             raise ForgeError(f"{self._manner.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
         return int(text)
 
-    def _is_own(self, user: Optional[_User]) -> bool:
+    def _is_own(self, user: _User | None) -> bool:
         return user is not None and user.login == self._login
 
 

@@ -10,8 +10,10 @@ hangs for longer than SETTLE_SECONDS between its look and its edit.
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -72,12 +74,12 @@ class _Posting:
         self._first_line = first_line
         self._sleep = sleep
         self._sayings = sayings
-        self._last: Optional[Decided] = None
+        self._last: Decided | None = None
         self._outcome: Posted = "kept"
         self._written = False
-        self._edited: Optional[int] = None
+        self._edited: int | None = None
         self._unanswered = 0
-        self._stands: Optional[Decided] = None
+        self._stands: Decided | None = None
 
     def run(self) -> Post:
         for _ in range(ROUNDS):
@@ -143,7 +145,7 @@ class _Posting:
         text = compose(self._text, self._now, self._first_line)
         return stays.id != self._edited and read_state(stays.body) is not None and stays.body.strip() != text.strip()
 
-    def _remember(self, before: Optional[CommentState]) -> None:
+    def _remember(self, before: CommentState | None) -> None:
         """Keep what was decided before us; of what stands when we look again after no word came back, some may be ours."""
         if before is not None and before != self._now and not self._written:
             self._last = before.decided
@@ -191,10 +193,10 @@ class _Posting:
                 return True
 
     def _delete_repeated(self, turns: list[tuple[Comment, Decided]]) -> None:
-        for (_, before), (reply, verdict) in zip(turns, turns[1:]):
+        for (_, before), (reply, verdict) in itertools.pairwise(turns):
             if verdict == before:
                 self._delete(reply)
 
 
-def _order(state: Optional[CommentState]) -> tuple[int, int]:
+def _order(state: CommentState | None) -> tuple[int, int]:
     return (state.run, state.attempt) if state else (-1, -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Optional
 
 import msgspec
 
@@ -22,13 +21,13 @@ class Trigger:
     """
 
     kind: str
-    branch: Optional[str] = None
-    default_branch: Optional[str] = None
+    branch: str | None = None
+    default_branch: str | None = None
     own: bool = True
-    tip: Optional[str] = None
+    tip: str | None = None
 
 
-def read_trigger(environ: Mapping[str, str]) -> Optional[Trigger]:
+def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     """Return what started the pipeline this job belongs to, or the one it follows; None outside CI.
 
     Where perfgate was told of the event in so many words, PERFGATE_BRANCH names the branch.
@@ -45,19 +44,19 @@ def read_trigger(environ: Mapping[str, str]) -> Optional[Trigger]:
 
 class _Repository(msgspec.Struct):
     full_name: str
-    default_branch: Optional[str] = None
+    default_branch: str | None = None
 
 
 class _WorkflowRun(msgspec.Struct):
     event: str
-    head_branch: Optional[str] = None
-    head_repository: Optional[_Repository] = None
+    head_branch: str | None = None
+    head_repository: _Repository | None = None
 
 
 class _Payload(msgspec.Struct):
     # A scheduled run's payload may name no repository.
-    repository: Optional[_Repository] = None
-    workflow_run: Optional[_WorkflowRun] = None
+    repository: _Repository | None = None
+    workflow_run: _WorkflowRun | None = None
 
 
 def _github(environ: Mapping[str, str]) -> Trigger:

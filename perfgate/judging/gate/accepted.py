@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Optional
 
 import msgspec
 
@@ -33,7 +32,7 @@ def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comp
     return msgspec.structs.replace(comparison, gating=False, accepted=f"{said.accepted_by}: {said.reason}")
 
 
-def _fitting(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Optional[Acceptance]:
+def _fitting(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Acceptance | None:
     return next(
         (one for one in acceptances if fits(one.metric, comparison.metric, comparison.workload, comparison.shape)), None
     )

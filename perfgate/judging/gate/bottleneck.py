@@ -18,7 +18,6 @@ has; so both sides are held against the better of the two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Optional
 
 import numpy as np
 
@@ -40,7 +39,7 @@ _WAITING: dict[CallPart, Bottleneck] = {
 }
 
 
-def better_roof(accounts: Iterable[CallAccount]) -> Optional[Roof]:
+def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
     """Return the best that any of some accounts saw the machine do."""
     found = (account.roof for account in accounts if account.roof is not None)
     # A document from outside may hold any numbers.
@@ -53,7 +52,7 @@ def better_roof(accounts: Iterable[CallAccount]) -> Optional[Roof]:
     )
 
 
-def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Optional[Roof]) -> Optional[Bottleneck]:
+def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
     """Return what holds up the calls of one side; None where nothing is waited for and the roofline does not tell.
 
     ``times`` are the operators of its replicates. Their profiler costs less than that of the trace, so where they say what
@@ -74,7 +73,7 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Op
     return None if roof is None else _by_roofline(account, roof)
 
 
-def _by_roofline(account: CallAccount, roof: Roof) -> Optional[Bottleneck]:
+def _by_roofline(account: CallAccount, roof: Roof) -> Bottleneck | None:
     least: dict[Bottleneck, float] = {"compute": 0.0, "memory": 0.0}
     for work in account.work:
         computing = work.flops / roof.flops_per_second
@@ -89,7 +88,7 @@ def _by_roofline(account: CallAccount, roof: Roof) -> Optional[Bottleneck]:
     return next((name for name, seconds in least.items() if seconds >= CLEAR * total), None)
 
 
-def _outside_share(times: Sequence[dict[str, float]]) -> Optional[float]:
+def _outside_share(times: Sequence[dict[str, float]]) -> float | None:
     shares = [
         replicate[OUTSIDE_OPERATORS] / sum(replicate.values())
         for replicate in times

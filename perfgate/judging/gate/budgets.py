@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.gating import judged_by
 from perfgate.catalogue.lookup import is_counted, measuring_step, metric
@@ -24,11 +24,11 @@ class _Bound(NamedTuple):
     budget: Budget
     name: str
     method: Method = "budget"
-    limit: Optional[str] = None
+    limit: str | None = None
     labels: Mapping[str, str] = {}
 
 
-def compare_budgets(base: Optional[RunDocument], head: RunDocument, policy: Policy) -> list[Comparison]:
+def compare_budgets(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
     """Return one comparison per bound of each workload and shape; ``base`` in it is the bound.
 
     A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
@@ -111,7 +111,7 @@ def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
 
 
 def _compare(
-    base: Optional[RunDocument], head: RunDocument, bound: _Bound, workload: str, shape: str
+    base: RunDocument | None, head: RunDocument, bound: _Bound, workload: str, shape: str
 ) -> Iterator[Comparison]:
     budget = bound.budget
     after = _best_attempt(_measured(head, bound, workload, shape), budget)
@@ -128,7 +128,7 @@ def _compare(
     yield _comparison(bound, workload, shape, outcome, gating=outcome != "inconclusive", reason=reason, value=after)
 
 
-def _outcome(after: Value, budget: Budget, *, broken_before: bool) -> tuple[Outcome, Optional[str]]:
+def _outcome(after: Value, budget: Budget, *, broken_before: bool) -> tuple[Outcome, str | None]:
     if _breaks(after, budget):
         return ("inconclusive", "the base breaks this bound too") if broken_before else ("regressed", None)
     if after.value is not None and _beyond(after.value, budget):
@@ -143,8 +143,8 @@ def _comparison(
     outcome: Outcome,
     *,
     gating: bool,
-    reason: Optional[str],
-    value: Optional[Value] = None,
+    reason: str | None,
+    value: Value | None = None,
 ) -> Comparison:
     budget = bound.budget
     described = metric(bound.name)
@@ -165,7 +165,7 @@ def _comparison(
     )
 
 
-def _longest(head: RunDocument, workload: str, shape: str) -> Optional[str]:
+def _longest(head: RunDocument, workload: str, shape: str) -> str | None:
     """Say which operator's run is the longest."""
     kernels = [kept for step in head.steps if step.workload == workload for kept in step.kernels if kept.shape == shape]
     return next((f"one run of {kept.longest}" for kept in kernels if kept.longest), None)
@@ -194,7 +194,7 @@ def _of_steps(run: RunDocument, bound: _Bound, workload: str, shape: str) -> Ite
                 yield value
 
 
-def _best_attempt(values: Iterable[Value], budget: Budget) -> Optional[Value]:
+def _best_attempt(values: Iterable[Value], budget: Budget) -> Value | None:
     """Return the value of the attempt that lies best: of each the one furthest beyond, as of several batch sizes."""
     attempts: dict[str, list[Value]] = {}
     for value in values:
@@ -208,7 +208,7 @@ def _badness(value: Value, budget: Budget) -> float:
     return -math.inf if end is None else end if budget.at_most else -end
 
 
-def _best_end(value: Value, budget: Budget) -> Optional[float]:
+def _best_end(value: Value, budget: Budget) -> float | None:
     """Return the end of the interval that lies best for the bound, or the value itself where it has none."""
     low, high = value.interval or (None, None)
     end = low if budget.at_most else high

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.document.decision import Invalid
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
@@ -29,7 +29,7 @@ _WORDS = {
 class CleanPair(NamedTuple):
     """The quads of a pair in which nothing disturbed either side; None where too few are left."""
 
-    quads: Optional[frozenset[int]]
+    quads: frozenset[int] | None
     taints: Counter[Taint]
 
 
@@ -45,7 +45,7 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
     return CleanPair(clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
 
 
-def _taint(columns: BlockColumns, index: int) -> Optional[Taint]:
+def _taint(columns: BlockColumns, index: int) -> Taint | None:
     if columns.throttled and columns.throttled[index]:
         return "throttled"
     clock_share = columns.clock_share[index] if columns.clock_share else None
@@ -88,7 +88,7 @@ def _disturbed(base: RunDocument, head: RunDocument) -> Iterable[Invalid]:
         )
 
 
-def waited_share(replicates: Iterable[Replicate]) -> Optional[float]:
+def waited_share(replicates: Iterable[Replicate]) -> float | None:
     """Return the share of the measured time in which workers waited for a CPU that another process had."""
     waited = seen = 0
     for replicate in replicates:

@@ -7,7 +7,7 @@ kernel's books, and held against what the worker says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,7 @@ def _false_clocks(run: RunDocument, side: str) -> Iterator[Invalid]:
                 )
 
 
-def _wrong_clock(columns: BlockColumns) -> Optional[str]:
+def _wrong_clock(columns: BlockColumns) -> str | None:
     """Compare what a worker says its blocks took with what the conductor saw of them."""
     calls, wall = np.asarray(columns.calls), unpack(columns.wall)
     spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)

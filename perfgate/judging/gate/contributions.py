@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -108,7 +108,7 @@ class _Cell(NamedTuple):
     head: RunDocument
     before: CallAccount
     after: CallAccount
-    moved: Optional[Comparison]
+    moved: Comparison | None
     exact: Sequence[Comparison]
     tested: Mapping[str, float]
 
@@ -188,7 +188,7 @@ class _Cell(NamedTuple):
             return 0.0
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
-    def _more_waits(self) -> Optional[Part]:
+    def _more_waits(self) -> Part | None:
         """Return the place where the host of a device began to wait for it; a CPU waits for nobody."""
         if "outside" in self.after.parts:
             return None
@@ -285,7 +285,7 @@ class _Sites:
         after: CallAccount,
         *,
         lines: dict[str, str],
-        wait: Optional[Part],
+        wait: Part | None,
         promised: dict[str, str],
         changed: dict[str, str],
     ) -> None:
@@ -321,7 +321,7 @@ class _Sites:
         code = frozenset(row.code for rows in self._before.values() for row in rows if row.code)
         return grown_sites(rows_by_line(self._before.get(op, ())), rows_by_line(self._after.get(op, ())), code)
 
-    def _waited(self, site: Optional[AlignedRow]) -> Optional[str]:
+    def _waited(self, site: AlignedRow | None) -> str | None:
         """Return the line where the host began to wait for a copy, for a copy on the device that is new."""
         new = site is not None and site.base is None and site.row.kind == "copy"
         return self._wait.line if new and self._wait is not None and "copy" in self._wait.name else None
@@ -387,7 +387,7 @@ def _timed(row: CallRow) -> TimedRow:
     )
 
 
-def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> Optional[AlignedRow]:
+def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | None:
     """Return the pair of rows that changed most in one direction; one whose count or inputs changed before all others.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
@@ -401,7 +401,7 @@ def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> Optional[Aligne
     return max(aligned, key=weight, default=None)
 
 
-def _kind(base: float, head: float, change: Optional[InputsChange], seconds: float) -> ContributionKind:
+def _kind(base: float, head: float, change: InputsChange | None, seconds: float) -> ContributionKind:
     if base == head:
         if change is not None:
             return "other_inputs"
@@ -413,7 +413,7 @@ def _kind(base: float, head: float, change: Optional[InputsChange], seconds: flo
     return "more" if head > base else "fewer"
 
 
-def _inputs_change(pair: Optional[AlignedRow]) -> Optional[InputsChange]:
+def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
     """Return what differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
     if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
         return None
@@ -430,7 +430,7 @@ class _Forms(NamedTuple):
     shapes: list[str]
 
 
-def _forms(inputs: Optional[str]) -> Optional[_Forms]:
+def _forms(inputs: str | None) -> _Forms | None:
     """Return dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
 
     None for the profiler's own words, which know neither dtypes nor layouts, and stand where nothing better is known.

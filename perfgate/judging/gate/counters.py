@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Optional
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.alignment import TimedRow
@@ -107,7 +106,7 @@ def _compare_whole(base: CounterSet, head: CounterSet, name: str, base_code: Col
     )
 
 
-def _counted_once(base: CounterSet, head: CounterSet) -> Optional[str]:
+def _counted_once(base: CounterSet, head: CounterSet) -> str | None:
     """A recording may hold a single step: its counts are compared, and nothing shows that they repeat."""
     sides = [side for side, counters in (("base", base), ("head", head)) if counters.repeats == 1]
     return f"counted in a single step of {' and '.join(sides)}, so nothing shows that it repeats" if sides else None
@@ -251,14 +250,14 @@ def _counted_on_one_side(base: CounterSet, head: CounterSet) -> set[str]:
 def _comparison(
     counters: CounterSet,
     name: str,
-    base: Optional[float],
-    head: Optional[float],
+    base: float | None,
+    head: float | None,
     *,
     outcome: Outcome,
     gating: bool,
-    allowed: Optional[float],
-    reason: Optional[str] = None,
-    parts: Optional[list[Part]] = None,
+    allowed: float | None,
+    reason: str | None = None,
+    parts: list[Part] | None = None,
     method: Method = "exact",
 ) -> Comparison:
     described = metric(name)
@@ -329,7 +328,7 @@ def _row(site: CounterSite) -> TimedRow:
     return TimedRow(op=site.name, time=site.count, count=site.count, shape=site.tensor, line=site.line, code=site.code)
 
 
-def _largest_line(sites: Iterable[CounterSite]) -> Optional[str]:
+def _largest_line(sites: Iterable[CounterSite]) -> str | None:
     """Return the line where most of a counter comes from; of equal ones the first."""
     return max(sites, key=lambda site: site.count).line
 

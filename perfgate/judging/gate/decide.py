@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -68,7 +68,7 @@ _NO_CHECK = "the correctness check could not run"
 _MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
 
 
-def judge_folder(folder: Path, *, policy: Optional[Policy] = None) -> DecisionDocument:
+def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
     """Judge the documents of a check folder again, as it says: for folders that are trusted.
 
     Without a policy the one recorded in its decision.json is used. Raises DocumentError when a document is missing or damaged.
@@ -91,7 +91,7 @@ def decide(
     *,
     policy: Policy,
     history: History,
-    chosen_because: Optional[str] = None,
+    chosen_because: str | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base; ``required`` is what the trusted side says that both must hold.
@@ -451,7 +451,7 @@ def _pairs(head: RunDocument) -> int:
     return max(counts, default=0)
 
 
-def _waited(base: RunDocument, head: RunDocument) -> Optional[float]:
+def _waited(base: RunDocument, head: RunDocument) -> float | None:
     share = waited_share([*base.replicates, *head.replicates])
     return None if share is None else rounded(share)
 
@@ -471,7 +471,7 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[str]:
     ]
 
 
-def side_of(source: Source, chosen_because: Optional[str] = None, *, sha256: Optional[str] = None) -> SideSummary:
+def side_of(source: Source, chosen_because: str | None = None, *, sha256: str | None = None) -> SideSummary:
     """Return one side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
     return SideSummary(
         commit=source.commit,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
 
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.expected import MissingKernel, missing_kernels
@@ -43,7 +42,7 @@ def _compared(head: RunDocument, policy: Policy) -> Iterator[Comparison]:
         )
 
 
-def _outcome(kernels: list[ShapeKernels], missing: list[MissingKernel]) -> tuple[Outcome, Optional[str]]:
+def _outcome(kernels: list[ShapeKernels], missing: list[MissingKernel]) -> tuple[Outcome, str | None]:
     if not kernels:
         return "inconclusive", _NOT_RECORDED
     if not missing:

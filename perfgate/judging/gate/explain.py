@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.decision import OperatorChange
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
@@ -75,12 +73,12 @@ def _by_shape(run: RunDocument) -> dict[tuple[str, str], dict[str, OperatorRow]]
     return shapes
 
 
-def _weight(before: Optional[OperatorRow], after: Optional[OperatorRow]) -> float:
+def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
     """Return the share of its side's time that the runs take which only one side has."""
     rows = [row for row in (before, after) if row is not None]
     more = abs(_count(after) - _count(before))
     return max(row.share for row in rows) * more / max(abs(row.count) for row in rows) if more else 0.0
 
 
-def _count(row: Optional[OperatorRow]) -> float:
+def _count(row: OperatorRow | None) -> float:
     return row.count if row else 0.0

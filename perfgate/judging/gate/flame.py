@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Optional
 
 import msgspec
 
@@ -37,7 +36,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call))
 
 
-def why_counts(tree: FlameTree, call: Optional[Comparison]) -> Optional[WhyCounts]:
+def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
     """Return why the times of a tree do not say what changed, None where they agree with the pairs.
 
     What the host's threads took adds up to the call, so its difference must lie in the pairs' interval. What ran on a
@@ -56,7 +55,7 @@ def why_counts(tree: FlameTree, call: Optional[Comparison]) -> Optional[WhyCount
     return None
 
 
-def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) -> Optional[Comparison]:
+def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) -> Comparison | None:
     """Return what the pairs say of a call: what is decided first, as in the explanation."""
     paired = {
         comparison.metric: comparison
@@ -69,7 +68,7 @@ def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) ->
     return next(decided, known[0] if known else None)
 
 
-def _change(tree: FlameTree, *, streams: bool) -> Optional[float]:
+def _change(tree: FlameTree, *, streams: bool) -> float | None:
     """Return by how many seconds a call of head takes longer on all threads, or all streams; None where there are none."""
     roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
     base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
@@ -84,12 +83,12 @@ def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -
     on_device = _STREAM in tree.kind
     measured = _ON_DEVICE if on_device else frozenset({_OPERATOR})
 
-    def name_of(node: int) -> Optional[str]:
+    def name_of(node: int) -> str | None:
         if tree.kind[node] in measured:
             return tree.texts[tree.name[node]]
         return None if on_device else OUTSIDE_OPERATORS
 
-    traced: dict[Optional[str], float] = defaultdict(float)
+    traced: dict[str | None, float] = defaultdict(float)
     for node, own in zip(side.node, side.own):
         traced[name_of(node)] += own / side.units / 1e9
     factors = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional
 
 import msgspec
 
@@ -57,7 +56,7 @@ def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Compar
     ]
 
 
-def _changes(name: str, base: Optional[Harness], head: Optional[Harness]) -> Iterator[HarnessChange]:
+def _changes(name: str, base: Harness | None, head: Harness | None) -> Iterator[HarnessChange]:
     if base is None:
         yield HarnessChange(workload=name, kind="added", message=f"workload {name} is new")
     elif head is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
@@ -93,7 +93,7 @@ class _Steps(NamedTuple):
         return cls(low, middle, high)
 
 
-def _middle(times: KernelTimes) -> Optional[float]:
+def _middle(times: KernelTimes) -> float | None:
     return statistics.median(times.seconds) if times.seconds else None
 
 
@@ -109,7 +109,7 @@ def _counted(base: KernelTimes, head: KernelTimes, unit: _Unit) -> bool:
     return any(_total(times, unit) is not None or _seconds(times, unit) for times in (base, head))
 
 
-def _total(times: KernelTimes, unit: _Unit) -> Optional[float]:
+def _total(times: KernelTimes, unit: _Unit) -> float | None:
     return times.mac if unit == "mac" else times.vec
 
 
@@ -158,9 +158,7 @@ def _compare_unit(base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Pol
     )
 
 
-def _undecided(
-    place: _Place, name: str, base: Optional[KernelTimes], head: Optional[KernelTimes], reason: str
-) -> Comparison:
+def _undecided(place: _Place, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: str) -> Comparison:
     old, new = (None if times is None or name != TIME else _middle(times) for times in (base, head))
     return _comparison(place, name, "inconclusive", base=old, head=new, reason=reason)
 
@@ -170,11 +168,11 @@ def _comparison(
     name: str,
     outcome: Outcome,
     *,
-    base: Optional[float],
-    head: Optional[float],
-    allowed: Optional[float] = None,
+    base: float | None,
+    head: float | None,
+    allowed: float | None = None,
     parts: Sequence[Part] = (),
-    reason: Optional[str] = None,
+    reason: str | None = None,
 ) -> Comparison:
     described = metric(name)
     return Comparison(

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +177,7 @@ def _times(replicates: Iterable[Replicate], workload: str, shape: str, member: s
     }
 
 
-def _test(cell: _Cell, evidence: _Evidence, line: Optional[str]) -> OperatorTest:
+def _test(cell: _Cell, evidence: _Evidence, line: str | None) -> OperatorTest:
     effect = estimate(cell.differences)
     tail = (1 - CONFIDENCE) / 2
     low, high = lower_bound(cell.differences, tail), upper_bound(cell.differences, tail)

@@ -6,7 +6,7 @@ The process, not the call, is the unit of evidence: calls of one process share i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ class Statistics(NamedTuple):
     p50: float
     cpu: Floats
     gap: float
-    turnaround: Optional[float]
+    turnaround: float | None
 
 
 class Effects(NamedTuple):
@@ -56,7 +56,7 @@ class Effects(NamedTuple):
     clock: Clock = "wall"
 
 
-def statistics(blocks: BlockColumns, quads: Optional[frozenset[int]] = None) -> Statistics:
+def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None) -> Statistics:
     """Summarise one process, or only these quads of it: see the metrics' explanations for the formulas."""
     kept = np.array([quads is None or quad in quads for quad in blocks.quad])
     calls = np.asarray(blocks.calls)
@@ -141,7 +141,7 @@ def _lanes_of_preprocessing(
             yield first, second
 
 
-def _summarised(first: BlockColumns, second: BlockColumns) -> Optional[tuple[Statistics, Statistics]]:
+def _summarised(first: BlockColumns, second: BlockColumns) -> tuple[Statistics, Statistics] | None:
     quads = clean_pair(first, second).quads
     if quads is None:
         return None
@@ -159,7 +159,7 @@ class StageTime(NamedTuple):
     name: str
     first: float
     second: float
-    line: Optional[str]
+    line: str | None
 
 
 def stage_times(
@@ -169,7 +169,7 @@ def stage_times(
     firsts = _by_pair(first, workload, shape, "ab", "first")
     seconds = _by_pair(second, workload, shape, "ab", "second")
     levels: dict[str, list[tuple[float, float]]] = {}
-    lines: dict[str, Optional[str]] = {}
+    lines: dict[str, str | None] = {}
     for lanes in _lanes_of_preprocessing(firsts, seconds, shape):
         before = {stage.name: stage for stage in lanes[0].stages}
         for stage in lanes[1].stages:

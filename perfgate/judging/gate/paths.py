@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Callable, Optional
+from collections.abc import Callable, Collection, Sequence
 
 from pathspec import GitIgnoreSpec
 
@@ -23,7 +22,7 @@ def skipped_because(
     *,
     always: Collection[str] = (),
     same_code: Callable[[], Collection[str]] = frozenset,
-) -> Optional[str]:
+) -> str | None:
     """Return why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
@@ -60,7 +59,7 @@ def always_relevant(config: Config, prefix: str) -> set[str]:
 
 
 def skipped(
-    because: str, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: Optional[str]
+    because: str, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: str | None
 ) -> DecisionDocument:
     """Return the decision not to measure."""
     return DecisionDocument(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison
 from perfgate.document.run import RunDocument
 
 
-def compare_promises(base: Optional[RunDocument], head: RunDocument) -> list[Comparison]:
+def compare_promises(base: RunDocument | None, head: RunDocument) -> list[Comparison]:
     """Return one comparison per correctness check of the head, and beside a base one per changed output signature."""
     return _correctness(base, head) + (_signatures(base, head) if base else [])
 
 
-def _correctness(base: Optional[RunDocument], head: RunDocument) -> list[Comparison]:
+def _correctness(base: RunDocument | None, head: RunDocument) -> list[Comparison]:
     before = {(check.workload, check.shape): check.status for check in base.correctness} if base else {}
     return [
         Comparison(

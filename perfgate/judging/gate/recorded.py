@@ -7,7 +7,6 @@ the same is compared: exact counts (counters.py), and what kernels take in all (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison
@@ -70,11 +69,11 @@ def _rows(run: RunDocument) -> dict[_Place, dict[str, OperatorRow]]:
     return rows
 
 
-def _time(row: Optional[OperatorRow]) -> Optional[float]:
+def _time(row: OperatorRow | None) -> float | None:
     return None if row is None else row.self_time
 
 
-def _shown(place: _Place, name: str, base: Optional[float], head: Optional[float]) -> Comparison:
+def _shown(place: _Place, name: str, base: float | None, head: float | None) -> Comparison:
     described = metric(name)
     return Comparison(
         workload=place[0],

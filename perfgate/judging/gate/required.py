@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, card
 from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy, Policy
@@ -123,7 +123,7 @@ def _of_workload(both: _Documents, name: str, required: Required, policy: Policy
         yield from _missing_checks(both, name, shape, stored)
 
 
-def _stored(both: _Documents, name: str, required: Required) -> Optional[RunDocument]:
+def _stored(both: _Documents, name: str, required: Required) -> RunDocument | None:
     """Return the newest stored run that measured this workload by the file that both sides were measured by."""
     files = {record.sha256 for run in both if (record := _record(run, name))}
     if are_recordings(*both) or len(files) > 1:
@@ -135,7 +135,7 @@ def _stored(both: _Documents, name: str, required: Required) -> Optional[RunDocu
     return None
 
 
-def _record(run: RunDocument, name: str) -> Optional[WorkloadRecord]:
+def _record(run: RunDocument, name: str) -> WorkloadRecord | None:
     return next((workload for workload in run.workloads if workload.name == name), None)
 
 
@@ -143,12 +143,12 @@ def _sides(lacking: Sequence[Side]) -> MissingSide:
     return "both" if len(lacking) > 1 else lacking[0]
 
 
-def _declared(run: Optional[RunDocument], name: str) -> list[str]:
+def _declared(run: RunDocument | None, name: str) -> list[str]:
     record = _record(run, name) if run else None
     return record.shapes if record else []
 
 
-def _shapes(both: _Documents, name: str, stored: Optional[RunDocument]) -> list[str]:
+def _shapes(both: _Documents, name: str, stored: RunDocument | None) -> list[str]:
     shapes: list[str] = []
     for run in (*both, *([stored] if stored else [])):
         shapes += _declared(run, name)
@@ -159,7 +159,7 @@ def _shapes(both: _Documents, name: str, stored: Optional[RunDocument]) -> list[
     return list(dict.fromkeys(shapes))
 
 
-def _unlisted_shape(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
+def _unlisted_shape(both: _Documents, name: str, shape: str, stored: RunDocument | None) -> Iterator[Missing]:
     unlisted = [side for side in _SIDES if shape not in _declared(both.of(side), name)]
     if unlisted:
         by_store = shape in _declared(stored, name)
@@ -169,9 +169,7 @@ def _unlisted_shape(both: _Documents, name: str, shape: str, stored: Optional[Ru
 # --- pairs
 
 
-def _missing_pairs(
-    both: _Documents, name: str, shapes: Sequence[str], stored: Optional[RunDocument]
-) -> Iterator[Missing]:
+def _missing_pairs(both: _Documents, name: str, shapes: Sequence[str], stored: RunDocument | None) -> Iterator[Missing]:
     """Yield the pairs that lack a member, and those whose members lack the blocks of a shape.
 
     Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
@@ -219,7 +217,7 @@ def _numbers(members: Iterable[tuple[int, _Role]], failed: Collection[int]) -> I
         yield from range(number * PAIRS_PER_ROUND, last[number] + 1)
 
 
-def _absent_side(first: Optional[Replicate], second: Optional[Replicate], twin: Optional[Replicate]) -> MissingSide:
+def _absent_side(first: Replicate | None, second: Replicate | None, twin: Replicate | None) -> MissingSide:
     if first is None and second is None and twin is None:
         return "both"
     return "head" if first and first.arm == "ab" else "base"
@@ -229,7 +227,7 @@ def _missing_lanes(
     name: str,
     shapes: Sequence[str],
     compared: dict[int, tuple[Replicate, Replicate]],
-    stored: Optional[RunDocument],
+    stored: RunDocument | None,
 ) -> Iterator[Missing]:
     preprocessed = {shape for members in compared.values() for member in members for shape in member.preprocess}
     stored_metrics = _timed_metrics(stored, name)
@@ -254,7 +252,7 @@ def _missing_lanes(
                     yield Missing(workload=name, shape=shape, metric=metric, side=side, pairs=some)
 
 
-def _timed_metrics(stored: Optional[RunDocument], name: str) -> set[str]:
+def _timed_metrics(stored: RunDocument | None, name: str) -> set[str]:
     """Return which lanes the checklist of the stored run timed: calls, and where the workload has some, preprocessing."""
     steps = [step for step in stored.steps if step.workload == name] if stored else []
     timed = {value.metric for step in steps for value in step.values if value.value is not None}
@@ -320,7 +318,7 @@ def _missing_harness(both: _Documents, name: str) -> Iterator[Missing]:
             yield Missing(workload=name, metric=f"harness.{entry}", side="base")
 
 
-def _missing_sla(both: _Documents, name: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
+def _missing_sla(both: _Documents, name: str, stored: RunDocument | None) -> Iterator[Missing]:
     """Yield that a side does not say what the workload promises: its file does, and both sides are measured by one."""
     records = [record for run in (*both, stored) if run and (record := _record(run, name))]
     p99, rate = any(record.sla_p99 for record in records), any(record.sla_rate for record in records)
@@ -334,7 +332,7 @@ def _missing_sla(both: _Documents, name: str, stored: Optional[RunDocument]) -> 
         yield Missing(workload=name, metric=SLA, side=_sides(lacking), named_by=named_by)
 
 
-def _missing_counters(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
+def _missing_counters(both: _Documents, name: str, shape: str, stored: RunDocument | None) -> Iterator[Missing]:
     sets = {side: _counters(both.of(side), name, shape) for side in _SIDES}
     before = _counters(stored, name, shape) if stored else None
     lacking = [side for side in _SIDES if sets[side] is None]
@@ -348,7 +346,7 @@ def _missing_counters(both: _Documents, name: str, shape: str, stored: Optional[
     yield from _missing_counts(both, name, shape, before)
 
 
-def _missing_counts(both: _Documents, name: str, shape: str, stored: Optional[CounterSet]) -> Iterator[Missing]:
+def _missing_counts(both: _Documents, name: str, shape: str, stored: CounterSet | None) -> Iterator[Missing]:
     counted = [(side, one) for side in _SIDES if (one := _counters(both.of(side), name, shape))]
     of_documents = {metric for _, one in counted for metric in (*one.values, *one.steady, *one.unstable)}
     # A metric that an older perfgate counted and this one does not is no metric of the catalogue.
@@ -393,11 +391,11 @@ def _counts_by_name(counted: CounterSet, metric: str) -> Counter[str]:
     return counts
 
 
-def _counters(run: RunDocument, name: str, shape: str) -> Optional[CounterSet]:
+def _counters(run: RunDocument, name: str, shape: str) -> CounterSet | None:
     return next((one for one in run.counters if (one.workload, one.shape) == (name, shape)), None)
 
 
-def _missing_checks(both: _Documents, name: str, shape: str, stored: Optional[RunDocument]) -> Iterator[Missing]:
+def _missing_checks(both: _Documents, name: str, shape: str, stored: RunDocument | None) -> Iterator[Missing]:
     checks = {side: _check(both.of(side), name, shape) for side in _SIDES}
     before = _check(stored, name, shape) if stored else None
     results = [check for check in (*checks.values(), before) if check]
@@ -421,5 +419,5 @@ def _missing_checks(both: _Documents, name: str, shape: str, stored: Optional[Ru
         yield Missing(workload=name, shape=shape, metric=SIGNATURE, side=_sides(unsigned), named_by=named_by)
 
 
-def _check(run: RunDocument, name: str, shape: str) -> Optional[CorrectnessResult]:
+def _check(run: RunDocument, name: str, shape: str) -> CorrectnessResult | None:
     return next((one for one in run.correctness if (one.workload, one.shape) == (name, shape)), None)

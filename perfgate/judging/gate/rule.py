@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +108,7 @@ def looks_left(looks: Sequence[int], measured: int) -> list[int]:
     return [pairs - measured for pairs in looks if pairs > measured] or list(looks)
 
 
-def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: Optional[float] = None) -> Answer:
+def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: float | None = None) -> Answer:
     """Answer one of four ways; ``p_adjusted`` is that of ``p_slower``, corrected for whatever else is tested.
 
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
@@ -139,7 +139,7 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
     return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
-def spread(differences: Differences, around: Optional[float] = None) -> float:
+def spread(differences: Differences, around: float | None = None) -> float:
     """Return 1.4826 x the median absolute deviation from the estimate, or from a centre that is known.
 
     It is the sd of a normal sample, and blind to wild pairs.
@@ -148,14 +148,14 @@ def spread(differences: Differences, around: Optional[float] = None) -> float:
     return 1.4826 * float(np.median(np.abs(differences.values - centre)))
 
 
-def interval(differences: Differences, errors: Errors) -> Optional[Interval]:
+def interval(differences: Differences, errors: Errors) -> Interval | None:
     """Return the interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> Optional[float]:
+def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> float | None:
     """Return the slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None where none would.
 
     The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons

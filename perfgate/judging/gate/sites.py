@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import Optional
 
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import PartSite
@@ -46,7 +45,7 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
 
 def rows_by_line(rows: Iterable[CallRow]) -> _Rows:
     """Return one row for every line that runs an operator, whatever its inputs."""
-    counts: dict[tuple[str, Optional[str], Optional[str]], float] = defaultdict(float)
+    counts: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
     for row in rows:
         counts[row.op, row.line, row.code] += row.count
     return [TimedRow(op, count, count, line=line, code=code) for (op, line, code), count in counts.items()]

@@ -11,8 +11,7 @@ level is found out whenever they are read, so that a word of acceptance counts f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Callable, Optional
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
@@ -69,7 +68,7 @@ def _centre_and_half(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(logs)), half
 
 
-def _value(head: RunDocument, series: HistorySeries) -> Optional[float]:
+def _value(head: RunDocument, series: HistorySeries) -> float | None:
     for step in head.steps:
         for value in step.values:
             if (step.workload, value.metric, value.labels.get("shape")) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
@@ -115,19 +115,19 @@ def _compare_family(
     ]
 
 
-def _floor_of(cell: _Cell, floors: list[NoiseFloor]) -> Optional[NoiseFloor]:
+def _floor_of(cell: _Cell, floors: list[NoiseFloor]) -> NoiseFloor | None:
     key = (cell.workload, cell.shape, cell.metric)
     return next((floor for floor in floors if (floor.workload, floor.shape, floor.metric) == key), None)
 
 
 class _Answer(NamedTuple):
     outcome: Outcome
-    reason: Optional[str] = None
-    pairs_needed: Optional[int] = None
+    reason: str | None = None
+    pairs_needed: int | None = None
 
 
 def _compare_cell(
-    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: Optional[NoiseFloor]
+    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: NoiseFloor | None
 ) -> Comparison:
     differences = cell.effects.differences
     allowed = tolerance(policy, cell.metric, cell.workload, cell.shape)
@@ -174,7 +174,7 @@ def _errors(policy: Policy, alpha: float) -> Errors:
     return Errors(alarm=alpha, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
 
 
-def _answer(cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: Optional[NoiseFloor]) -> _Answer:
+def _answer(cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: NoiseFloor | None) -> _Answer:
     differences, errors = cell.effects.differences, _errors(policy, alpha)
     place = (cell.metric, cell.workload, cell.shape)
     to_exclude = margin_for_unchanged(policy, *place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparison, DecisionDocument
@@ -36,7 +36,7 @@ class Annotation(NamedTuple):
     level: Level
     title: str
     message: str
-    location: Optional[Location] = None
+    location: Location | None = None
 
 
 def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
@@ -48,7 +48,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
         return _at_causes(summary) + _at_harness_changes(summary)
 
 
-def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Optional[Annotation]:
+def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
     """Return the verdict as an annotation without a line, None for one that asks for nothing."""
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
@@ -75,8 +75,8 @@ def _at_causes(summary: Summary) -> list[Annotation]:
 
 
 def _annotation(
-    place: str, messages: Sequence[str], titled: Optional[tuple[Comparison, Cause]], summary: Summary
-) -> Optional[Annotation]:
+    place: str, messages: Sequence[str], titled: tuple[Comparison, Cause] | None, summary: Summary
+) -> Annotation | None:
     location = parse_location(place)
     if location is None:
         return None
@@ -101,7 +101,7 @@ def _at_harness_changes(summary: Summary) -> list[Annotation]:
     ]
 
 
-def parse_location(text: str) -> Optional[Location]:
+def parse_location(text: str) -> Location | None:
     """Return the place that ``model.py:88`` names, None for a text that names none below the project's folder."""
     match = _LOCATION.fullmatch(text)
     if match is None or match["path"].startswith(("/", "~")) or ".." in match["path"].split("/"):

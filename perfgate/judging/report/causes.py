@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -57,15 +57,15 @@ class Cause:
     op: str
     base_count: float
     head_count: float
-    more_time: Optional[float] = None
-    line: Optional[str] = None
+    more_time: float | None = None
+    line: str | None = None
     mentions: int = 1
     stage: bool = False
-    rank: Optional[int] = None
-    part: Optional[Contribution] = None
+    rank: int | None = None
+    part: Contribution | None = None
     counted: bool = False
-    compiling: Optional[Compiling] = None
-    also: Optional[str] = None
+    compiling: Compiling | None = None
+    also: str | None = None
     sites: tuple[PartSite, ...] = ()
     amount: Amount = "calls"
 
@@ -132,7 +132,7 @@ def _led_by_counted(found: list[Cause]) -> list[Cause]:
 
     What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
     """
-    first: dict[tuple[str, Optional[str]], Cause] = {}
+    first: dict[tuple[str, str | None], Cause] = {}
     for cause in sorted((cause for cause in found if cause.rank is not None and cause.line), key=_order):
         first.setdefault((cause.places[0], cause.line), cause)
 
@@ -165,7 +165,7 @@ def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float
     )
 
 
-def parted(name: str) -> tuple[str, Optional[Aspect]]:
+def parted(name: str) -> tuple[str, Aspect | None]:
     """Return the operator that a name is of, and what more the name tells of it."""
     found = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
     return (name, None) if found is None else (name[: -len(found) - 3], found)
@@ -210,7 +210,7 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
     return list(joined.values())
 
 
-def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Optional[Cause]:
+def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Cause | None:
     """Return what adds most to one comparison: a counter's largest part; of a time what explains it.
 
     A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
@@ -236,7 +236,7 @@ def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[Ope
     return max(found, key=lambda cause: cause.more_time or 0.0, default=None)
 
 
-def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Optional[Cause]:
+def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Cause | None:
     """Return the operator that lost most time in the pairs, where that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
@@ -298,7 +298,7 @@ def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
     return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=more, line=part.line, stage=True)
 
 
-def _of_change(change: OperatorChange, more_time: Optional[float]) -> Cause:
+def _of_change(change: OperatorChange, more_time: float | None) -> Cause:
     return Cause(
         places=(place(change.workload, change.shape),),
         op=change.op,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.catalogue.card import Language
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.locale.language import phrase, say, speaking
@@ -27,7 +25,7 @@ def run_markdown(run: RunDocument, language: Language = "en") -> str:
         return render("ci/run.md.j2", "markdown", values)
 
 
-def no_verdict(why: str, exit_code: Optional[int], language: Language = "en", *, medium: Medium = "plain") -> str:
+def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
     """Return one line: there is no verdict, why, and how the measuring ended."""
     with speaking(language):
         end = None if exit_code is None else say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Verdict
@@ -78,7 +77,7 @@ def _numbers(sections: list[Section]) -> dict[int, Words]:
     return {section.order: Words(f"{number}. ") for number, section in enumerate(sections, start=1)}
 
 
-def _fitted(parts: list[_Part], summary: Summary, budget: int) -> Optional[str]:
+def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
     """Return the comment without as many droppable parts as it takes, None where even that is too long."""
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +18,7 @@ _WIDE = 110  # columns from which there is room for what was planted, in words
 _WHOLE = ("name", "planted change", "machine", "must be", "by", "is", "took", "")
 
 
-def render_list(rows: list[tuple[str, str, str, Optional[str]]], console: Console) -> None:
+def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) -> None:
     """Print the planted changes: name, what is planted, verdict, metric that must regress."""
     table = _table("name", "planted", "must be", "by")
     for name, title, verdict, metric in rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Optional
 
 from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language, Limit, Metric, Rule, StepCard
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
@@ -68,14 +67,14 @@ def _explain(name: str, reader: Reader) -> str:
     )
 
 
-def _metric(name: str) -> Optional[Metric]:
+def _metric(name: str) -> Metric | None:
     try:
         return metric(name)
     except KeyError:
         return None
 
 
-def _step_number(wanted: str) -> Optional[int]:
+def _step_number(wanted: str) -> int | None:
     digits = wanted.removeprefix("s")
     if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
         return int(digits)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.decision import SideSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
@@ -61,6 +59,6 @@ def counts(summary: Summary) -> dict[str, object]:
     }
 
 
-def short(commit: Optional[str]) -> Optional[str]:
+def short(commit: str | None) -> str | None:
     """Return the first characters of a commit, as git shows it."""
     return None if commit is None else commit[:_COMMIT_LENGTH]

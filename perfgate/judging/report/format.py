@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import RULE_METHODS, Comparison
@@ -59,12 +58,12 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
     return base, head
 
 
-def quantity(value: Optional[float], unit: str, *, metric: str = "") -> Words:
+def quantity(value: float | None, unit: str, *, metric: str = "") -> Words:
     """Return one value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
     return quantities([value], unit, metric=metric)[0]
 
 
-def quantities(values: Sequence[Optional[float]], unit: str, *, metric: str = "") -> list[Words]:
+def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -> list[Words]:
     """Return values that are read side by side in one common unit, with the digits it takes to tell them apart."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     factor, name = _scale(known, unit, share=is_share(metric))
@@ -219,7 +218,7 @@ def _check_result(comparison: Comparison) -> Words:
     return say("check failed") if comparison.outcome == "regressed" else say("check passed")
 
 
-def _passed(value: Optional[float]) -> Words:
+def _passed(value: float | None) -> Words:
     return DASH if value is None else say("passed") if value else say("failed")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
 from perfgate.judging.report import format as formats
@@ -145,7 +143,7 @@ def _kind(summary: Summary) -> str:
     return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
 
 
-def _named(summary: Summary, kind: str) -> Optional[Comparison]:
+def _named(summary: Summary, kind: str) -> Comparison | None:
     """Return the comparison the title is about; a WARN may be about a bound that both sides break."""
     if kind == "unjudged":
         return summary.unjudged[0]
@@ -175,6 +173,6 @@ def _undecided_kind(summary: Summary) -> str:
     return next((kind for found, kind in checks if found), "reason")
 
 
-def first_line(text: Optional[str]) -> str:
+def first_line(text: str | None) -> str:
     """Return the first line of a message that has any text; empty where there is none."""
     return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
@@ -36,14 +35,14 @@ _OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 
 
 def render_html(
-    decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument, language: Language = "en"
+    decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> str:
     """Return the page. Its policy header lets the browser load nothing and run nothing, whatever a name contains."""
     with speaking(language):
         return _render(decision, base, head)
 
 
-def _render(decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument) -> str:
+def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> str:
     made = environment("html")
     style = template_source(made, "page/style.css")
     summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
@@ -82,7 +81,7 @@ def _top(summary: Summary) -> dict[str, object]:
     }
 
 
-def _middle(summary: Summary, base: Optional[RunDocument], head: RunDocument) -> dict[str, object]:
+def _middle(summary: Summary, base: RunDocument | None, head: RunDocument) -> dict[str, object]:
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
     shown = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in shown if c.interval], [c.tolerance or 0 for c in shown if c.interval])
@@ -127,7 +126,7 @@ def _plot(samples: PlaceSamples, summary: Summary) -> dict[str, object]:
     }
 
 
-def _bottom(summary: Summary, base: Optional[RunDocument], head: RunDocument) -> dict[str, object]:
+def _bottom(summary: Summary, base: RunDocument | None, head: RunDocument) -> dict[str, object]:
     decision = summary.decision
     steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
     present = {step["number"] for step in steps}

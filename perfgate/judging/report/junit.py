@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparison, DecisionDocument, Failure
@@ -89,7 +88,7 @@ def _metric_case(comparison: Comparison, summary: Summary, known: list[Cause]) -
     )
 
 
-def _kind(comparison: Comparison, summary: Summary) -> Optional[str]:
+def _kind(comparison: Comparison, summary: Summary) -> str | None:
     if _fails(comparison, summary):
         return "failure"
     return "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
@@ -104,7 +103,7 @@ def _message(words: dict[str, object]) -> str:
     return str(words["change"]) if reason is None else f"{words['change']}: {told(str(reason))}"
 
 
-def _case(classname: str, name: str, kind: Optional[str], message: str, text: str) -> ET.Element:
+def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:
     """Return a test case; what is no failure, error or skip is told as what the test printed."""
     case = ET.Element("testcase", {"classname": _name(classname), "name": _name(name)})
     if kind is None:

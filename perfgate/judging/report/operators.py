@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.decision import Comparison, OperatorTest
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
@@ -66,7 +64,7 @@ def _bar(test: OperatorTest, scale: float) -> object:
     )
 
 
-def _whole_call(test: OperatorTest, summary: Summary) -> Optional[Words]:
+def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
     """Return how the whole call moved; an estimate that decided nothing would read as an answer."""
     wanted = (test.workload, test.shape, DECIDING_METRIC, "paired")
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == wanted), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import Verdict
@@ -24,11 +24,11 @@ class Answer:
     outcome: Outcome
     head: str = ""
     named: str = ""
-    workload: Optional[str] = None
+    workload: str | None = None
     metric: str = ""
-    close: Optional[str] = None
-    verdict: Optional[Verdict] = None
-    job_url: Optional[str] = None
+    close: str | None = None
+    verdict: Verdict | None = None
+    job_url: str | None = None
 
 
 def render_answer(answer: Answer, language: Language) -> str:

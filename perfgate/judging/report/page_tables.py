@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument
@@ -20,12 +19,10 @@ _MAX_TABLES = 40
 _MAX_ROWS = 2000
 _Key = tuple[str, str]
 _Rows = Mapping[str, OperatorRow]
-_Times = dict[str, tuple[Optional[float], Optional[float]]]
+_Times = dict[str, tuple[float | None, float | None]]
 
 
-def operator_tables(
-    decision: DecisionDocument, base: Optional[RunDocument], head: RunDocument
-) -> list[dict[str, object]]:
+def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
     """Return per workload and shape the operators of both sides, those with the most self time first.
 
     How often they run each side's trace says. What they take the decision says, whose pairs profiled both sides in turns;
@@ -37,7 +34,7 @@ def operator_tables(
     return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
 
 
-def counter_rows(base: Optional[RunDocument], head: RunDocument) -> list[dict[str, object]]:
+def counter_rows(base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
     """Return every exact counter of both sides, changed ones marked."""
     before, after = _counters(base), _counters(head)
     rows = []
@@ -58,7 +55,7 @@ def counter_rows(base: Optional[RunDocument], head: RunDocument) -> list[dict[st
     return rows
 
 
-def testbed_rows(base: Optional[RunDocument], head: RunDocument) -> list[dict[str, object]]:
+def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
     """Return the comparable fields of both testbeds, differing ones first."""
     after = head.testbed.comparable
     before = after if base is None else base.testbed.comparable
@@ -74,7 +71,7 @@ def testbed_rows(base: Optional[RunDocument], head: RunDocument) -> list[dict[st
     ]
 
 
-def _operators(run: Optional[RunDocument]) -> dict[_Key, dict[str, OperatorRow]]:
+def _operators(run: RunDocument | None) -> dict[_Key, dict[str, OperatorRow]]:
     tables: dict[_Key, dict[str, OperatorRow]] = {}
     for operator in run.operators if run else []:
         tables.setdefault((operator.workload, operator.shape), {})[operator.op] = operator
@@ -89,7 +86,7 @@ def _recorded_times(before: Mapping[_Key, _Rows], after: Mapping[_Key, _Rows]) -
     }
 
 
-def _self_time(side: Mapping[_Key, _Rows], key: _Key, op: str) -> Optional[float]:
+def _self_time(side: Mapping[_Key, _Rows], key: _Key, op: str) -> float | None:
     row = side.get(key, {}).get(op)
     return None if row is None else row.self_time
 
@@ -121,9 +118,9 @@ def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> di
 
 def _operator_row(
     op: str,
-    before: Optional[OperatorRow],
-    after: Optional[OperatorRow],
-    times: tuple[Optional[float], Optional[float]],
+    before: OperatorRow | None,
+    after: OperatorRow | None,
+    times: tuple[float | None, float | None],
     largest: float,
     of_head: float,
 ) -> dict[str, object]:
@@ -141,7 +138,7 @@ def _operator_row(
     }
 
 
-def _state(before: Optional[OperatorRow], after: Optional[OperatorRow]) -> Words:
+def _state(before: OperatorRow | None, after: OperatorRow | None) -> Words:
     if before is None or after is None:
         return Words("") if before is after else say("new") if before is None else say("gone")
     if before.count == after.count:
@@ -149,7 +146,7 @@ def _state(before: Optional[OperatorRow], after: Optional[OperatorRow]) -> Words
     return say("more") if after.count > before.count else say("fewer")
 
 
-def _counters(run: Optional[RunDocument]) -> dict[tuple[str, str, str], float]:
+def _counters(run: RunDocument | None) -> dict[tuple[str, str, str], float]:
     return {
         (counters.workload, counters.shape, metric): value
         for counters in (run.counters if run else [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Optional
 
 from perfgate.document.decision import RULE_METHODS, Comparison, PartSite
 from perfgate.judging.report import format as formats
@@ -72,7 +71,7 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
 
 
-def worst_cause(summary: Summary) -> Optional[object]:
+def worst_cause(summary: Summary) -> object | None:
     """Return what made worse what the headline names, in words; None where it is about something else."""
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
@@ -128,7 +127,7 @@ def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[dict[str, object
     ]
 
 
-def _changed_input(cause: Cause) -> tuple[Optional[str], Optional[str]]:
+def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
     """Return base's and head's form of the input that tells most of how an operator's inputs changed."""
     if cause.part is None or cause.part.base_inputs is None or cause.part.head_inputs is None:
         return None, None
@@ -147,7 +146,7 @@ def _extent(form: str) -> tuple[int, float]:
     return len(sizes), math.prod(sizes)
 
 
-def common_confidence(comparisons: Iterable[Comparison]) -> Optional[Words]:
+def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     """Return the confidence level the intervals share, None where they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
     return formats.confidence(levels.pop()) if len(levels) == 1 else None
@@ -162,5 +161,5 @@ def _places(made: Mapping[str, object]) -> tuple[str, ...]:
     return places if isinstance(places, tuple) else ()
 
 
-def _grown(amount: Optional[float], unit: str) -> Optional[Words]:
+def _grown(amount: float | None, unit: str) -> Words | None:
     return formats.quantity(amount, unit) if amount is not None and amount > 0 else None

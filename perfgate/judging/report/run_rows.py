@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
@@ -125,7 +125,7 @@ def _interval(value: Value, unit: str) -> str:
     return f" ({say('{low} to {high}', low=low, high=high)})"
 
 
-def _end(end: Optional[float], unit: str, metric: str) -> Words:
+def _end(end: float | None, unit: str, metric: str) -> Words:
     return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
 
 

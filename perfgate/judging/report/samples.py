@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ class PlaceSamples:
     noise: list[float]
 
 
-def paired_samples(base: Optional[RunDocument], head: RunDocument) -> list[PlaceSamples]:
+def paired_samples(base: RunDocument | None, head: RunDocument) -> list[PlaceSamples]:
     """Return the samples of every workload and shape that ran in pairs, in document order."""
     before = [] if base is None else base.replicates
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Optional, Protocol
+from typing import Protocol
 
 from perfgate.discovery import load_members
 from perfgate.judging.report import sections
@@ -27,7 +27,7 @@ class Section(Protocol):
     template: str
     numbered: bool
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return what the template needs, or None when there is nothing to say."""
 
 

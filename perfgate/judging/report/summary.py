@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.decision import (
@@ -36,9 +35,9 @@ class CommentContext:
     """
 
     marker: str
-    artifact_url: Optional[str] = None
-    job_url: Optional[str] = None
-    reproduce: Optional[str] = None
+    artifact_url: str | None = None
+    job_url: str | None = None
+    reproduce: str | None = None
     language: Language = "en"
 
 
@@ -103,7 +102,7 @@ class Summary:
         return self._with_outcome("not_comparable")
 
     @cached_property
-    def worst(self) -> Optional[Comparison]:
+    def worst(self) -> Comparison | None:
         """Return the comparison the title names: the worst of those that can fail the gate."""
         gating = [comparison for comparison in self.regressed if comparison.gating]
         return next(iter(gating or self.regressed), None)
@@ -141,7 +140,7 @@ class Summary:
         return [failure for failure in self.decision.failures if failure.side == "pair"]
 
     @cached_property
-    def floor(self) -> Optional[NoiseFloor]:
+    def floor(self) -> NoiseFloor | None:
         """Return the job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
         floors = self.decision.noise_floors
         deciding = [floor for floor in floors if floor.metric == DECIDING_METRIC]

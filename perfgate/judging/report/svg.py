@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +33,8 @@ def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[floa
 
 def interval_bar(
     interval: tuple[float, float],
-    delta: Optional[float],
-    tolerance: Optional[float],
+    delta: float | None,
+    tolerance: float | None,
     scale: float,
     outcome: str,
     told: Words,
@@ -58,7 +57,7 @@ def interval_bar(
     return Markup("").join([*parts, Markup("</svg>")])
 
 
-def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: Optional[float]) -> Markup:
+def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float | None) -> Markup:
     """Draw one dot per process pair: head against base above, base against base below."""
     scale = max([abs(value) for value in [*effects, *noise]] + [2 * (tolerance or 0.01)]) * 1.1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Literal, Optional
+from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -80,12 +80,12 @@ def template_source(made: Environment, name: str) -> str:
     return made.loader.get_source(made, name)[0]
 
 
-def is_linkable(url: Optional[str]) -> bool:
+def is_linkable(url: str | None) -> bool:
     """Tell whether an address may become a link."""
     return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
 
 
-def _ours(value: object) -> Optional[str]:
+def _ours(value: object) -> str | None:
     """Return what needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
     if isinstance(value, (Words, _Ready)) or value == "":
         return str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional, Union
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -106,7 +105,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
         console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
 
 
-def _names(timelines: Sequence[Union[TopTimeline, GapTimeline, StepTimeline]]) -> list[str]:
+def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> list[str]:
     """Return what the timelines are called: rank and device, and the file where there are several."""
     several = len({timeline.path for timeline in timelines}) > 1
     names = []
@@ -127,7 +126,7 @@ def _print_rest(count: int, what: str, console: Console) -> None:
         console.print(Text(f"… {counted(count, what)}; --limit shows more", "dim"))
 
 
-def _time(seconds: Optional[float]) -> str:
+def _time(seconds: float | None) -> str:
     return quantity(seconds, "s")
 
 

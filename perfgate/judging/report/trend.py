@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Optional
 
 from perfgate.catalogue.card import Language
 from perfgate.document.trend import NotLookedAt, TrendDocument
@@ -32,8 +31,8 @@ class TrendContext:
 
     marker: str = ""
     language: Language = "en"
-    artifact_url: Optional[str] = None
-    job_url: Optional[str] = None
+    artifact_url: str | None = None
+    job_url: str | None = None
 
 
 def issue_title(key: str, language: Language) -> str:
@@ -58,7 +57,7 @@ def render_issue(document: TrendDocument, context: TrendContext, *, budget: int 
     raise ValueError(f"a budget of {budget} characters is too small for any report")
 
 
-def render_news(document: TrendDocument, language: Language) -> Optional[str]:
+def render_news(document: TrendDocument, language: Language) -> str | None:
     """Return the comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
     told = sort_changes(document)
     news = [*told.new_worse, *told.new_better, *told.ended]
@@ -107,7 +106,7 @@ def _listed(moved: list[Moved], rows: int) -> Mapping[str, object]:
 
 def _ranges(moved: list[Moved], rows: int) -> Iterator[Mapping[str, object]]:
     """Yield the commits that may have done it, once for each range."""
-    seen: set[tuple[Optional[str], Optional[str]]] = set()
+    seen: set[tuple[str | None, str | None]] = set()
     for one in moved:
         place = (one.change.last_good, one.change.first_bad)
         if one.change.commit_count > 1 and place not in seen and len(seen) < rows:

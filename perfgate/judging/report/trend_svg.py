@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -163,7 +164,7 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
         points += one.points
         edges = [0, *(change.at for change in one.changes), len(one.points)]
         reading = [("", ""), *map(_read, one.changes)]
-        for (start, end), (direction, label) in zip(zip(edges, edges[1:]), reading):
+        for (start, end), (direction, label) in zip(itertools.pairwise(edges), reading):
             values = [point.value for point in one.points[start:end]]
             if values:
                 levels.append(Level(offset + start, offset + end, float(np.median(values)), direction, label))

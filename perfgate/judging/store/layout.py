@@ -16,7 +16,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal, Optional, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -138,13 +138,13 @@ def project_key(project: str) -> str:
     return f"{readable or 'project'}-{_digest(project)[:12]}"
 
 
-def parse_run_path(path: str) -> Optional[PathOfRun]:
+def parse_run_path(path: str) -> PathOfRun | None:
     """Return what the path of a run file says; None for another file."""
     found = _RUN.fullmatch(path)
     return PathOfRun(found[1], found[2], found[3]) if found else None
 
 
-def parse_document_path(path: str) -> Optional[str]:
+def parse_document_path(path: str) -> str | None:
     """Return the id of the run whose document stands at a path; None for another file."""
     found = _DOCUMENT.fullmatch(path)
     return found[1] if found else None

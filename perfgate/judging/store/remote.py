@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from perfgate.errors import RepositoryError, StoreError
@@ -35,7 +34,7 @@ class BranchLocation:
     """What ``branch://NAME?remote=REMOTE`` says."""
 
     branch: str
-    remote: Optional[str] = None
+    remote: str | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ def _is_ssh_of(url: str, server: str) -> bool:
     return url.startswith(("ssh://", "git+ssh://")) and _split(url).hostname == host
 
 
-def _origin(url: str) -> Optional[tuple[str, Optional[str], Optional[int]]]:
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
     parts = _split(url)
     if parts.scheme not in ("http", "https"):
         return None

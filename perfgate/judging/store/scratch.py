@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
 from perfgate.git import GitBytes, exchange_with_git
@@ -40,7 +39,7 @@ class Tip:
     ``commit`` is None where there is no such branch yet.
     """
 
-    commit: Optional[str] = None
+    commit: str | None = None
     commits: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
 

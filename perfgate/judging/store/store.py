@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Optional, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -39,9 +39,9 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: str
     fingerprint: str
     device_kind: str
-    commit: Optional[str]
-    branch: Optional[str]
-    subject: Optional[str]
+    commit: str | None
+    branch: str | None
+    subject: str | None
     dirty: bool
     workloads: list[str]
 
@@ -51,7 +51,7 @@ class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     session: str
-    commit: Optional[str]
+    commit: str | None
     started_at: str
     value: float
 
@@ -82,7 +82,7 @@ class GitAccess:
     repository: str
     user: str = ""
     token: str = field(default="", repr=False)
-    ca_file: Optional[str] = None
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Place:
 
     root: Path
     environ: Mapping[str, str]
-    access: Optional[GitAccess] = None
+    access: GitAccess | None = None
 
 
 class Store(Protocol):
@@ -106,7 +106,7 @@ class Store(Protocol):
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
         """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
 
-    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
 
     def damaged(self, project: str) -> list[str]:
@@ -126,7 +126,7 @@ class Store(Protocol):
         metric: str,
         shape: str,
         *,
-        labels: Optional[Mapping[str, str]] = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
 
@@ -142,7 +142,7 @@ class Store(Protocol):
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
 
-    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """Return the acceptances of a project, or of one commit of it, newest first."""
 
     def prune(self, project: str, *, keep: int) -> int:

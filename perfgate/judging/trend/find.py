@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -73,8 +73,8 @@ def _scaled(values: Floats) -> _Scaled:
 def _change(series: TrendSeries, shift: Shift, scaled: _Scaled) -> TrendChange:
     if scaled.is_logarithm:
         before, after = math.exp(shift.before), math.exp(shift.after)
-        delta: Optional[float] = math.expm1(shift.effect)
-        interval: Optional[tuple[float, float]] = (math.expm1(shift.low), math.expm1(shift.high))
+        delta: float | None = math.expm1(shift.effect)
+        interval: tuple[float, float] | None = (math.expm1(shift.low), math.expm1(shift.high))
     else:
         before, after = shift.before * scaled.unit, shift.after * scaled.unit
         share = scaled.unit / abs(before) if before else None
@@ -98,8 +98,8 @@ def _described(
     at: int,
     before: float,
     after: float,
-    delta: Optional[float],
-    interval: Optional[tuple[float, float]],
+    delta: float | None,
+    interval: tuple[float, float] | None,
     *,
     is_exact: bool,
 ) -> TrendChange:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Optional
 
 import numpy as np
 
@@ -94,19 +93,19 @@ def _failed(run: RunDocument) -> list[str]:
     return failed + [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
 
 
-def _highest(run: RunDocument, metric: str) -> Optional[float]:
+def _highest(run: RunDocument, metric: str) -> float | None:
     values = [value.value for step in run.steps for value in step.values if value.metric == metric]
     return max((value for value in values if value is not None), default=None)
 
 
-def _discarded(run: RunDocument) -> Optional[float]:
+def _discarded(run: RunDocument) -> float | None:
     """Return the share of the pairs that gave no samples; None for a run without pairs."""
     measured = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
     failed = len(run.failed_pairs)
     return failed / (measured + failed) if measured + failed else None
 
 
-def _noise_floor(replicates: Sequence[Replicate]) -> Optional[float]:
+def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     """Return the median difference between the two members of an A/A pair, of the workload and shape where it is largest."""
     lows: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
     for one in replicates:
@@ -122,7 +121,7 @@ def _noise_floor(replicates: Sequence[Replicate]) -> Optional[float]:
     return max(floors, default=None)
 
 
-def _differences(before: Optional[Mapping[str, str]], after: Optional[Mapping[str, str]]) -> list[TestbedDifference]:
+def _differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
     if before is None or after is None:
         return []
     fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Optional
 
 import msgspec
 
@@ -28,7 +27,7 @@ def judged(
     *,
     confirmations: Sequence[Confirmation],
     accepted: Sequence[Acceptance],
-    before: Optional[TrendState],
+    before: TrendState | None,
     newest: str,
 ) -> TrendSeries:
     """Return a series whose changes say how sure they are and how they stand."""
@@ -52,7 +51,7 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     return TrendState(newest=newest, known=[entry[2] for entry in known[:MOST_KNOWN]])
 
 
-def gone(before: Optional[TrendState], series: Sequence[TrendSeries]) -> list[str]:
+def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
     """Return the names of regressions that were open and that this report finds no more, in series that it looked at."""
     if before is None:
         return []
@@ -88,7 +87,7 @@ def _is_same(known: KnownChange, change: TrendChange, series: TrendSeries) -> bo
     return at is not None and abs(at - change.at) <= NEAR
 
 
-def _index(series: TrendSeries, commit: str) -> Optional[int]:
+def _index(series: TrendSeries, commit: str) -> int | None:
     """Return the last point of a commit, given whole or by its beginning."""
     found = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
     return found[-1] if found else None
@@ -146,7 +145,7 @@ def _standing(
     return change
 
 
-def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> Optional[TrendChange]:
+def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> TrendChange | None:
     """Return the later change after which the level was back, if it has not left again since."""
     size = change.after - change.before
     if not later or (later[-1].after - change.before) / size > LEFT_OVER:
@@ -165,7 +164,7 @@ def _accepts(word: Acceptance, change: TrendChange, series: TrendSeries) -> bool
     return word.commit in {change.first_bad, *(commit.commit for commit in change.commits)}
 
 
-def _told_before(change: TrendChange, series: TrendSeries, before: Optional[TrendState], newest: str) -> TrendChange:
+def _told_before(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
     """Return the change with what is new about it: itself, or that it stands otherwise than it was told."""
     known = before.known if before else []
     told = next((one for one in known if _is_same(one, change, series)), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import traceback
-from typing import Optional
 
 from perfgate.discovery import load_members
 from perfgate.document.run import ErrorDetail, StepResult, Value
@@ -28,7 +27,7 @@ def find_steps() -> dict[int, Step]:
     return dict(sorted(found.items()))
 
 
-def run_step(step: Step, context: StepContext) -> tuple[StepResult, Optional[StepOutcome]]:
+def run_step(step: Step, context: StepContext) -> tuple[StepResult, StepOutcome | None]:
     """Run one step and return its result, and its outcome where it has one.
 
     An exception becomes status ``error`` with its type, text and traceback: never a number, never the end of the run.

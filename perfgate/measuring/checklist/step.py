@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from perfgate.catalogue.card import StepCard
 from perfgate.document.budget import Budget
@@ -63,7 +63,7 @@ class StepOutcome:
     """What a step measured. ``reason`` is required unless the status is ok or attention."""
 
     status: StepStatus
-    reason: Optional[str] = None
+    reason: str | None = None
     values: list[Value] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     samples: list[SampleSet] = field(default_factory=list)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.document.telemetry import AT_WORK, DeviceProcess, Telemetry
 
@@ -83,7 +81,7 @@ def check_clock(kind: str, telemetry: Telemetry) -> FitnessCheck:
 _COOL = "cool the card, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
 
 
-def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
     return FitnessCheck(name=f"{kind} {name}", status=status, seen=seen, remedy=remedy)
 
 

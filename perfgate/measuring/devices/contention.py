@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 
 class RunTimes(NamedTuple):
@@ -18,7 +18,7 @@ class RunTimes(NamedTuple):
         return waited / (ran + waited) if waited else 0.0
 
 
-def run_times(tasks: Path = Path("/proc/self/task")) -> Optional[RunTimes]:
+def run_times(tasks: Path = Path("/proc/self/task")) -> RunTimes | None:
     """Return the times of the threads that there are now; None where the kernel keeps none.
 
     Source: the first two numbers of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).

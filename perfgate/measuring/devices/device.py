@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Callable, Literal, NamedTuple, Optional, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from perfgate.document.telemetry import Telemetry
 
@@ -75,9 +75,9 @@ class Condition(NamedTuple):
     ``foreign_processes`` how many processes other than this one use it.
     """
 
-    throttled: Optional[bool] = None
-    clock_share: Optional[float] = None
-    foreign_processes: Optional[int] = None
+    throttled: bool | None = None
+    clock_share: float | None = None
+    foreign_processes: int | None = None
 
 
 class Event(Protocol):
@@ -125,7 +125,7 @@ class Device(Protocol):
     def process_cpu_ns(self) -> int:
         """Return the CPU time of the process, all threads."""
 
-    def run_delay_ns(self) -> Optional[int]:
+    def run_delay_ns(self) -> int | None:
         """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
 
     def idle_until(self, time_ns: int) -> None:
@@ -171,10 +171,10 @@ class Device(Protocol):
         Raises MeasuringError where that is none of them.
         """
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """Return what each of these consecutive calls allocates, None without capability ``allocation_count``."""
 
-    def memory_statistics(self) -> Optional[MemoryStatistics]:
+    def memory_statistics(self) -> MemoryStatistics | None:
         """Return what the caching allocator holds; None where the framework takes each block from the system."""
 
     def reset_memory_peaks(self) -> None:
@@ -183,16 +183,16 @@ class Device(Protocol):
     def host_memory(self) -> HostMemory:
         """Return what the process holds in the host's memory."""
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         """Return the size of the last cache before the device's memory, None where nobody tells it."""
 
-    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+    def cache_sweeper(self) -> Callable[[], None] | None:
         """Return a function that reads twice what that cache holds and waits for it, so that nothing else stays in it.
 
         None where the size is unknown or so much memory is not free. The memory is held as long as the function is.
         """
 
-    def fallbacks(self) -> Optional[frozenset[str]]:
+    def fallbacks(self) -> frozenset[str] | None:
         """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.
 
         None where that cannot happen, and where nobody can tell.
@@ -208,7 +208,7 @@ class Device(Protocol):
     def condition(self) -> Condition:
         """Return the device's condition; cheap enough to be asked after every block of a few milliseconds."""
 
-    def telemetry(self) -> Optional[Telemetry]:
+    def telemetry(self) -> Telemetry | None:
         """Return temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
 
     def empty_cache(self) -> None:

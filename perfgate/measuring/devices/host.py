@@ -6,10 +6,9 @@ import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Optional
 
 from perfgate.errors import MeasuringError
 
@@ -47,14 +46,14 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     return done.stdout[:_MOST_OUTPUT].decode(errors="replace")
 
 
-def find_program(name: str, environ: Mapping[str, str]) -> Optional[Path]:
+def find_program(name: str, environ: Mapping[str, str]) -> Path | None:
     """Return where a program lies: on PATH, or where the drivers put theirs."""
     folders = os.pathsep.join([environ.get("PATH", os.defpath), *_TOOL_FOLDERS])
     found = shutil.which(name, path=folders)
     return Path(found) if found else None
 
 
-def package_version(name: str) -> Optional[str]:
+def package_version(name: str) -> str | None:
     """Return the version of an installed package without importing it, None where it is not installed."""
     try:
         return importlib.metadata.version(name)
@@ -62,7 +61,7 @@ def package_version(name: str) -> Optional[str]:
         return None
 
 
-def package_folder(name: str) -> Optional[Path]:
+def package_folder(name: str) -> Path | None:
     """Return the folder that a package is installed in (``site-packages``), None where it is not installed."""
     try:
         return Path(str(importlib.metadata.distribution(name).locate_file("")))
@@ -82,10 +81,10 @@ class Host:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     root: Path = Path("/")
     run: Runner = run_tool
-    version: Callable[[str], Optional[str]] = package_version
-    package_folder: Callable[[str], Optional[Path]] = package_folder
+    version: Callable[[str], str | None] = package_version
+    package_folder: Callable[[str], Path | None] = package_folder
     may_use: Callable[[Path], bool] = may_use
-    find_program: Callable[[str, Mapping[str, str]], Optional[Path]] = find_program
+    find_program: Callable[[str, Mapping[str, str]], Path | None] = find_program
 
     def below(self, path: str) -> Path:
         """Return an absolute path as it lies below the root."""

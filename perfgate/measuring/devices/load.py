@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.document.telemetry import AT_WORK, Telemetry
@@ -21,7 +22,7 @@ _COOL = (
     "cool the device, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
 )
 
-Sample = Callable[[], Optional[Telemetry]]
+Sample = Callable[[], Telemetry | None]
 
 
 def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
@@ -78,7 +79,7 @@ def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
     return [_judge_clock(kind, readings), _judge_throttling(kind, readings)]
 
 
-def _unusable(readings: list[Telemetry]) -> Optional[str]:
+def _unusable(readings: list[Telemetry]) -> str | None:
     if len(readings) < LEAST_READINGS:
         return f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
     busy = [reading.utilization for reading in readings if reading.utilization is not None]
@@ -146,5 +147,5 @@ def _products(device: Device) -> Callable[[], None]:
     return multiply
 
 
-def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
     return FitnessCheck(name=f"{kind} {name} under load", status=status, seen=seen, remedy=remedy)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,8 @@ class BlockTimes:
     minor_faults: int
     condition: Condition
     took_ns: int
-    took_delay_ns: Optional[int]
-    stages: Optional[Ints] = None
+    took_delay_ns: int | None
+    stages: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def warm_up(
     *,
     block_seconds: float,
     cap_seconds: float,
-    preprocessing: Optional[Mapping[str, Preprocessing]] = None,
+    preprocessing: Mapping[str, Preprocessing] | None = None,
 ) -> BlockWarmUp:
     """Warm up every shape and say how many calls make a block of about ``block_seconds``: at least 3.
 
@@ -309,5 +310,5 @@ def _agree(fastest: list[float]) -> bool:
 
 def _stopped_falling(fastest: list[float]) -> bool:
     last = fastest[-IN_A_ROW:]
-    falls = [later < earlier * (1 - AGREEMENT) for earlier, later in zip(last, last[1:])]
+    falls = [later < earlier * (1 - AGREEMENT) for earlier, later in itertools.pairwise(last)]
     return len(last) == IN_A_ROW and not all(falls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ class CallBudget:
 
     calls: int
     seconds: float = 0.0
-    most_seconds: Optional[float] = None
+    most_seconds: float | None = None
 
 
 def timed_call(call: Callable[[], Any], device: Device) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ class Preprocessing:
     """
 
     def __init__(
-        self, workload: BoundWorkload, device: Device, shape: str, stages: Optional[tuple[Stage, ...]] = None
+        self, workload: BoundWorkload, device: Device, shape: str, stages: tuple[Stage, ...] | None = None
     ) -> None:
         self.stages = workload.stages if stages is None else stages
         self._runs: list[Callable[[Any], Any]] = [stage.run for stage in self.stages]
@@ -64,7 +64,7 @@ def _is_changed_by(runs: Sequence[Callable[[Any], Any]], raw: Any) -> bool:
     return before != _content(given)
 
 
-def _content(batch: Any) -> Optional[bytes]:
+def _content(batch: Any) -> bytes | None:
     try:
         return pickle.dumps(batch, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001 - whatever an object of the user's raises: it has no content that can be compared

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -46,7 +45,7 @@ class AccountOf:
     shape: str
     order: Sequence[Dispatched]
     root: Path
-    roof: Optional[Roof] = None
+    roof: Roof | None = None
 
 
 class _Sum:
@@ -55,10 +54,10 @@ class _Sum:
     def __init__(self) -> None:
         self.time_ns = 0
         self.count = 0
-        self.flops: Optional[int] = None
-        self.moved_bytes: Optional[int] = None
+        self.flops: int | None = None
+        self.moved_bytes: int | None = None
 
-    def add(self, time_ns: int, runs: int, did: Optional[Dispatched]) -> None:
+    def add(self, time_ns: int, runs: int, did: Dispatched | None) -> None:
         self.time_ns += time_ns
         self.count += runs
         if did is not None:
@@ -168,7 +167,7 @@ def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> 
     return parts
 
 
-def _gaps_inside(found: Optional[DeviceGaps], window: Intervals) -> Iterable[Gap]:
+def _gaps_inside(found: DeviceGaps | None, window: Intervals) -> Iterable[Gap]:
     first, last = int(window.start[0]), int(window.end[0])
     gaps = found.gaps if found is not None else ()
     return (gap for gap in gaps if first < gap.start_ns and gap.start_ns + gap.duration_ns < last)

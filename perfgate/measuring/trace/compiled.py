@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -106,10 +106,10 @@ def _graph_breaks(root: Path) -> set[Site]:
     }
 
 
-def _innermost(lines: Any, stack: Any) -> Optional[str]:
+def _innermost(lines: Any, stack: Any) -> str | None:
     """Return the innermost line of the project, which is the compiled function's or what it calls."""
     for frame in reversed(stack):
-        line: Optional[str] = lines.at(frame.filename, frame.lineno)
+        line: str | None = lines.at(frame.filename, frame.lineno)
         if line is not None:
             return line
     return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -74,7 +74,7 @@ def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[Counter
     return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
 
 
-def code_at(root: Path, line: Optional[str]) -> Optional[str]:
+def code_at(root: Path, line: str | None) -> str | None:
     """Return the text of a line of the project (``model.py:88``), None where it cannot be read."""
     if line is None:
         return None

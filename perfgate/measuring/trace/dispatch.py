@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
@@ -178,7 +178,7 @@ class CountingMode(WatchingMode):
             return True
         return self._rounds_products and name in _MATRIX_PRODUCTS and torch.float32 in dtypes
 
-    def _remember(self, name: str, line: Optional[str], result: Any, *, older: Any) -> None:
+    def _remember(self, name: str, line: str | None, result: Any, *, older: Any) -> None:
         """Note the memory of a result, unless it is that of ``older`` tensors which the operator only changed."""
         storages = [(tensor, weak_storage(tensor)) for tensor in _as_list(result) if self._is_counted(tensor)]
         new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
@@ -234,7 +234,7 @@ def _inferring() -> bool:
     return torch.is_inference_mode_enabled()
 
 
-def weak_storage(tensor: Any) -> Optional[Any]:
+def weak_storage(tensor: Any) -> Any | None:
     """Return a weak reference to a tensor's memory, None where it has none that could be asked for."""
     if not isinstance(tensor, torch.Tensor):
         return None
@@ -299,9 +299,9 @@ class SourceLines:
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
-        self._known: dict[str, Optional[str]] = {}
+        self._known: dict[str, str | None] = {}
 
-    def of(self, frame: Optional[FrameType]) -> Optional[str]:
+    def of(self, frame: FrameType | None) -> str | None:
         """Return ``file:line`` relative to the root, None where no frame is the project's."""
         while frame is not None:
             line = self.at(frame.f_code.co_filename, frame.f_lineno)
@@ -310,17 +310,17 @@ class SourceLines:
             frame = frame.f_back
         return None
 
-    def at(self, name: str, number: Optional[int]) -> Optional[str]:
+    def at(self, name: str, number: int | None) -> str | None:
         """Return ``file:line`` of a line of a file, None where the file is not the project's."""
         file = self._file(name)
         return None if file is None else f"{file}:{number}"
 
-    def _file(self, name: str) -> Optional[str]:
+    def _file(self, name: str) -> str | None:
         if name not in self._known:
             self._known[name] = self._relative(name)
         return self._known[name]
 
-    def _relative(self, name: str) -> Optional[str]:
+    def _relative(self, name: str) -> str | None:
         if name.startswith("<"):
             return None
         path = Path(name).resolve()
@@ -335,11 +335,11 @@ class AutocastLines:
 
     def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
-        self._entered: list[Optional[str]] = []
+        self._entered: list[str | None] = []
         self._stack = ExitStack()
 
     @property
-    def current(self) -> Optional[str]:
+    def current(self) -> str | None:
         """Return the line; None outside of any region that was entered since, and in a disabled one."""
         return self._entered[-1] if self._entered else None
 

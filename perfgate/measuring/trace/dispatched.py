@@ -6,7 +6,7 @@ Imports torch: import it where something is counted, not before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -23,8 +23,8 @@ def describe(
     keywords: dict[str, Any],
     result: Any,
     *,
-    line: Optional[str],
-    flops: Optional[int],
+    line: str | None,
+    flops: int | None,
     view: bool,
 ) -> Dispatched:
     """Return what one dispatched operator was."""
@@ -52,7 +52,7 @@ def form_of(tensor: torch.Tensor) -> str:
     return f"{text} strided"
 
 
-def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> Optional[int]:
+def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
     """Return the arithmetic of an operator by torch's own formulas, None where there is none for it."""
     formula = _formulas().get(getattr(func, "overloadpacket", None))
     return None if formula is None else int(formula(*args, **keywords, out_val=result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import Literal, Optional, Union
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class EventTable:
         """Return start and end of every event."""
         return Intervals(self.start, self.end)
 
-    def select(self, chosen: Union[npt.NDArray[np.bool_], npt.NDArray[np.intp]]) -> EventTable:
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """Return the events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
         return EventTable(
             start=self.start[chosen],
@@ -118,9 +118,9 @@ class EventTableBuilder:
         name: str,
         kind: EventKind,
         correlation: int,
-        group: Optional[str] = None,
-        request: Optional[str] = None,
-        shape: Optional[str] = None,
+        group: str | None = None,
+        request: str | None = None,
+        shape: str | None = None,
     ) -> None:
         """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
         starts, durations, tracks, names, kinds, correlations, groups, requests, shapes = self._columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
     """What an event is called, without what differs from run to run; ``place`` is where its Python function begins."""
 
     name: str
-    place: Optional[str] = None
+    place: str | None = None
 
     @property
     def is_project(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ class DeviceGaps:
     gaps: tuple[Gap, ...]
 
 
-def device_gaps(events: EventTable, *, exposed: bool = False) -> Optional[DeviceGaps]:
+def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
     """Return the gaps in which nothing ran on the device of a timeline; None where it shows no work at all.
 
     ``exposed`` adds the stretches in which only copies or collectives ran.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.document.run import KernelTimes, KernelWork
 from perfgate.measuring.trace.events import KIND_CODES
@@ -30,11 +30,11 @@ class _Run(NamedTuple):
     key: _Key
     owner: int
     seconds: float
-    mac: Optional[float] = None
-    vec: Optional[float] = None
+    mac: float | None = None
+    vec: float | None = None
 
 
-def kernel_times(summary: DeviceSummary, workload: str) -> Optional[KernelTimes]:
+def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
     """Return the times of the kernels in each step; None where the recording marks no steps or shows no kernel."""
     if summary.on_host or not summary.work or summary.unit == "whole recording":
         return None
@@ -84,19 +84,19 @@ def _row(key: _Key, by_step: Sequence[Sequence[_Run]]) -> KernelWork:
     )
 
 
-def _median(by_step: Sequence[Sequence[Optional[float]]]) -> Optional[float]:
+def _median(by_step: Sequence[Sequence[float | None]]) -> float | None:
     sums = [_sum(step) for step in by_step]
     if all(step is None for step in sums):
         return None
     return round(statistics.median(step or 0.0 for step in sums), 12)
 
 
-def _sum(values: Iterable[Optional[float]]) -> Optional[float]:
+def _sum(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(sum(known), 12) if known else None
 
 
-def _seconds(kernel: Kernel, columns: Iterable[str]) -> Optional[float]:
+def _seconds(kernel: Kernel, columns: Iterable[str]) -> float | None:
     return next((kernel.counters[name] / 1e6 for name in columns if name in kernel.counters), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -131,7 +131,7 @@ def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
 def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
     if site.metric not in KERNEL_METRICS or site.line is not None or sum(row.count for row in rows) != site.count:
         return [site]
-    counts: Counter[tuple[Optional[str], Optional[str]]] = Counter()
+    counts: Counter[tuple[str | None, str | None]] = Counter()
     for row in rows:
         counts[row.line, row.code] += round(row.count)
     return [msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()]

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class RowKey(NamedTuple):
 
     op: str
     kind: RowKind
-    inputs: Optional[str]
-    line: Optional[str]
+    inputs: str | None
+    line: str | None
 
 
 class _Function(NamedTuple):
@@ -55,7 +55,7 @@ class CallLines:
     """
 
     def __init__(self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path) -> None:
-        self.missing: Optional[str] = None
+        self.missing: str | None = None
         self._events = stacks.events
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
@@ -65,7 +65,7 @@ class CallLines:
         self._line: dict[int, str] = {}
         self._join(calls, order)
 
-    def row(self, at: int) -> Optional[RowKey]:
+    def row(self, at: int) -> RowKey | None:
         """Return the row of an event: an operator's or kernel's own, else that of the project's function it is in, if any."""
         kind = _ROW_KINDS.get(self._kind[at])
         if kind is not None:
@@ -80,7 +80,7 @@ class CallLines:
         """Return 1 for what runs its row once, and 0 for what a function of the project only has done for it."""
         return int(self._kind[at] in _ROW_KINDS or self._functions.of(self._name(at)) is not None)
 
-    def did(self, at: int) -> Optional[Dispatched]:
+    def did(self, at: int) -> Dispatched | None:
         """Return what was dispatched at an event; None for what other operators and Python ran."""
         return self._did.get(at)
 
@@ -110,7 +110,7 @@ class CallLines:
             self._line.setdefault(above, line)
             above = self._around[above]
 
-    def _line_of(self, at: int) -> Optional[str]:
+    def _line_of(self, at: int) -> str | None:
         """Return the line of an operator, or of the one that ran or launched it, on whatever thread."""
         while at != NOTHING_AROUND and self._kind[at] != _PYTHON:
             if at in self._line:
@@ -118,7 +118,7 @@ class CallLines:
             at = self._called_by[at]
         return None
 
-    def _inputs(self, at: int) -> Optional[str]:
+    def _inputs(self, at: int) -> str | None:
         """Return the form of the inputs: of the operator as dispatched or of the one that ran it, else as the profiler says."""
         above = at
         while above != NOTHING_AROUND and self._kind[above] != _PYTHON:
@@ -141,15 +141,15 @@ class _Functions:
 
         self._folders = [str(root), *sys.path]
         self._lines = SourceLines(root)
-        self._known: dict[str, Optional[_Function]] = {}
+        self._known: dict[str, _Function | None] = {}
 
-    def of(self, name: str) -> Optional[_Function]:
+    def of(self, name: str) -> _Function | None:
         """Return the project's function of this name, None for all others."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
 
-    def _find(self, name: str) -> Optional[_Function]:
+    def _find(self, name: str) -> _Function | None:
         match = _FUNCTION.fullmatch(name)
         if match is None:
             return None
@@ -206,7 +206,7 @@ class _TracedCall:
                 self._take(at, view, busy_until, found)
                 first = at + 1
 
-    def _next(self, op: str, first: int, last: int, busy_until: dict[int, int]) -> Optional[int]:
+    def _next(self, op: str, first: int, last: int, busy_until: dict[int, int]) -> int | None:
         for number in range(first, last):
             if self._names[number] == op and self._starts[number] >= busy_until.get(
                 self._tracks[number], self._starts[number]

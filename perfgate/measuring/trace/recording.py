@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.readers._categories import COLLECTIVES
@@ -27,19 +27,19 @@ class Kernel(NamedTuple):
     """
 
     name: str
-    type: Optional[str]
-    core: Optional[str]
-    start_ns: Optional[int]
+    type: str | None
+    core: str | None
+    start_ns: int | None
     duration_ns: int
-    wait_ns: Optional[int] = None
-    step: Optional[int] = None
-    stream: Optional[int] = None
-    task: Optional[int] = None
-    model_id: Optional[int] = None
-    state: Optional[str] = None
-    blocks: Optional[int] = None
-    mix_blocks: Optional[int] = None
-    hf32: Optional[bool] = None
+    wait_ns: int | None = None
+    step: int | None = None
+    stream: int | None = None
+    task: int | None = None
+    model_id: int | None = None
+    state: str | None = None
+    blocks: int | None = None
+    mix_blocks: int | None = None
+    hf32: bool | None = None
     input_shapes: tuple[tuple[int, ...], ...] = ()
     input_dtypes: tuple[str, ...] = ()
     input_formats: tuple[str, ...] = ()
@@ -64,18 +64,18 @@ class ProfilerStep(NamedTuple):
     ``communication_ns`` is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
     """
 
-    number: Optional[int]
-    start_ns: Optional[int] = None
-    end_ns: Optional[int] = None
-    computing_ns: Optional[int] = None
-    communication_ns: Optional[int] = None
-    exposed_communication_ns: Optional[int] = None
-    exposed_copies_ns: Optional[int] = None
-    preparing_ns: Optional[int] = None
-    free_ns: Optional[int] = None
+    number: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    exposed_copies_ns: int | None = None
+    preparing_ns: int | None = None
+    free_ns: int | None = None
 
     @property
-    def length_ns(self) -> Optional[int]:
+    def length_ns(self) -> int | None:
         """Return the sum of the parts; of a step without any on a device, how long the host was in it."""
         if self.computing_ns is None:
             return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
@@ -88,12 +88,12 @@ class ProfilerStep(NamedTuple):
 class TabledStep(NamedTuple):
     """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero."""
 
-    number: Optional[int]
-    computing_ns: Optional[int] = None
-    communication_ns: Optional[int] = None
-    exposed_communication_ns: Optional[int] = None
-    free_ns: Optional[int] = None
-    preparing_ns: Optional[int] = None
+    number: int | None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    free_ns: int | None = None
+    preparing_ns: int | None = None
 
 
 class LinkUse(NamedTuple):
@@ -102,7 +102,7 @@ class LinkUse(NamedTuple):
     link: str
     size_bytes: float
     transit_ns: int
-    bandwidth: Optional[float]
+    bandwidth: float | None
 
 
 class Collective(NamedTuple):
@@ -110,14 +110,14 @@ class Collective(NamedTuple):
 
     name: str
     kind: Literal["collective", "p2p"]
-    group: Optional[str]
-    step: Optional[int]
-    start_ns: Optional[int]
-    elapsed_ns: Optional[int]
-    transit_ns: Optional[int]
-    wait_ns: Optional[int]
-    synchronization_ns: Optional[int]
-    idle_ns: Optional[int]
+    group: str | None
+    step: int | None
+    start_ns: int | None
+    elapsed_ns: int | None
+    transit_ns: int | None
+    wait_ns: int | None
+    synchronization_ns: int | None
+    idle_ns: int | None
     links: tuple[LinkUse, ...] = ()
 
 
@@ -126,14 +126,14 @@ class RankLink(NamedTuple):
 
     operation: str
     kind: Literal["collective", "p2p"]
-    group: Optional[str]
-    step: Optional[int]
+    group: str | None
+    step: int | None
     source: int
     target: int
     link: str
     size_bytes: float
     transit_ns: int
-    bandwidth: Optional[float]
+    bandwidth: float | None
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ class TypeTotal:
     """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
 
     type: str
-    core: Optional[str]
+    core: str | None
     count: int
     total_ns: int
-    shortest_ns: Optional[int]
-    longest_ns: Optional[int]
-    share: Optional[float]
+    shortest_ns: int | None
+    longest_ns: int | None
+    share: float | None
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class CallTotal:
     name: str
     count: int
     total_ns: int
-    shortest_ns: Optional[int]
-    longest_ns: Optional[int]
+    shortest_ns: int | None
+    longest_ns: int | None
 
 
 @dataclass(frozen=True)
@@ -194,20 +194,20 @@ class Timeline:
     made of what there is, ``step_table`` is what the profiler's own table of them says.
     """
 
-    rank: Optional[int]
-    device: Optional[int]
+    rank: int | None
+    device: int | None
     events: EventTable
-    kernels: Optional[tuple[Kernel, ...]] = None
-    steps: Optional[tuple[ProfilerStep, ...]] = None
-    step_table: Optional[tuple[TabledStep, ...]] = None
-    collectives: Optional[tuple[Collective, ...]] = None
+    kernels: tuple[Kernel, ...] | None = None
+    steps: tuple[ProfilerStep, ...] | None = None
+    step_table: tuple[TabledStep, ...] | None = None
+    collectives: tuple[Collective, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
-    rank_links: Optional[tuple[RankLink, ...]] = None
-    types: Optional[tuple[TypeTotal, ...]] = None
-    calls: Optional[tuple[CallTotal, ...]] = None
-    operators: Optional[tuple[OperatorTime, ...]] = None
-    allocations: Optional[tuple[AllocationTotal, ...]] = None
-    core_frequency: Optional[tuple[float, float]] = None  # hertz of the AI core, lowest and highest seen
+    rank_links: tuple[RankLink, ...] | None = None
+    types: tuple[TypeTotal, ...] | None = None
+    calls: tuple[CallTotal, ...] | None = None
+    operators: tuple[OperatorTime, ...] | None = None
+    allocations: tuple[AllocationTotal, ...] | None = None
+    core_frequency: tuple[float, float] | None = None  # hertz of the AI core, lowest and highest seen
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.document.run import Roof, Work
 from perfgate.measuring.devices.device import Device
@@ -26,7 +26,7 @@ _MOST_TIMES = 50
 _KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
-def measure_roof(device: Device) -> Optional[Roof]:
+def measure_roof(device: Device) -> Roof | None:
     """Return the device's roof, None where nothing can be measured. Takes 0.3 s."""
     if device.kind not in _KINDS:
         return None

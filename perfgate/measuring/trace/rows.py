@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 
@@ -28,11 +27,11 @@ class Work:
 
     unit: FlameUnit
     units: int
-    kernel_ns: Optional[float]
-    copy_ns: Optional[float]
-    communication_ns: Optional[float]
-    gap_ns: Optional[float]
-    host_ns: Optional[float]
+    kernel_ns: float | None
+    copy_ns: float | None
+    communication_ns: float | None
+    gap_ns: float | None
+    host_ns: float | None
     rows: tuple[TimedRow, ...]
 
 
@@ -90,7 +89,7 @@ def _rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
 
 
 def _rows_of_kernels(kernels: tuple[Kernel, ...], units: int) -> list[TimedRow]:
-    sums: dict[tuple[str, str, Optional[str]], list[int]] = {}
+    sums: dict[tuple[str, str, str | None], list[int]] = {}
     for kernel in kernels:
         shape = ";".join(",".join(map(str, shape)) for shape in kernel.input_shapes) or None
         key = kernel.type or kernel.name, "comm" if kernel.is_collective else "compute", shape
@@ -103,7 +102,7 @@ def _rows_of_kernels(kernels: tuple[Kernel, ...], units: int) -> list[TimedRow]:
     ]
 
 
-def _gap_ns(stacks: Stacks) -> Optional[float]:
+def _gap_ns(stacks: Stacks) -> float | None:
     """Return the time in which nothing ran on the device, from its first event to the end of its last."""
     found = device_gaps(stacks.events, exposed=False)
     return None if found is None else (found.end_ns - found.start_ns - found.busy_ns) / stacks.units

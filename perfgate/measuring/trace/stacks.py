@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +151,7 @@ def _named_in_order(events: EventTable, wanted: Callable[[str], bool]) -> npt.ND
     return found[np.argsort(events.start[found], kind="stable")]
 
 
-def attributed_share(stacks: Stacks) -> Optional[float]:
+def attributed_share(stacks: Stacks) -> float | None:
     """Return which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
 
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
@@ -177,7 +176,7 @@ def operators_above(stacks: Stacks) -> IntColumn:
     return found
 
 
-def _units(events: EventTable) -> tuple[Optional[Intervals], FlameUnit]:
+def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
     """Return the calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
     marks = events.of_kind("annotation", "host_op")
     calls = marks.named(CALL)
@@ -198,7 +197,7 @@ def _in_order(marks: EventTable) -> Intervals:
     return Intervals(marks.start[order], marks.end[order])
 
 
-def _of_units(events: EventTable, spans: Optional[Intervals]) -> EventTable:
+def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
     calls = _CALL_KINDS if _is_kind(events, *_CALL_KINDS).any() else ("other",)
     real = events.of_kind(*calls, *DEVICE_KINDS)
     if spans is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,9 @@ _LATEST = int(np.iinfo(np.int64).max)
 class Mark(NamedTuple):
     """When the host was in a step or a call, by the recording's clock; ``start_ns`` is None where nothing says."""
 
-    number: Optional[int]
-    start_ns: Optional[int]
-    end_ns: Optional[int] = None
+    number: int | None
+    start_ns: int | None
+    end_ns: int | None = None
 
 
 def step_marks(events: EventTable) -> list[Mark]:
@@ -39,7 +39,7 @@ def step_marks(events: EventTable) -> list[Mark]:
     return sorted((Mark(numbers[name], start, end) for name, start, end in rows), key=_start_of)
 
 
-def profiler_steps(events: EventTable, marks: Optional[Sequence[Mark]] = None) -> Optional[tuple[ProfilerStep, ...]]:
+def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> tuple[ProfilerStep, ...] | None:
     """Return the steps that the host marked, in time order; None where it marked none.
 
     Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
@@ -88,7 +88,7 @@ def device_steps(
     return tuple(steps)
 
 
-def _begin(mark: Mark, before: Optional[ProfilerStep]) -> Optional[int]:
+def _begin(mark: Mark, before: ProfilerStep | None) -> int | None:
     """Return where a step begins: what passes between two steps that follow each other belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
@@ -106,7 +106,7 @@ class _Device:
         self._kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
         self._copies = union(work.of_kind("copy").intervals) if copies else None
 
-    def step(self, number: Optional[int], start: int, end: int) -> ProfilerStep:
+    def step(self, number: int | None, start: int, end: int) -> ProfilerStep:
         """Return the parts of a window, which add up to it."""
         computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
         first = int(kernels.start[0]) if kernels.start.size else start
@@ -138,8 +138,8 @@ def _within(covered: Intervals, start: int, end: int) -> Intervals:
 
 
 def steps_of_tables(
-    kernels: Optional[Sequence[Kernel]], work: EventTable, table: Optional[Sequence[TabledStep]], *, copies: bool
-) -> Optional[tuple[ProfilerStep, ...]]:
+    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
+) -> tuple[ProfilerStep, ...] | None:
     """Return the steps that tables tell, where no timeline marks them; None where they tell of none.
 
     The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
@@ -165,7 +165,7 @@ def shows_copies(events: EventTable) -> bool:
     return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
 
 
-def _first_kernels(owned: Mapping[Optional[int], int]) -> dict[int, int]:
+def _first_kernels(owned: Mapping[int | None, int]) -> dict[int, int]:
     first: dict[int, int] = {}
     for start, number in owned.items():
         if start is not None:
@@ -173,14 +173,14 @@ def _first_kernels(owned: Mapping[Optional[int], int]) -> dict[int, int]:
     return first
 
 
-def _host_begin(first_kernel: int, row: Optional[TabledStep]) -> Optional[int]:
+def _host_begin(first_kernel: int, row: TabledStep | None) -> int | None:
     # Builds of before March 2026 may write a time below zero, which tells nothing.
     if row is None or row.preparing_ns is None or row.preparing_ns < 0:
         return None
     return first_kernel - row.preparing_ns
 
 
-def _owners(work: EventTable, owned: Mapping[Optional[int], int], numbers: Sequence[int]) -> IntColumn:
+def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence[int]) -> IntColumn:
     """Return the position of each event's step; a copy belongs to the step of the kernel before it."""
     at = {number: position for position, number in enumerate(numbers)}
     owners = np.full(len(work), OUTSIDE, dtype=np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class StepParts(NamedTuple):
     computing_ns: int
     communication_ns: int
     exposed_communication_ns: int
-    exposed_copies_ns: Optional[int]
+    exposed_copies_ns: int | None
     preparing_ns: int
     free_ns: int
 
@@ -91,13 +91,13 @@ class DeviceSummary:
     collectives: Counter[str]
     work: tuple[OwnedEvents, ...]
 
-    def lengths(self) -> Optional[list[int]]:
+    def lengths(self) -> list[int] | None:
         """Return the nanoseconds of each span; None where one of them is not known."""
         lengths = [step.length_ns for step in self.steps]
         known = [length for length in lengths if length is not None]
         return known if known and len(known) == len(lengths) else None
 
-    def parts(self) -> Optional[StepParts]:
+    def parts(self) -> StepParts | None:
         """Return what the device did of all spans together; None where that is not known of one of them."""
         lengths = self.lengths()
         if lengths is None or any(step.computing_ns is None for step in self.steps):
@@ -125,7 +125,7 @@ class _Spans(NamedTuple):
     unit: Unit
     size: int
     numbers: tuple[int, ...] = ()
-    windows: Optional[Intervals] = None
+    windows: Intervals | None = None
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
@@ -215,7 +215,7 @@ def _ends_unfinished(works: Sequence[Work]) -> bool:
     return len(works) > 1 and not works[-1] and any(works)
 
 
-def _all_but_last(windows: Optional[Intervals]) -> Optional[Intervals]:
+def _all_but_last(windows: Intervals | None) -> Intervals | None:
     return None if windows is None else Intervals(windows.start[:-1], windows.end[:-1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 FRAMEWORK_OPS = "counters.framework_ops"
 COPIES = "counters.copies"
@@ -24,7 +24,7 @@ class Site(NamedTuple):
 
     metric: str
     name: str
-    line: Optional[str]
+    line: str | None
 
 
 @dataclass
@@ -38,9 +38,9 @@ class OpTally:
     view: bool = False
     count: int = 0
     lines: Counter[str] = field(default_factory=Counter)
-    amounts: Counter[tuple[str, Optional[str]]] = field(default_factory=Counter)
+    amounts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
-    def add(self, metric: str, line: Optional[str], amount: int = 1) -> None:
+    def add(self, metric: str, line: str | None, amount: int = 1) -> None:
         """Add to a counter, from a line."""
         if amount:
             self.amounts[metric, line] += amount
@@ -49,7 +49,7 @@ class OpTally:
         """Return what the operator adds to a counter, from all lines."""
         return sum(amount for (name, _), amount in self.amounts.items() if name == metric)
 
-    def line(self) -> Optional[str]:
+    def line(self) -> str | None:
         """Return the line it most often comes from; of equally frequent ones the one dispatched first."""
         return self.lines.most_common(1)[0][0] if self.lines else None
 
@@ -62,7 +62,7 @@ class MadeBlock(NamedTuple):
 
     storage: Any
     op: str
-    line: Optional[str]
+    line: str | None
     size: int = 0
     tensor: str = ""
 
@@ -105,9 +105,9 @@ class Dispatched(NamedTuple):
     """
 
     op: str
-    line: Optional[str]
+    line: str | None
     inputs: str
-    flops: Optional[int]
+    flops: int | None
     moved_bytes: int
     view: bool
 
@@ -123,7 +123,7 @@ class CallTally:
     memory: dict[str, int] = field(default_factory=dict)
     made: list[MadeBlock] = field(default_factory=list)
     live: LiveBlocks = field(default_factory=LiveBlocks)
-    order: Optional[list[Dispatched]] = None
+    order: list[Dispatched] | None = None
 
     def values(self) -> dict[str, int]:
         """Return the counters by metric name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class TopRow:
     kind: TopKind
     count: int
     total_ns: int
-    shapes: Optional[str] = None
+    shapes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def top(timeline: Timeline, *, by: TopKey, host: bool) -> Top:
     return (None if host else _top_of_device(timeline, by)) or _top_of_host(timeline, by)
 
 
-def _top_of_device(timeline: Timeline, by: TopKey) -> Optional[Top]:
+def _top_of_device(timeline: Timeline, by: TopKey) -> Top | None:
     work = timeline.events.of_kind(*DEVICE_KINDS)
     kernels = timeline.kernels or ()
     # The table of kernels is the one that knows the shapes on Ascend; it has no copies.
@@ -102,7 +102,7 @@ def _rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, ...]
     return _sorted(rows)
 
 
-def _shapes(events: EventTable, at: int, by: TopKey) -> Optional[str]:
+def _shapes(events: EventTable, at: int, by: TopKey) -> str | None:
     code = int(events.shape[at])
     return None if by != "shape" or code == NO_TEXT else events.names[code]
 
@@ -110,7 +110,7 @@ def _shapes(events: EventTable, at: int, by: TopKey) -> Optional[str]:
 def _rows_of_kernels(kernels: Sequence[Kernel], by: TopKey) -> tuple[TopRow, ...]:
     if by == "shape" and not any(kernel.input_shapes for kernel in kernels):
         raise _no_shapes()
-    sums: dict[tuple[str, TopKind, Optional[str]], list[int]] = {}
+    sums: dict[tuple[str, TopKind, str | None], list[int]] = {}
     for kernel in kernels:
         name = kernel.name if by == "name" else kernel.type or kernel.name
         shapes = str([list(shape) for shape in kernel.input_shapes]) if by == "shape" else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.run import CorrectnessResult
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.worker.outputs import signature, stale_output
@@ -46,7 +44,7 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
     )
 
 
-def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Optional[str]:
+def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> str | None:
     timed = last_of_block(workload, device, shape)
     if timed is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from typing import Optional
 
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import PerfgateError
@@ -13,7 +12,7 @@ MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 20_000
 
 
-def describe_error(error: BaseException, device: Optional[Device] = None) -> ErrorDetail:
+def describe_error(error: BaseException, device: Device | None = None) -> ErrorDetail:
     """Return what a conductor needs to know of an exception: the kind, one line, the traceback.
 
     User code's exceptions may fail to print themselves; the traceback module survives that.

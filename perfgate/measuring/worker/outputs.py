@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
@@ -33,7 +33,7 @@ def signature(output: Any) -> str:
     return f"{text[:MAX_SIGNATURE]}… {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def stale_output(workload: BoundWorkload, device: Device, shape: str) -> Optional[str]:
+def stale_output(workload: BoundWorkload, device: Device, shape: str) -> str | None:
     """Return what is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told.
 
     It cannot where the workload trains, where inputs are no tensors that can be filled anew, and where the same input does

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
@@ -28,7 +28,7 @@ class TimedOutput(NamedTuple):
     tensors: list[Any]
 
 
-def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> Optional[TimedOutput]:
+def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> TimedOutput | None:
     """Run a block as those that are timed and return what its last call returned; None where the workload trains."""
     if workload.workload.train_step is not None:
         return None
@@ -51,7 +51,7 @@ def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> Option
     return TimedOutput(last, pool[calls % POOL_SIZE], kept)
 
 
-def differs_when_timed(workload: BoundWorkload, device: Device, timed: TimedOutput) -> Optional[str]:
+def differs_when_timed(workload: BoundWorkload, device: Device, timed: TimedOutput) -> str | None:
     """Return what is wrong where a timed block changes the output; None where nothing is, or it cannot be told.
 
     It cannot where outputs are no tensors, and where the same input does not give the same output each time.

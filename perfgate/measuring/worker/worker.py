@@ -7,8 +7,9 @@ import random
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import msgspec
 
@@ -74,11 +75,11 @@ class Worker:
     def __init__(self, connection: socket.socket, *, cpus: list[int]) -> None:
         self.connection = connection
         self.cpus = cpus
-        self.device: Optional[Device] = None
-        self.workload: Optional[BoundWorkload] = None
-        self.recorder: Optional[BlockRecorder] = None
-        self.layout: Optional[Layout] = None
-        self.profile: Optional[OperatorProfile] = None
+        self.device: Device | None = None
+        self.workload: BoundWorkload | None = None
+        self.recorder: BlockRecorder | None = None
+        self.layout: Layout | None = None
+        self.profile: OperatorProfile | None = None
         self.root = Path()
         self._frozen = 0
         self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
@@ -268,7 +269,7 @@ class Worker:
         return self.recorder
 
 
-def _step_reply(result: StepResult, outcome: Optional[StepOutcome], *, kept: list[Artifact]) -> StepReply:
+def _step_reply(result: StepResult, outcome: StepOutcome | None, *, kept: list[Artifact]) -> StepReply:
     if outcome is None:
         return StepReply(result=result, artifacts=kept)
     return StepReply(

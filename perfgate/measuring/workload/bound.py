@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.errors import WorkloadError
 from perfgate.measuring.devices.device import Device
@@ -42,11 +42,11 @@ class BoundWorkload:
         """Return the configured items per call."""
         return self.workload.batch
 
-    def host_inputs(self, shape: str, *, batch: Optional[int] = None, index: int = 0) -> Any:
+    def host_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
         """Make one input batch on the host, preprocessed; the same index gives the same data on both sides."""
         return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
 
-    def raw_inputs(self, shape: str, *, batch: Optional[int] = None, index: int = 0) -> Any:
+    def raw_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
         """Make one input batch on the host as ``inputs`` returns it."""
         items = self.batch if batch is None else batch
         made = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
@@ -62,7 +62,7 @@ class BoundWorkload:
             raw = stage.run(raw)
         return raw
 
-    def pool(self, shape: str, *, batch: Optional[int] = None) -> list[Any]:
+    def pool(self, shape: str, *, batch: int | None = None) -> list[Any]:
         """Return the rotating inputs of a shape on the device, made on first use."""
         key = (shape, self.batch if batch is None else batch)
         if key not in self._pools:
@@ -114,7 +114,7 @@ class BoundWorkload:
         other.model = model
         return other
 
-    def caller(self, shape: str, *, batch: Optional[int] = None) -> Callable[[], Any]:
+    def caller(self, shape: str, *, batch: int | None = None) -> Callable[[], Any]:
         """Return a function that makes one call on the next input of the pool, without waiting for the device."""
         pool = self.pool(shape, batch=batch)
         invoke = self.invoke

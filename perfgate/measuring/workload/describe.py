@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
-from typing import Any, Optional, Union
+from typing import Any
 
 from perfgate.measuring.workload.workload import Workload
 
@@ -31,7 +31,7 @@ def describe_functions(workload: Workload) -> dict[str, str]:
     return {**found, "grad": "on"} if workload.grad else found
 
 
-def _hash(given: Union[Callable[..., Any], Mapping[str, Callable[..., Any]]]) -> str:
+def _hash(given: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> str:
     digest = hashlib.sha256()
     for part in _parts_of_stages(given) if isinstance(given, Mapping) else _parts(given):
         digest.update(part.encode(errors="replace") + b"\0")
@@ -45,7 +45,7 @@ def _parts_of_stages(stages: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
 
 
 def _parts(function: Any) -> Iterator[str]:
-    code: Optional[object] = getattr(function, "__code__", None)
+    code: object | None = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
         yield from _code_parts(code)
         yield from map(_stable, getattr(function, "__defaults__", None) or ())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.workload.bound import BoundWorkload
 
 MAX_MESSAGE = 500
 
 
-def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> Optional[str]:
+def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
     """Return why the workload's check refuses the output, None where it does not or there is none.
 
     Both are on the host.

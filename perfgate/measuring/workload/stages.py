@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from perfgate.measuring.workload.workload import Workload
 
@@ -32,7 +32,7 @@ def stages_of(workload: Workload) -> tuple[Stage, ...]:
     return (Stage(WHOLE if name == "<lambda>" else name, given),)
 
 
-def line_of(function: Callable[..., Any], root: Path) -> Optional[str]:
+def line_of(function: Callable[..., Any], root: Path) -> str | None:
     """Return where a function starts, ``data/resize.py:12``; None for what is not Python code below ``root``.
 
     A partial is what it wraps; an object that can be called is its ``__call__``.
@@ -47,7 +47,7 @@ def line_of(function: Callable[..., Any], root: Path) -> Optional[str]:
     return f"{file.as_posix()}:{code.co_firstlineno}"
 
 
-def _code(function: Any) -> Optional[CodeType]:
+def _code(function: Any) -> CodeType | None:
     while isinstance(function, functools.partial):
         function = function.func
     for candidate in (function, type(function).__call__):

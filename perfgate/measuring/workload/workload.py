@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class SLA:
     With ``rate`` it holds for calls that come in at so many a second, whether or not earlier ones are done.
     """
 
-    p99: Optional[float] = None
-    rate: Optional[float] = None
+    p99: float | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Traffic:
     batch takes.
     """
 
-    rate: Optional[float] = None
+    rate: float | None = None
     arrivals: Sequence[float] = ()
     burstiness: float = 1.0
-    max_wait: Optional[float] = None
+    max_wait: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Workload:
 
     build: Callable[[Any], Any]
     inputs: Callable[..., Any]
-    call: Optional[Callable[[Any, Any], Any]] = None
-    train_step: Optional[Callable[[Any, Any], Any]] = None
-    preprocess: Optional[Union[Callable[[Any], Any], Mapping[str, Callable[[Any], Any]]]] = None
-    preprocess_on_device: Optional[Callable[[Any], Any]] = None
-    check: Optional[Callable[[Any, Any], Any]] = None
+    call: Callable[[Any, Any], Any] | None = None
+    train_step: Callable[[Any, Any], Any] | None = None
+    preprocess: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None
+    preprocess_on_device: Callable[[Any], Any] | None = None
+    check: Callable[[Any, Any], Any] | None = None
     shapes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
     batch: int = 1
     batch_sizes: Sequence[int] = ()
     sla: SLA = field(default_factory=SLA)
-    traffic: Optional[Traffic] = None
+    traffic: Traffic | None = None
     ranks: int = 0
     grad: bool = False

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -62,7 +61,7 @@ def test_worker_environment__wait_policy_of_the_user__kept() -> None:
 
 
 @pytest.mark.parametrize(("device", "autoload"), [("cpu", "0"), ("cuda:1", "0"), ("npu", None), ("npu:3", None)])
-def test_worker_environment__device__torch_npu_loads_itself_for_npus_only(device: str, autoload: Optional[str]) -> None:
+def test_worker_environment__device__torch_npu_loads_itself_for_npus_only(device: str, autoload: str | None) -> None:
     assert _environment({}, device=device).get("TORCH_DEVICE_BACKEND_AUTOLOAD") == autoload
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -315,7 +315,7 @@ def test_watching__gpu_by_its_uuid__its_own_reasons_and_processes(mask: str, thr
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 def test_watching__cpu__no_process_beside_what_is_measured(device: str, tmp_path: Path) -> None:
     with watching(device, "", own=(), environment={}, folder=tmp_path) as found:
-        children: Optional[str] = subprocess.run(
+        children: str | None = subprocess.run(
             ["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False
         ).stdout
         assert "perfgate.measuring.devices.sampler" not in (children or "")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -45,7 +44,7 @@ class Machine:
             write(root, f"{HOME[1:]}/lib64/{name}")
 
     def examine(self, device: str = "npu:1") -> dict[str, FitnessCheck]:
-        def find(name: str, environ: Mapping[str, str]) -> Optional[Path]:
+        def find(name: str, environ: Mapping[str, str]) -> Path | None:
             return self.programs.get(name)
 
         found = examine_device(
@@ -142,7 +141,7 @@ def test_examine__no_cann_at_all__both_layouts_named(tmp_path: Path) -> None:
     ],
 )
 def test_examine__packages__what_to_install(
-    machine: Machine, packages: dict[str, str], status: str, words: Optional[str]
+    machine: Machine, packages: dict[str, str], status: str, words: str | None
 ) -> None:
     machine.packages = packages
     found = machine.examine()["npu package"]

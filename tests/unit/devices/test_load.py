@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import threading
-from typing import Optional
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.samples import recorded
 
 
 def reading(
-    megahertz: Optional[float], *, busy: Optional[float] = 0.9, throttled: Optional[bool] = None, heat: float = 60
+    megahertz: float | None, *, busy: float | None = 0.9, throttled: bool | None = None, heat: float = 60
 ) -> Telemetry:
     clock = None if megahertz is None else megahertz * 1e6
     return Telemetry(

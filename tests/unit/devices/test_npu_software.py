@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +28,7 @@ INSTALL_INFO = "package_name=Ascend-cann-toolkit\nversion={}\ninnerversion=V100R
 DRIVER_INFO = "Version=23.0.7\nascendhal_version=7.35.23\npackage_version=23.0.7\n"
 
 
-def host(root: Path, environ: Optional[dict[str, str]] = None, **packages: str) -> Host:
+def host(root: Path, environ: dict[str, str] | None = None, **packages: str) -> Host:
     versions = {name.replace("_", "-"): version for name, version in packages.items()}
     return Host(environ=environ or {}, root=root, version=versions.get, package_folder=lambda name: None)
 
@@ -140,7 +139,7 @@ def test_check_torch__versions__each_torch_npu_is_for_one_torch(torch: str, torc
     ],
 )
 def test_check_cann__published_or_not__unknown_is_no_mismatch(
-    torch_npu: str, cann: str, match: str, words: Optional[str]
+    torch_npu: str, cann: str, match: str, words: str | None
 ) -> None:
     found = check_cann(torch_npu, cann)
     assert (found.match, found.remedy) == (match, words)

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -311,7 +311,7 @@ def test_read_check__any_damage_to_a_zip__is_a_document_error_or_no_harm() -> No
         assert _outcome(bytes(data)) in (None, DocumentError)
 
 
-def _outcome(data: bytes) -> Optional[type[BaseException]]:
+def _outcome(data: bytes) -> type[BaseException] | None:
     try:
         read_check(data)
     except DocumentError:

@@ -1,7 +1,8 @@
 """Any bytes give a document or a DocumentError, never another exception, and soon."""
 
 import json
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from hypothesis import given, settings

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -81,7 +80,7 @@ def test_judge_closed__error_with_the_probe_in_it__not_said_twice() -> None:
     [(None, None, "cpu"), (None, "npu:1", "npu:1"), ('device = "npu"', None, "npu"), ('device = "cuda"', "npu", "npu")],
 )
 def test_read_device__project_and_environment__as_a_gate_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: Optional[str], variable: Optional[str], device: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str | None, variable: str | None, device: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if variable is None:

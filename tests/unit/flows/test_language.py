@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import pytest
 from click.testing import CliRunner
@@ -39,7 +38,7 @@ def test_gate__language__comment_and_page_speak_it(
     check_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
-    environment: Optional[str],
+    environment: str | None,
     language: str,
 ) -> None:
     if environment:

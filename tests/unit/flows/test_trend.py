@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -466,7 +466,7 @@ class Job:
     project: Project
     fake: FakeForge
 
-    def week(self, run: int, *, attempt: int = 1, token: Optional[str] = BOT_TOKEN, **options: Any) -> TrendDocument:
+    def week(self, run: int, *, attempt: int = 1, token: str | None = BOT_TOKEN, **options: Any) -> TrendDocument:
         numbers = {"GITHUB_RUN_ID": str(run), "GITHUB_RUN_ATTEMPT": str(attempt), "CI_PIPELINE_ID": str(run)}
         environ = {**self.project.environ, **numbers, **({"PERFGATE_TOKEN": token} if token else {})}
         return replace(self.project, environ=environ).trend(post=True, **options)

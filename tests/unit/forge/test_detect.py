@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "data" / "forge"
 HEAD, MERGE, OTHER = "a" * 40, "c" * 40, "d" * 40
 
 
-def _github(tmp_path: Path, event: str, payload: Any, **more: str) -> Optional[CiEvent]:
+def _github(tmp_path: Path, event: str, payload: Any, **more: str) -> CiEvent | None:
     path = tmp_path / "event.json"
     path.write_text(payload if isinstance(payload, str) else json.dumps(payload))
     environ = {
@@ -35,7 +35,7 @@ def _github(tmp_path: Path, event: str, payload: Any, **more: str) -> Optional[C
     return detect({**environ, **more})
 
 
-def _gitlab(**more: str) -> Optional[CiEvent]:
+def _gitlab(**more: str) -> CiEvent | None:
     environ = {
         "GITLAB_CI": "true",
         "CI_SERVER_URL": "https://gitlab.example.com",
@@ -115,7 +115,7 @@ def test_detect__workflow_run__links_what_was_judged_here_rather_than_what_the_f
 
 @pytest.mark.parametrize(("sha", "number"), [(HEAD, 7), (OTHER, None)])
 def test_detect__workflow_run_names_a_pull_request__only_with_the_same_head(
-    tmp_path: Path, sha: str, number: Optional[int]
+    tmp_path: Path, sha: str, number: int | None
 ) -> None:
     payload = _payload("github.workflow_run.json")
     payload["workflow_run"]["pull_requests"] = [{"number": 7, "head": {"sha": sha}}]
@@ -412,7 +412,7 @@ COMMENT: dict[str, Any] = {
 }
 
 
-def _comment(tmp_path: Path, event: str = "issue_comment", **changes: Any) -> Optional[CommentEvent]:
+def _comment(tmp_path: Path, event: str = "issue_comment", **changes: Any) -> CommentEvent | None:
     payload = {"action": "created", "issue": {"number": 7, "pull_request": {"url": "x"}}, "comment": COMMENT, **changes}
     path = tmp_path / "event.json"
     path.write_text(json.dumps(payload))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -122,7 +122,7 @@ def test_pages__never_ending__stops(fake: FakeForge, monkeypatch: pytest.MonkeyP
     ids=["nobody's", "the forge's", "the storage's"],
 )
 def test_auth__netrc_for_the_host__does_not_replace_ours(
-    auth: Optional[AuthBase], sent: Optional[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    auth: AuthBase | None, sent: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of a server on this machine no .netrc is read at all, so this is asked of requests itself.
     (tmp_path / "netrc").write_text("default login me password other\n")

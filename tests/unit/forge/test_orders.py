@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import pytest
 
 from perfgate.errors import ForgeError
@@ -40,7 +38,7 @@ HEAD = "a" * 40
         ("", None),
     ],
 )
-def test_read_order__first_line__is_what_it_says(line: str, order: Optional[Order]) -> None:
+def test_read_order__first_line__is_what_it_says(line: str, order: Order | None) -> None:
     assert read_order(line + "\nmore words") == order
 
 
@@ -93,7 +91,7 @@ def _forge(fake: FakeForge) -> Forge:
         (None, False),
     ],
 )
-def test_may_push__role__is_the_forges_word(role: Optional[str], may: bool) -> None:
+def test_may_push__role__is_the_forges_word(role: str | None, may: bool) -> None:
     with FakeForge(GitHubDialect()) as fake:
         fake.roles = {"ann": role} if role else {}
         assert takes_orders(_forge(fake)).may_push("ann") is may

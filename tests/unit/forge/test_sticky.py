@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any
 
 import pytest
 
@@ -56,7 +56,7 @@ class Publisher:
     verdict: Any
     attempt: int = 1
     starts: float = 0.0
-    pace: Optional[float] = None
+    pace: float | None = None
 
     @property
     def name(self) -> str:
@@ -269,6 +269,6 @@ def test_post__marker_of_others__neither_edited_nor_deleted(room: Room, planted:
 def test_post__two_workload_sets__two_comments(room: Room) -> None:
     state = CommentState(run=1, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     for key in ("default", "training", "default"):
-        line: Optional[str] = marker(key)
+        line: str | None = marker(key)
         post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, sayings=SAYINGS)
     assert [comment.body.splitlines()[-1] for comment in room.fake.comments[7]] == ["default", "training"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ WORKLOAD = "encoder"
 
 
 def columns(
-    call: float, *, gap: float = 0.0, cpu: Optional[float] = None, blocks: int = 4, calls: int = 20
+    call: float, *, gap: float = 0.0, cpu: float | None = None, blocks: int = 4, calls: int = 20
 ) -> BlockColumns:
     """Return blocks of equal calls of ``call`` seconds with ``gap`` seconds after each."""
     wall_ns, cpu_ns = round(call * 1e9), round((call if cpu is None else cpu) * 1e9)
@@ -107,9 +107,7 @@ def sides(
     return base, head
 
 
-def counters(
-    ops: dict[str, int], *, unstable: Sequence[str] = (), lines: Optional[dict[str, str]] = None
-) -> CounterSet:
+def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: dict[str, str] | None = None) -> CounterSet:
     """Return a counter set of these ops; ``aten::clone`` copies 1,000 bytes each time."""
     clones = ops.get("aten::clone", 0)
     return CounterSet(

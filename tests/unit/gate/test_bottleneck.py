@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import pytest
 
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, Roof, Work
@@ -12,7 +10,7 @@ from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 ROOF = Roof(flops_per_second=1e11, bytes_per_second=1e10)
 
 
-def account(work: Optional[list[Work]] = None, **parts: float) -> CallAccount:
+def account(work: list[Work] | None = None, **parts: float) -> CallAccount:
     return CallAccount(
         workload="encoder", shape="long", calls=10, wall=sum(parts.values()), parts=parts, rows=[], work=work or []
     )  # type: ignore[arg-type]
@@ -30,7 +28,7 @@ def account(work: Optional[list[Work]] = None, **parts: float) -> CallAccount:
     ],
 )
 def test_bottleneck__waits_for_a_good_part_of_the_call__what_it_waits_for(
-    parts: dict[str, float], bound: Optional[str]
+    parts: dict[str, float], bound: str | None
 ) -> None:
     assert bottleneck(account(**parts), [], None) == bound
 
@@ -49,7 +47,7 @@ COMPUTE, MEMORY = Work(flops=1e9, moved_bytes=1e6, count=1), Work(flops=0, moved
         ([], None),
     ],
 )
-def test_bottleneck__works_all_the_time__the_roofline_tells(work: list[Work], bound: Optional[str]) -> None:
+def test_bottleneck__works_all_the_time__the_roofline_tells(work: list[Work], bound: str | None) -> None:
     assert bottleneck(account(work, operators=0.03), [], ROOF) == bound
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
 P99 = Budget(metric="latency.p99", bound=0.02, at_most=True)
 
 
-def with_value(run: RunDocument, value: Optional[float], metric: str = "latency.p99", **fields: Any) -> RunDocument:
+def with_value(run: RunDocument, value: float | None, metric: str = "latency.p99", **fields: Any) -> RunDocument:
     labels = {"shape": "long", **fields.pop("labels", {})}
     reason = "not estimable" if value is None else None
     found = Value(metric=metric, value=value, labels=labels, reason=reason, **fields)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import msgspec
 import pytest
 
@@ -22,7 +20,7 @@ BASE: Times = {"aten::addmm": 8e-3, "aten::gelu": 1e-3, "aten::add": 0.5e-3, OUT
 LINE = "model.py:31"
 
 
-def row(op: str, time: float, count: float = 1, *, line: Optional[str] = LINE, **fields: object) -> CallRow:
+def row(op: str, time: float, count: float = 1, *, line: str | None = LINE, **fields: object) -> CallRow:
     values = {"op": op, "kind": "host", "self_time": time, "count": count, "line": line, "code": line, **fields}
     return msgspec.convert(values, CallRow)
 
@@ -38,7 +36,7 @@ def traced(times: Times) -> list[CallRow]:
     return [row(op, time) for op, time in times.items() if op != OUTSIDE_OPERATORS]
 
 
-def measured(times: Times, rows: Optional[list[CallRow]] = None, *, base_rows: Optional[list[CallRow]] = None,
+def measured(times: Times, rows: list[CallRow] | None = None, *, base_rows: list[CallRow] | None = None,
              pairs: int = 8, **parts: float) -> tuple[RunDocument, RunDocument]:  # fmt: skip
     """Return both sides; head has the operators ``times``, pair by pair a percent more or less than that on both."""
     base, head = sides([1.0] * pairs, aa_ratios=())
@@ -113,7 +111,7 @@ def test_explanations__same_operators_on_larger_inputs__other_inputs_with_both_f
     ],
 )
 def test_explanations__inputs_differ__says_in_what_and_nothing_of_the_profilers_own_words(
-    before: str, after: str, change: Optional[str]
+    before: str, after: str, change: str | None
 ) -> None:
     documents = measured(
         {**BASE, "aten::addmm": 12e-3},

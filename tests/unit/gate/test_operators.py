@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Optional
-
 import msgspec
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ SPREAD = 0.04
 
 
 def measured(
-    *, pairs: int = 12, spread: float = SPREAD, seed: int = 1, slower: Optional[dict[str, float]] = None
+    *, pairs: int = 12, spread: float = SPREAD, seed: int = 1, slower: dict[str, float] | None = None
 ) -> tuple[RunDocument, RunDocument]:
     """Return both sides with operators; ``slower`` maps an operator to head/base of its time, 1 unless told."""
     factors = slower or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +24,7 @@ NAMES = ("MatMulV2", "flash_attention_score")
 
 
 def with_ops(
-    run: RunDocument, longest: Optional[float] = 0.01, names: tuple[str, ...] = NAMES, **fields: Any
+    run: RunDocument, longest: float | None = 0.01, names: tuple[str, ...] = NAMES, **fields: Any
 ) -> RunDocument:
     """Return a run whose step 4 says how long the longest single run took, and what ran."""
     labels = {"shape": SHAPE}

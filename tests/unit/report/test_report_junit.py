@@ -5,7 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
-from typing import Optional
 
 import pytest
 import xmlschema
@@ -42,7 +41,7 @@ def read(text: str) -> list[ET.Element]:
     return cases
 
 
-def case(cases: list[ET.Element], classname: str, name: str) -> tuple[Optional[str], str]:
+def case(cases: list[ET.Element], classname: str, name: str) -> tuple[str | None, str]:
     """Return what became of a case, and its words."""
     (found,) = [c for c in cases if (c.attrib["classname"], c.attrib["name"]) == (classname, name)]
     (child,) = found

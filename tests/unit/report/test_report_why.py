@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 import msgspec
 import pytest
@@ -89,7 +88,7 @@ def test_why__parts_and_measured__add_up_in_words(parts: list[Contribution], sai
         (None, "memory", None),
     ],
 )
-def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str, said: Optional[str]) -> None:
+def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str, said: str | None) -> None:
     (line, *_) = why(decision(explained(part("aten::mm", "slower", 400), base_bound=base, head_bound=head)))
     assert line.endswith(said) if said else "bound by" not in line
 

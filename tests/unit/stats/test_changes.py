@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 
@@ -155,7 +156,7 @@ def test_shifts__any_numbers__shifts_in_order_that_last_and_lie_inside(values: l
     places = [found.at for found in shifts(np.array(values))]
     edges = [0, *places, len(values)]
     assert places == sorted(set(places))
-    assert all(after - before >= 2 for before, after in zip(edges, edges[1:]))
+    assert all(after - before >= 2 for before, after in itertools.pairwise(edges))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,7 +154,7 @@ def test_candidates__wait_of_the_traffic__bounds_what_a_time_out_costs() -> None
 # On the real CPU: calls that take what they take, at real times.
 
 
-def _torch_context(model: Any, *, batch: int = 1, traffic: Optional[Traffic] = None) -> StepContext:
+def _torch_context(model: Any, *, batch: int = 1, traffic: Traffic | None = None) -> StepContext:
     import torch
 
     def inputs(items: int, seed: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ MS = 1_000_000
 HERE = Path(__file__).parent
 
 
-def _value(outcome: StepOutcome, metric: str, stage: Optional[str] = None) -> Value:
+def _value(outcome: StepOutcome, metric: str, stage: str | None = None) -> Value:
     (found,) = [v for v in outcome.values if v.metric == metric and v.labels.get("stage") == stage]
     return found
 
@@ -101,7 +101,7 @@ def _scale(raw: Any) -> Any:
     return raw / 255
 
 
-def _context(model: Union[float, torch.nn.Module], preprocess: Any, **fields: Any) -> StepContext:
+def _context(model: float | torch.nn.Module, preprocess: Any, **fields: Any) -> StepContext:
     def inputs(items: int, seed: int) -> Any:
         return torch.randint(0, 256, (items, 16), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import numpy as np
 import pytest
 
@@ -90,7 +88,7 @@ def test_latency__drifting_calls__no_steady_state_is_a_warning() -> None:
     ("promised", "found"),
     [(0.0019, ("sla.p99", "severe")), (0.003, None)],
 )
-def test_latency__sla__severe_when_broken_silent_when_kept(promised: float, found: Optional[tuple[str, str]]) -> None:
+def test_latency__sla__severe_when_broken_silent_when_kept(promised: float, found: tuple[str, str] | None) -> None:
     device = FakeDevice(kernel_times={"aten::mm": _hundred_levels})
     outcome = STEP.measure(context_on(device, curve(0, 0, sla=SLA(p99=promised)), quick=False))
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == ([found] if found else [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -20,13 +20,13 @@ def _measure(fixed: int, per_item: int, *, quick: bool = True, noise: float = 0.
     return STEP.measure(context_on(FakeDevice(noise=noise), curve(fixed, per_item, **fields), quick=quick))
 
 
-def _number(outcome: StepOutcome, metric: str) -> Optional[float]:
+def _number(outcome: StepOutcome, metric: str) -> float | None:
     (value,) = [v for v in outcome.values if v.metric == metric]
     assert (value.value is None) == (value.reason is not None)
     return value.value
 
 
-def _throughput(outcome: StepOutcome) -> dict[str, Optional[float]]:
+def _throughput(outcome: StepOutcome) -> dict[str, float | None]:
     return {v.labels["batch"]: v.value for v in outcome.values if v.metric == "batch.throughput"}
 
 
@@ -172,7 +172,7 @@ ROUNDS = (1.0, 0.6, 0.9, 1.0, 0.5, 0.95)  # a machine that others use now and th
     ],
 )
 def test_find_knee__disturbed_rounds__smallest_size_not_worse_than_the_fastest(
-    rates: dict[int, float], knee: Optional[tuple[int, int]]
+    rates: dict[int, float], knee: tuple[int, int] | None
 ) -> None:
     assert find_knee({size: [rate * part for part in ROUNDS] for size, rate in rates.items()}, 1.10) == knee
 

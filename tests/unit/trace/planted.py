@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 import torch
@@ -83,7 +82,7 @@ def judged(base: list[CounterSet], head: list[CounterSet]) -> list[Comparison]:
     return [comparison for comparison in found if comparison.shape == base[0].shape]
 
 
-def regressed(comparisons: list[Comparison]) -> dict[str, Optional[str]]:
+def regressed(comparisons: list[Comparison]) -> dict[str, str | None]:
     """Return metric -> line of the largest part, of what fails the gate."""
     return {
         found.metric: found.parts[0].line if found.parts else None

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.fakes.history import commit_of
 START = datetime(2026, 6, 1, tzinfo=timezone.utc)
 
 
-def point(index: int, value: float, commit: Optional[str] = "", **fields: Any) -> TrendPoint:
+def point(index: int, value: float, commit: str | None = "", **fields: Any) -> TrendPoint:
     made = {"run_id": f"run{index}", "commit": commit_of(index) if commit == "" else commit, "value": value}
     return TrendPoint(started_at=(START + timedelta(days=index)).isoformat(), **{**made, **fields})
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,9 +22,7 @@ def stood(found: TrendSeries, **known: Any) -> Any:
     return judged_series.changes[0] if judged_series.changes else None
 
 
-def confirmation(
-    outcome: Any, low: Optional[float] = None, high: Optional[float] = None, **fields: Any
-) -> Confirmation:
+def confirmation(outcome: Any, low: float | None = None, high: float | None = None, **fields: Any) -> Confirmation:
     values = {"before": GOOD, "after": BAD, "workload": "encoder", "shape": "long", "metric": "latency.p50"}
     values |= {"fingerprint": "f" * 64, "confirmed_at": NEWEST}
     return Confirmation(outcome=outcome, low=low, high=high, **{**values, **fields})

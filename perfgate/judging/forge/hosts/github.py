@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Optional
 from urllib.parse import quote
 
 import msgspec
@@ -47,8 +46,8 @@ class _User(msgspec.Struct):
 
 class _Comment(msgspec.Struct):
     id: int
-    body: Optional[str] = None
-    user: Optional[_User] = None
+    body: str | None = None
+    user: _User | None = None
 
 
 class _PullMark(msgspec.Struct):
@@ -58,9 +57,9 @@ class _PullMark(msgspec.Struct):
 class _Issue(msgspec.Struct):
     number: int
     state: str
-    body: Optional[str] = None
-    user: Optional[_User] = None
-    pull_request: Optional[_PullMark] = None
+    body: str | None = None
+    user: _User | None = None
+    pull_request: _PullMark | None = None
 
 
 class _Head(msgspec.Struct):
@@ -78,7 +77,7 @@ class _Pull(msgspec.Struct):
     head: _Head
     base: _Base
     state: str
-    merge_commit_sha: Optional[str] = None
+    merge_commit_sha: str | None = None
 
 
 class _Repository(msgspec.Struct):
@@ -87,7 +86,7 @@ class _Repository(msgspec.Struct):
 
 class _PlacedHead(msgspec.Struct):
     sha: str
-    repo: Optional[_Repository] = None
+    repo: _Repository | None = None
 
 
 class _PlacedPull(msgspec.Struct):
@@ -97,7 +96,7 @@ class _PlacedPull(msgspec.Struct):
     head: _PlacedHead
     base: _Head
     state: str
-    user: Optional[_User] = None
+    user: _User | None = None
 
 
 class _Permission(msgspec.Struct):
@@ -106,7 +105,7 @@ class _Permission(msgspec.Struct):
 
 class _File(msgspec.Struct):
     filename: str
-    previous_filename: Optional[str] = None
+    previous_filename: str | None = None
 
 
 class _Commit(msgspec.Struct):
@@ -139,7 +138,7 @@ class _Ignored(msgspec.Struct):
 class _Written(msgspec.Struct):
     """What the forge answers to what we wrote: who we are."""
 
-    user: Optional[_User] = None
+    user: _User | None = None
 
 
 class GitHub:
@@ -152,9 +151,9 @@ class GitHub:
         self._session = session
         self._event = event
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
-        self._account: Optional[str] = None
+        self._account: str | None = None
 
-    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:
+    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """Return the pull request the event names, or else the one whose head is the event's.
 
         Asked by branch: the list of a commit's pull requests leaves out those from forks. Where the fork or its branch is
@@ -180,20 +179,20 @@ class GitHub:
         pulls = islice(self._session.pages(path, _Pull, query=recent), RECENT_PULLS)
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
-    def changed_files(self, number: int) -> Optional[list[str]]:
+    def changed_files(self, number: int) -> list[str] | None:
         """Return the paths a pull request touches; None where there may be more files than GitHub lists."""
         files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
         if len(files) >= MOST_FILES:
             return None
         return [name for file in files for name in (file.filename, file.previous_filename) if name]
 
-    def merge_base(self, one: str, other: str) -> Optional[str]:
+    def merge_base(self, one: str, other: str) -> str | None:
         """Return the common ancestor of two commits of the repository or its forks."""
         commits = f"{quote(one, safe='')}...{quote(other, safe='')}"
         found = self._session.get(f"{self._path}/compare/{commits}", _Comparison, query={"per_page": 1})
         return found.merge_base_commit.sha
 
-    def parents(self, sha: str) -> Optional[list[str]]:
+    def parents(self, sha: str) -> list[str] | None:
         """Return the parents of a commit of the repository or its forks."""
         found = self._session.get(f"{self._path}/git/commits/{quote(sha, safe='')}", _Parents)
         return [parent.sha for parent in found.parents]
@@ -308,7 +307,7 @@ class GitHub:
     def _comment(self, found: _Comment) -> Comment:
         return Comment(id=found.id, body=found.body or "", own=self._is_own(found.user))
 
-    def _is_own(self, user: Optional[_User]) -> bool:
+    def _is_own(self, user: _User | None) -> bool:
         return user is not None and user.login == self._login()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Optional
 from urllib.parse import quote
 
 import msgspec
@@ -51,20 +50,20 @@ class _Issue(msgspec.Struct):
     iid: int
     state: str
     author: _User
-    description: Optional[str] = None
+    description: str | None = None
 
 
 class _DiffRefs(msgspec.Struct):
-    base_sha: Optional[str] = None
+    base_sha: str | None = None
 
 
 class _MergeRequest(msgspec.Struct):
     iid: int
     state: str
     target_branch: str
-    sha: Optional[str] = None
-    diff_refs: Optional[_DiffRefs] = None
-    changes_count: Optional[str] = None
+    sha: str | None = None
+    diff_refs: _DiffRefs | None = None
+    changes_count: str | None = None
 
 
 class _Diff(msgspec.Struct):
@@ -84,7 +83,7 @@ class _Archive(msgspec.Struct):
 
 class _Job(msgspec.Struct):
     id: int
-    artifacts_file: Optional[_Archive] = None
+    artifacts_file: _Archive | None = None
 
 
 class _Ignored(msgspec.Struct):
@@ -99,7 +98,7 @@ class GitLab:
         self._event = event
         self._path = f"/projects/{quote(event.project, safe='')}"
 
-    def find_change_request(self, *, prefer: Optional[int] = None) -> Optional[ChangeRequest]:  # noqa: ARG002 - it has one
+    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:  # noqa: ARG002 - it has one
         """Return the merge request the pipeline names; a branch pipeline has none."""
         number = self._event.change_request
         if number is None:
@@ -114,7 +113,7 @@ class GitLab:
             open=found.state == "opened",
         )
 
-    def changed_files(self, number: int) -> Optional[list[str]]:
+    def changed_files(self, number: int) -> list[str] | None:
         """Return the paths a merge request touches; None where its diff is too large for GitLab to list them all.
 
         Beyond the limits of an instance, of lines too, the list is cut without a word, and the count of the merge request reads
@@ -126,12 +125,12 @@ class GitLab:
             return None
         return sorted({name for diff in diffs for name in (diff.old_path, diff.new_path)})
 
-    def merge_base(self, one: str, other: str) -> Optional[str]:
+    def merge_base(self, one: str, other: str) -> str | None:
         """Return the common ancestor of two commits."""
         path = f"{self._path}/repository/merge_base"
         return self._session.get(path, _Commit, query={"refs[]": [one, other]}).id
 
-    def parents(self, sha: str) -> Optional[list[str]]:
+    def parents(self, sha: str) -> list[str] | None:
         """Return the parents of a commit."""
         path = f"{self._path}/repository/commits/{quote(sha, safe='')}"
         return self._session.get(path, _Commit).parent_ids

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Union
 
 from perfgate.catalogue.card import Language, Text
 from perfgate.discovery import load_members
@@ -32,7 +31,7 @@ def spoken() -> Language:
     return _SPOKEN.get()
 
 
-def say(english: str, **values: Union[Words, int]) -> Words:
+def say(english: str, **values: Words | int) -> Words:
     """Return a sentence of ours; ``{name}`` in it is a value that is worded already.
 
     A sentence that is not written out in the call is marked with ``phrase`` where it stands.

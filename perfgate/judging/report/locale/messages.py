@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from string import Formatter
-from typing import Optional
 
 from perfgate.catalogue.advice.lookup import ADVICE
 from perfgate.catalogue.card import Text
@@ -18,7 +17,7 @@ from perfgate.judging.report.locale import documents
 from perfgate.judging.report.locale.language import spoken
 from perfgate.judging.report.words import Words
 
-_Pattern = tuple[tuple[str, Optional[str]], ...]
+_Pattern = tuple[tuple[str, str | None], ...]
 # What stands between two reasons in one document field; a reason may hold it too.
 _AND = "; "
 
@@ -76,7 +75,7 @@ def _told_values(evidence: Mapping[str, Evidence]) -> dict[str, Evidence]:
     return {name: told(value) if isinstance(value, str) else value for name, value in evidence.items()}
 
 
-def _told_as_one(text: str) -> Optional[Told]:
+def _told_as_one(text: str) -> Told | None:
     for pattern, words in _patterns():
         found = _match(pattern, text)
         if found is not None:
@@ -84,7 +83,7 @@ def _told_as_one(text: str) -> Optional[Told]:
     return None
 
 
-def _told_in_a_row(whole: str) -> Optional[Told]:
+def _told_in_a_row(whole: str) -> Told | None:
     """Return several reasons, joined as documents join them, each in the reader's language; None where the first is unknown."""
     at = whole.find(_AND)
     while at >= 0:
@@ -119,7 +118,7 @@ def _parsed(english: str) -> _Pattern:
     return tuple((literal, name) for literal, name, _, _ in Formatter().parse(english))
 
 
-def _match(pattern: _Pattern, text: str) -> Optional[dict[str, str]]:
+def _match(pattern: _Pattern, text: str) -> dict[str, str] | None:
     """Return the values that a text has in the places of a sentence; each ends where the next words first begin."""
     values: dict[str, str] = {}
     at, waiting = 0, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from string import Formatter
-from typing import Union, cast
+from typing import cast
 
 from jinja2 import nodes
 from jinja2.ext import Extension
@@ -24,7 +24,7 @@ class Sentences(Extension):
 
     tags = {"say"}  # noqa: RUF012 - declared so in jinja2
 
-    def parse(self, parser: Parser) -> Union[nodes.Node, list[nodes.Node]]:
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
         """Read the sentence up to its end tag."""
         lineno = next(parser.stream).lineno
         body = parser.parse_statements(("name:endsay",), drop_needle=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import StepSummary
@@ -38,7 +37,7 @@ class Checklist:
     template = "checklist.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the steps in number order."""
         steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
         if not steps:
@@ -74,7 +73,7 @@ def worded_step(step: StepSummary) -> dict[str, object]:
     }
 
 
-def busy_machine(waited: Optional[float]) -> Optional[Words]:
+def busy_machine(waited: float | None) -> Words | None:
     """Return the mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
     if waited is None or waited < _BUSY:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import first_line, metric_name
@@ -21,7 +20,7 @@ class Environment:
     template = "environment.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return everything it takes to make the decision again; None where nothing was there to decide."""
         if not summary.is_measured:
             return None

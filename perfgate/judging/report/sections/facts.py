@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.section import KEEP
@@ -19,7 +18,7 @@ class Facts:
     template = "facts.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return both lines."""
         warnings = summary.decision.warnings
         if summary.is_unread and not warnings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.causes import causes
 from perfgate.judging.report.rows import common_confidence, grouped, row
@@ -20,7 +19,7 @@ class Failing:
     template = "failing.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the rows, and how many more there are where the list had to end."""
         shown = [*summary.regressed, *summary.improved]
         if not shown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import Failure
 from perfgate.judging.report.headline import first_line
@@ -24,7 +23,7 @@ class Failures:
     template = "failures.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the first failures in full."""
         if not summary.failures:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
@@ -18,7 +17,7 @@ class Harness:
     template = "harness.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the changes that tell most, and how many more there are."""
         changes = summary.telling_harness_changes
         if not changes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.format import to_two_digits
@@ -24,7 +23,7 @@ class Improved:
     template = "improved.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the improvements that were measured side by side, and the budgets that they leave much room."""
         better = [comparison for comparison in summary.improved if comparison.gating]
         if summary.verdict not in {"PASS", "WARN"} or not better:

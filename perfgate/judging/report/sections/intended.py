@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.format import to_two_digits
@@ -23,7 +22,7 @@ class Intended:
     template = "intended.md.j2"
     numbered = True
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the settings; a wrong output cannot be tolerated."""
         failing = [c for c in summary.regressed if c.gating]
         if summary.verdict != "FAIL" or not failing or summary.decision.comparing == "rules":
@@ -46,7 +45,7 @@ class Intended:
         }
 
 
-def _needed(comparison: Comparison) -> Optional[float]:
+def _needed(comparison: Comparison) -> float | None:
     """Return the tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
     if comparison.delta is None or comparison.method in {"check", *RULE_METHODS}:
         return None

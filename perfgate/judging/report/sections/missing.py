@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.headline import missing_entries
 from perfgate.judging.report.section import KEEP
@@ -19,7 +18,7 @@ class MissingNumbers:
     template = "missing.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the first names, and how many more there are."""
         if summary.verdict != "FAIL" or not summary.decision.missing:
             return None

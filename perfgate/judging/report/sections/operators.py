@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.operators import slower_operators, worded_test
 from perfgate.judging.report.summary import Summary
@@ -20,7 +19,7 @@ class Operators:
     template = "operators.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the operators, most time lost first."""
         found = slower_operators(summary)
         if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import RULE_METHODS
 from perfgate.document.run import TIME_SPENT
@@ -32,7 +31,7 @@ class Remedy:
     template = "remedy.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the reasons and what is known about the way out."""
         if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
             return None

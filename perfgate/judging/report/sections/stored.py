@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import StoredComparison
 from perfgate.judging.report import format as formats
@@ -22,7 +21,7 @@ class Stored:
     template = "stored.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the rows, in document order."""
         beside = summary.decision.stored
         if not beside:

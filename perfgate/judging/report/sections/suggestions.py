@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.suggestions import introduced, worded_suggestion
 from perfgate.judging.report.summary import Summary
@@ -20,7 +19,7 @@ class Suggestions:
     template = "suggestions.md.j2"
     numbered = True
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the suggestions of a decision that says something got worse."""
         found = introduced(summary.decision.suggestions)
         if not found or summary.verdict not in {"FAIL", "WARN"}:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.headline import headline
 from perfgate.judging.report.rows import worst_cause
@@ -19,7 +18,7 @@ class Title:
     template = "title.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the headline, and the cause of the comparison that it names."""
         return {"headline": headline(summary, "markdown"), "cause": worst_cause(summary)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import Link
 from perfgate.judging.report import format as formats
@@ -23,7 +22,7 @@ class Trace:
     template = "trace.md.j2"
     numbered = True
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return links and command; a PASS and a SKIPPED need neither."""
         traces = [link for link in summary.decision.links if link.kind == "trace"]
         flames = [link for link in summary.decision.links if link.kind == "flamegraph"]

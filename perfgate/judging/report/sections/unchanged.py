@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.rows import common_confidence, grouped, row
@@ -19,7 +18,7 @@ class Unchanged:
     template = "unchanged.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the rows."""
         found = summary.unchanged
         if not found:

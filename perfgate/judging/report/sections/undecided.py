@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.judging.report.rows import row
 from perfgate.judging.report.summary import Summary
@@ -18,7 +17,7 @@ class Undecided:
     template = "undecided.md.j2"
     numbered = False
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the rows, undecided ones first."""
         found = [*summary.inconclusive, *summary.not_comparable]
         if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.decision import Bottleneck, Explanation
 from perfgate.judging.report import format as formats
@@ -35,7 +34,7 @@ class Why:
     template = "why.md.j2"
     numbered = True
 
-    def fill(self, summary: Summary) -> Optional[Mapping[str, object]]:
+    def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """Return the changed operators of a decision that says something got worse."""
         found = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
         if not found:
@@ -48,7 +47,7 @@ class Why:
         }
 
 
-def worded_account(summary: Summary) -> Optional[Mapping[str, object]]:
+def worded_account(summary: Summary) -> Mapping[str, object] | None:
     """Return how the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
     explained = _explanation(summary)
     if explained is None or explained.measured is None or not explained.contributions:
@@ -71,7 +70,7 @@ def worded_account(summary: Summary) -> Optional[Mapping[str, object]]:
     }
 
 
-def _explanation(summary: Summary) -> Optional[Explanation]:
+def _explanation(summary: Summary) -> Explanation | None:
     """Return the explanation of the worst call that takes longer."""
     slower = [one for one in summary.decision.explanations if one.measured is not None and one.measured > 0]
     worst = {(one.workload, one.shape): number for number, one in reversed(list(enumerate(summary.regressed)))}

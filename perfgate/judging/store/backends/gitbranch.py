@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import groupby
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
@@ -32,7 +32,7 @@ MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
 
-Plan = Callable[[Scratch, Tip], Optional[Change]]
+Plan = Callable[[Scratch, Tip], Change | None]
 
 
 def accepts(location: str) -> bool:
@@ -67,7 +67,7 @@ class GitBranchStore:
         self._clock = clock
         self._sleep = sleep
         self._max_commits = max_commits
-        self._seen: Optional[_Contents] = None
+        self._seen: _Contents | None = None
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
@@ -80,7 +80,7 @@ class GitBranchStore:
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
             packed.append(layout.pack_run(run, self._clock()))
 
-        def plan(_scratch: Scratch, tip: Tip) -> Optional[Change]:
+        def plan(_scratch: Scratch, tip: Tip) -> Change | None:
             write: dict[str, bytes] = {}
             for file, document in packed:
                 there = _kept(file, [*tip.files, *write])
@@ -95,7 +95,7 @@ class GitBranchStore:
             self._write(plan)
         return [file.run.id for file, _ in packed]
 
-    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
         newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
         return [file.run for file in newest_first[:limit]]
@@ -129,7 +129,7 @@ class GitBranchStore:
         metric: str,
         shape: str,
         *,
-        labels: Optional[Mapping[str, str]] = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         place = _SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
@@ -163,7 +163,7 @@ class GitBranchStore:
         """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
         path = layout.confirmations_path(project)
 
-        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+        def plan(scratch: Scratch, tip: Tip) -> Change | None:
             kept = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
             others = [one for one in kept if _measured(one) != _measured(confirmation)]
             return Change("confirm a change point", {path: layout.encode_list([*others, confirmation])})
@@ -180,14 +180,14 @@ class GitBranchStore:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
         path = layout.acceptances_path(project)
 
-        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+        def plan(scratch: Scratch, tip: Tip) -> Change | None:
             kept = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
             others = [one for one in kept if (one.commit, one.metric) != (acceptance.commit, acceptance.metric)]
             return Change("accept a regression", {path: layout.encode_list([*others, acceptance])})
 
         self._write(plan)
 
-    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """Return the acceptances of a project, or of one commit of it, newest first."""
         path = layout.acceptances_path(project)
         kept = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
@@ -203,7 +203,7 @@ class GitBranchStore:
             raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
         removed: list[RunFile] = []
 
-        def plan(scratch: Scratch, tip: Tip) -> Optional[Change]:
+        def plan(scratch: Scratch, tip: Tip) -> Change | None:
             removed[:] = _too_old(self._load(scratch, tip).runs(project), keep)
             gone = {layout.run_path(file) for file in removed}
             if not gone:
@@ -340,7 +340,7 @@ class _Contents:
         return self._decoded[project]
 
 
-def _kept(file: RunFile, paths: Iterable[str]) -> Optional[str]:
+def _kept(file: RunFile, paths: Iterable[str]) -> str | None:
     """Return the id of the run that is kept of a run's session; None where there is none."""
     prefix = layout.session_prefix(file.run.project, file.run.session)
     return next((path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)), None)

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -95,7 +95,7 @@ class SqlStore:
                         connection.execute(VALUES.insert(), values)
         return [row["id"] for row, _ in rows]
 
-    def runs(self, project: str, *, limit: Optional[int] = None) -> list[StoredRun]:
+    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         """Return the runs of a project, newest session first."""
         columns = [column for column in RUNS.c if column is not RUNS.c.document]
         query = sa.select(*columns).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
@@ -123,7 +123,7 @@ class SqlStore:
         metric: str,
         shape: str,
         *,
-        labels: Optional[Mapping[str, str]] = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
         """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         query = (
@@ -182,7 +182,7 @@ class SqlStore:
             connection.execute(ACCEPTANCES.delete().where(*same))
             connection.execute(ACCEPTANCES.insert().values(project=project, **msgspec.structs.asdict(acceptance)))
 
-    def accepted(self, project: str, *, commit: Optional[str] = None) -> list[Acceptance]:
+    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """Return the acceptances of a project, or of one commit of it, newest first."""
         table = ACCEPTANCES.c
         query = sa.select(ACCEPTANCES).where(table.project == project)

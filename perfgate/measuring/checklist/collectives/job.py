@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +43,7 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
         return [msgspec.json.decode(report_file(work, rank).read_bytes(), type=RankReport) for rank in range(ranks)]
 
 
-def _failure(folder: Path, ranks: int) -> Optional[str]:
+def _failure(folder: Path, ranks: int) -> str | None:
     """Return what the first rank that failed says of it; the others were then ended, or waited for it in vain."""
     told = [path for rank in range(ranks) if (path := failure_file(folder, rank)).exists()]
     return min(told, key=lambda path: path.stat().st_mtime_ns).read_text()[:_TAIL] if told else None
@@ -68,7 +68,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
 class _Done(NamedTuple):
     """How the launcher ended, None where it had to be ended, and what the job printed."""
 
-    code: Optional[int]
+    code: int | None
     output: bytes
 
     def words(self) -> str:

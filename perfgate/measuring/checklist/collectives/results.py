@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,7 @@ class OperationTimes:
         """Return the size with the highest bandwidth."""
         return max(self.sizes, key=self.bus_bandwidth)
 
-    def line(self) -> Optional[TransferLine]:
+    def line(self) -> TransferLine | None:
         """Return what a size costs; None for fewer than three sizes."""
         if len(self.sizes) < _FEWEST_SIZES:
             return None
@@ -68,7 +67,7 @@ class Skew:
     seconds: float
     work_seconds: float
     rounds: int
-    last: Optional[int]
+    last: int | None
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:

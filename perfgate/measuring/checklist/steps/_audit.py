@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -67,15 +67,15 @@ class AuditedOp(NamedTuple):
     """
 
     name: str
-    line: Optional[str]
+    line: str | None
     host_ns: int
     written: int
     strided: int
     inputs: str
     copies: tuple[Copy, ...]
-    reorder: Optional[str]
-    product: Optional[Product]
-    convolution: Optional[Convolution]
+    reorder: str | None
+    product: Product | None
+    convolution: Convolution | None
 
 
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
@@ -120,7 +120,7 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
 
 
 def _audited(
-    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: Optional[str], took: int
+    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, took: int
 ) -> AuditedOp:
     from perfgate.measuring.trace.dispatch import copied, is_view
     from perfgate.measuring.trace.dispatched import MAX_INPUTS, form_of
@@ -189,7 +189,7 @@ def _dtype(tensor: Any) -> str:
 
 def _product(
     func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, read: list[Any]
-) -> Optional[Product]:
+) -> Product | None:
     from perfgate.measuring.trace.dispatch import LOW_PRECISION
     from perfgate.measuring.trace.dispatched import flops_of
 

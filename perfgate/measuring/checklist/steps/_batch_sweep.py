@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +42,8 @@ class Sweep:
     rates: dict[int, list[float]] = field(default_factory=dict)
     latencies: dict[int, list[float]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    out_of_memory: Optional[int] = None
-    too_slow: Optional[int] = None
+    out_of_memory: int | None = None
+    too_slow: int | None = None
 
     def drop_from(self, size: int) -> list[int]:
         """Forget a size and all above it, and return them."""

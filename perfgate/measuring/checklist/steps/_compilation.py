@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.limits import limit
@@ -83,7 +83,7 @@ class Compiled:
         return self.first_call()
 
 
-def missing_compiler(kind: str) -> Optional[str]:
+def missing_compiler(kind: str) -> str | None:
     """Return why nothing can be compiled for a kind of device, None where it can be tried."""
     if kind not in BACKENDS:
         return f"no compiler is known for a device of kind {kind}"
@@ -97,7 +97,7 @@ def missing_compiler(kind: str) -> Optional[str]:
     return None
 
 
-def _missing_torchair() -> Optional[str]:
+def _missing_torchair() -> str | None:
     """Return why torchair cannot be imported: torch_npu brings it along, and not what it needs (protobuf)."""
     try:
         importlib.import_module("torch_npu.dynamo.torchair")

@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.measuring.trace.recording import Kernel
 
@@ -31,10 +31,10 @@ _VECTOR_CORES_A_CUBE_CORE = 2
 class Cores:
     """How many cores of each unit a device has; None where nobody tells."""
 
-    cube: Optional[int]
-    vector: Optional[int]
+    cube: int | None
+    vector: int | None
 
-    def of(self, unit: Unit) -> Optional[int]:
+    def of(self, unit: Unit) -> int | None:
         """Return how many of a unit there are, None where nobody tells."""
         return self.cube if unit == "cube" else self.vector
 
@@ -51,13 +51,13 @@ class CoreUse:
     op: str
     unit: Unit
     time_share: float
-    occupancy: Optional[float]
-    tail: Optional[float]
-    attained: Optional[float]
-    bound: Optional[Bound]
+    occupancy: float | None
+    tail: float | None
+    attained: float | None
+    bound: Bound | None
 
 
-def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: Optional[float]) -> Cores:
+def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
     """Return the cores that a recording's settings or a device's properties tell, else those that its counters imply.
 
     How many blocks kernels are split over says nothing of it: a kernel may use one. ``frequency`` is that of the cores in
@@ -72,7 +72,7 @@ def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: O
     return Cores(None, None)
 
 
-def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> Optional[int]:
+def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> int | None:
     """Return how many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
 
     On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
@@ -87,7 +87,7 @@ def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> Optional
     return round(statistics.median(implied)) or None if implied else None
 
 
-def _unit_of(kernel: Kernel) -> Optional[Unit]:
+def _unit_of(kernel: Kernel) -> Unit | None:
     return _UNITS.get((kernel.core or "").upper())
 
 
@@ -103,7 +103,7 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
-def _use(op: str, unit: Unit, rows: list[Kernel], cores: Optional[int], total: int, attainable: float) -> CoreUse:
+def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int, attainable: float) -> CoreUse:
     spread = [row for row in rows if row.blocks] if cores else []
     occupancy = _weighted([(row, min(row.blocks or 0, cores or 1) / (cores or 1)) for row in spread])
     tail = _weighted([(row, _tail(row.blocks or 0, cores or 1)) for row in spread])
@@ -131,7 +131,7 @@ def _tail(blocks: int, cores: int) -> float:
     return blocks / (math.ceil(blocks / cores) * cores)
 
 
-def _busiest(rows: list[Kernel], pipes: tuple[str, ...]) -> Optional[float]:
+def _busiest(rows: list[Kernel], pipes: tuple[str, ...]) -> float | None:
     shares = [_weighted(_column(rows, prefix + pipe)) for prefix in _PREFIXES for pipe in pipes]
     return max((share for share in shares if share is not None), default=None)
 
@@ -140,12 +140,12 @@ def _column(rows: list[Kernel], name: str) -> list[tuple[Kernel, float]]:
     return [(row, row.counters[name]) for row in rows if name in row.counters]
 
 
-def _weighted(pairs: list[tuple[Kernel, float]]) -> Optional[float]:
+def _weighted(pairs: list[tuple[Kernel, float]]) -> float | None:
     time = sum(row.duration_ns for row, _ in pairs)
     return sum(row.duration_ns * share for row, share in pairs) / time if time else None
 
 
-def _whole(told: Mapping[str, str], *names: str) -> Optional[int]:
+def _whole(told: Mapping[str, str], *names: str) -> int | None:
     # Ranks that differ are written as several numbers.
     found = next((told[name] for name in names if name in told), "")
     return int(found) if found.isdecimal() and int(found) else None

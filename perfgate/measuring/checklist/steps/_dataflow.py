@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple
 
 Role = Literal["product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"]
 
@@ -33,7 +33,7 @@ class Node(NamedTuple):
     role: Role
     inputs: tuple[int, ...]
     elements: int
-    line: Optional[str]
+    line: str | None
 
     @property
     def plain(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def is_elementwise(name: str) -> bool:
     return _ASCEND_ELEMENTWISE.fullmatch(name) is not None
 
 
-def kernel_fusion(summary: DeviceSummary) -> Optional[KernelFusion]:
+def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     """Return what the kernels of a device tell, None where none were recorded."""
     runs = sorted(_runs(summary.timeline), key=lambda run: (str(run.stream), run.start))
     if not runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.measuring.checklist.steps._dataflow import CONVOLUTIONS, Node, Role
 
@@ -77,7 +77,7 @@ class _Graph:
         goal: Callable[[Node], bool],
         *,
         through: Collection[Role],
-    ) -> Optional[list[int]]:
+    ) -> list[int] | None:
         """Return the shortest way from after ``start`` to a free node that is the goal, through free nodes of some roles."""
         ways = [[following] for following in step(start)]
         seen: set[int] = set()
@@ -124,7 +124,7 @@ def _norms(graph: _Graph) -> Iterator[Pattern]:
             yield graph.pattern("layer_norm" if centred else "rms_norm", ops)
 
 
-def _root_of(graph: _Graph, reduction: int) -> Optional[list[int]]:
+def _root_of(graph: _Graph, reduction: int) -> list[int] | None:
     """Return the way from a reduction to the root of its result; a standard deviation is a root itself."""
     if graph.nodes[reduction].plain in _ROOTS:
         return [reduction]

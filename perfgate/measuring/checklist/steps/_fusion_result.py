@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 NAME = "fusion_result.json"
 # The file is small: a few lines a pass. What is larger is something else.
@@ -24,7 +24,7 @@ class PassCounts(NamedTuple):
     took_effect: Counter[str]
 
 
-def read_fusion_result(*folders: Path) -> Optional[PassCounts]:
+def read_fusion_result(*folders: Path) -> PassCounts | None:
     """Return the counts of the first folder that has a readable file with passes in it, None where none has."""
     for folder in folders:
         file = folder / NAME

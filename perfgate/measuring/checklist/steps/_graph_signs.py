@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Optional
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def _launches(summary: DeviceSummary) -> Counter[str]:
     return Counter(kind for code in events.name.tolist() if (kind := kinds[code]) is not None)
 
 
-def _replayed_share(summary: DeviceSummary, settings: Mapping[str, str]) -> Optional[float]:
+def _replayed_share(summary: DeviceSummary, settings: Mapping[str, str]) -> float | None:
     """Return the share of kernels that a graph ran; None where the profiler's table has no numbers of models."""
     kernels = [kernel for kernel in summary.timeline.kernels or () if not kernel.is_collective]
     if not kernels or settings.get("level") == _LEVEL_WITHOUT_MODELS:

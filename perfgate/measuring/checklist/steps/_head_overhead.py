@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,12 @@ HEAD_SPANS: Mapping[str, HeadSpans] = {
 }
 
 
-def spans_of(parts: Sequence[str]) -> Optional[HeadSpans]:
+def spans_of(parts: Sequence[str]) -> HeadSpans | None:
     """Return the names that the project gives, None where it gives none."""
     return HeadSpans(*parts) if parts else None
 
 
-def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> Optional[HeadTimes]:
+def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> HeadTimes | None:
     """Return the medians over the calls, None where a call does not hold both spans and work after them.
 
     Work is what runs on the device, or where the trace shows no device the first operator inside the graph; inductor's own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 from perfgate.measuring.trace.recording import Kernel
 
@@ -67,6 +67,6 @@ def _accesses(counters: Mapping[str, float]) -> Counter[tuple[str, str]]:
     return found
 
 
-def _rate(counters: Mapping[str, float]) -> Optional[float]:
+def _rate(counters: Mapping[str, float]) -> float | None:
     rate = counters.get(_RATE)
     return rate if rate is not None and 0 <= rate <= 1 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.catalogue.lookup import LIMITS
 from perfgate.measuring.checklist.agreement import agreement
@@ -10,7 +10,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor, tensors
 
 
-def items_agree(context: StepContext, shape: str, batch: int) -> Optional[bool]:
+def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
     """Return whether the first and the last item of a batch get the outputs they get alone.
 
     None where that cannot be told: inputs or outputs without tensors, or whose tensors have no row an item, and models

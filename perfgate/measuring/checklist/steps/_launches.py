@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +38,8 @@ class Launches:
     short_count: float
     short_share: float
     time_share: float
-    shortest: Optional[str]
-    gap_ns: Optional[float]
+    shortest: str | None
+    gap_ns: float | None
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class Loop:
     """One operator, so many times dispatched on little data by one line in one call."""
 
     op: str
-    line: Optional[str]
+    line: str | None
     count: int
 
 
-def launches_of(summary: DeviceSummary, *, shorter_ns: float, dispatched: Collection[str] = ()) -> Optional[Launches]:
+def launches_of(summary: DeviceSummary, *, shorter_ns: float, dispatched: Collection[str] = ()) -> Launches | None:
     """Return the launches that a trace shows, None where it holds none.
 
     Of a device these are its kernels, those of collectives and copies apart. Of a CPU they are the operators that lie in no
@@ -91,7 +90,7 @@ def launch_values(found: Launches, labels: dict[str, str]) -> list[Value]:
     return [Value(metric=name, value=value, labels=labels) for name, value in values.items()]
 
 
-def judge_launches(found: Launches, limits: Mapping[str, float], *, shape: str, line: Optional[str]) -> list[Finding]:
+def judge_launches(found: Launches, limits: Mapping[str, float], *, shape: str, line: str | None) -> list[Finding]:
     """Judge how much of the time goes to short ones; ``line`` is where most of those come from."""
     evidence: dict[str, Evidence] = {
         "shape": shape,
@@ -105,7 +104,7 @@ def judge_launches(found: Launches, limits: Mapping[str, float], *, shape: str, 
     return above("small_ops.time_share", found.time_share, given=limits, evidence=evidence)
 
 
-def launch_seconds(summary: DeviceSummary) -> Optional[float]:
+def launch_seconds(summary: DeviceSummary) -> float | None:
     """Return the seconds of one span that the host spends in launching, None where the recording has no such calls.
 
     The table of the host's calls has them as the nodes of one name (``Node@launch``); else they are the calls into the
@@ -163,14 +162,14 @@ def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
     return np.median(in_order.reshape(spans, -1), axis=0) if in_order.size % spans == 0 else in_order
 
 
-def _most_frequent(work: EventTable) -> Optional[str]:
+def _most_frequent(work: EventTable) -> str | None:
     if not len(work):
         return None
     groups, counts = np.unique(work.group, return_counts=True)
     return work.names[int(groups[counts.argmax()])]
 
 
-def _mean_gap(summary: DeviceSummary) -> Optional[float]:
+def _mean_gap(summary: DeviceSummary) -> float | None:
     """Return the nanoseconds in which nothing ran from the first to the last event of a span, over the pauses there can be."""
     if any(kernel.start_ns is None for kernel in summary.kernels()):
         return None

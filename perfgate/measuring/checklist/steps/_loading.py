@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Optional
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def _judge_spans(summary: DeviceSummary, labels: dict[str, str], limits: Mapping
     found.findings += above("preprocess.loading_share", share, given=limits, evidence=evidence)
 
 
-def _windows(steps: tuple[ProfilerStep, ...]) -> Optional[Intervals]:
+def _windows(steps: tuple[ProfilerStep, ...]) -> Intervals | None:
     """Return when the steps ran on the host; None where that is known of none of them."""
     known = [(step.start_ns, step.end_ns) for step in steps if step.start_ns is not None and step.end_ns is not None]
     if not known:
@@ -77,7 +76,7 @@ def _windows(steps: tuple[ProfilerStep, ...]) -> Optional[Intervals]:
     return Intervals(table[:, 0], table[:, 1])
 
 
-def preparing_share(timeline: Timeline) -> Optional[float]:
+def preparing_share(timeline: Timeline) -> float | None:
     """Return the share of the steps that passed before the device's first kernel; None where no step tells."""
     told = [(step.preparing_ns, step.length_ns) for step in timeline.steps or ()]
     known = [(preparing, length) for preparing, length in told if preparing is not None and length is not None]
@@ -85,11 +84,11 @@ def preparing_share(timeline: Timeline) -> Optional[float]:
     return sum(preparing for preparing, _ in known) / length if length > 0 else None
 
 
-def _aicpu_seconds(timeline: Timeline) -> Optional[float]:
+def _aicpu_seconds(timeline: Timeline) -> float | None:
     nodes = [total.total_ns for total in timeline.calls or () if total.level == "aicpu"]
     return sum(nodes) / 1e9 if nodes else None
 
 
-def _add(found: _Found, metric: str, value: Optional[float], labels: dict[str, str]) -> None:
+def _add(found: _Found, metric: str, value: float | None, labels: dict[str, str]) -> None:
     if value is not None:
         found.values.append(Value(metric=metric, value=value, labels=labels))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,10 @@ class NodeTimes(NamedTuple):
     None for a node that the trace does not show in every call, or not under its name.
     """
 
-    nodes: list[Optional[float]]
+    nodes: list[float | None]
     total: float
 
-    def of(self, positions: Sequence[int]) -> Optional[float]:
+    def of(self, positions: Sequence[int]) -> float | None:
         """Return the time of some nodes together, None where that of one of them is not known."""
         times = [time for at in positions if (time := self.nodes[at]) is not None]
         return sum(times) if len(times) == len(positions) else None
@@ -38,7 +38,7 @@ class _Window(NamedTuple):
     end: int
 
 
-def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> Optional[NodeTimes]:
+def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
     """Return the median over the faster half of the calls: what disturbs one adds time, mostly around its operators.
 
     None where a call's events show none of the nodes.
@@ -65,12 +65,12 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> O
     )
 
 
-def _typical(times: Sequence[Optional[float]]) -> Optional[float]:
+def _typical(times: Sequence[float | None]) -> float | None:
     known = [time for time in times if time is not None]
     return float(np.median(known)) if len(known) == len(times) else None
 
 
-def _windows(nodes: Sequence[Node], ops: EventTable) -> list[Optional[_Window]]:
+def _windows(nodes: Sequence[Node], ops: EventTable) -> list[_Window | None]:
     """Return when each node ran, None for one that no event stands for.
 
     An operator's event encloses those of what it calls, and there are events of composite operators too, which are no
@@ -79,7 +79,7 @@ def _windows(nodes: Sequence[Node], ops: EventTable) -> list[Optional[_Window]]:
     """
     wanted = [node.variant for node in nodes]
     seen, windows = _outermost(ops, frozenset(wanted))
-    found: list[Optional[_Window]] = [None] * len(nodes)
+    found: list[_Window | None] = [None] * len(nodes)
     for block in SequenceMatcher(None, wanted, seen, autojunk=False).get_matching_blocks():
         found[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
     return found
@@ -100,7 +100,7 @@ def _outermost(ops: EventTable, names: frozenset[str]) -> tuple[list[str], list[
     return seen, windows
 
 
-def _host_times(ops: EventTable, windows: Sequence[Optional[_Window]]) -> NodeTimes:
+def _host_times(ops: EventTable, windows: Sequence[_Window | None]) -> NodeTimes:
     total = float(self_times(ops.start, ops.duration, ops.track).sum())
     return NodeTimes([None if window is None else float(window.end - window.start) for window in windows], total)
 
@@ -121,7 +121,7 @@ def _asked_kernels(trace: CallTrace) -> _AskedKernels:
     return _AskedKernels(stacks.events.start[operators[chosen]], stacks.events.duration[chosen])
 
 
-def _kernel_times(kernels: _AskedKernels, windows: Sequence[Optional[_Window]]) -> Optional[NodeTimes]:
+def _kernel_times(kernels: _AskedKernels, windows: Sequence[_Window | None]) -> NodeTimes | None:
     """Give each kernel to the node in whose time on the host it was asked for."""
     known = [(at, window) for at, window in enumerate(windows) if window is not None]
     asked = kernels.asked
@@ -135,7 +135,7 @@ def _kernel_times(kernels: _AskedKernels, windows: Sequence[Optional[_Window]]) 
     total = float(durations.sum())
     if not total or times.sum() < _LEAST_JOINED * total:
         return None
-    nodes: list[Optional[float]] = [None] * len(windows)
+    nodes: list[float | None] = [None] * len(windows)
     for (position, _), time in zip(known, times.tolist()):
         nodes[position] = time
     return NodeTimes(nodes, total)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import tensors
 
 
-def format_changes(context: StepContext, shape: str) -> Optional[dict[str, str]]:
+def format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
     """Return innermost modules whose result has another format than their input, with both (``ND -> FRACTAL_NZ``).
 
     None where torch_npu is not loaded, has no ``get_npu_format``, or the model is no module.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -84,7 +84,7 @@ def _count(rate: float, pace: Pace) -> int:
     return int(rate * min(pace.most, max(pace.least, (P99_FLOOR + 1) / rate)))
 
 
-def _measure(context: StepContext, shape: str, offered: _Offered) -> tuple[list[Value], Optional[OpenLoop]]:
+def _measure(context: StepContext, shape: str, offered: _Offered) -> tuple[list[Value], OpenLoop | None]:
     labels = {"shape": shape, "rate": offered.label}
     if offered.arrivals.size < _FEWEST:
         seconds = "the time for it" if context.quick else "the time that the full run takes for it"
@@ -97,7 +97,7 @@ def _measure(context: StepContext, shape: str, offered: _Offered) -> tuple[list[
 def _quantile(metric: str, found: OpenLoop, labels: dict[str, str]) -> Value:
     """Return a percentile; of a queue that grows without end only a lower bound, for its latency hangs on when one stops."""
     value = dependent_quantile(found.latencies / 1e9, int(metric[-2:]) / 100)
-    missing: Optional[str] = None
+    missing: str | None = None
     if found.saturated:
         missing = f"the queue grows without end at {labels['rate']} calls a second"
     elif metric == "latency.p99" and value.size < P99_FLOOR:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ class Candidate:
 
     policy: Policy
     served: Served
-    at_most: Optional[HighestRate] = None
+    at_most: HighestRate | None = None
 
     @property
     def p99(self) -> float:
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def candidates(
-    service: ServiceModel, arrivals: Floats, *, configured: int, max_wait: float, promised: Optional[float]
+    service: ServiceModel, arrivals: Floats, *, configured: int, max_wait: float, promised: float | None
 ) -> list[Candidate]:
     """Return static batching of the configured size, then continuous and time-out batching of the size that suits each best.
 

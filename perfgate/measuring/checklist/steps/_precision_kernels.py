@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.measuring.trace.operators import op_class
 from perfgate.measuring.trace.recording import Kernel
@@ -40,7 +40,7 @@ class CastTimes(NamedTuple):
     casts: int
     cast_ns: int
     busy_ns: int
-    change: Optional[str]
+    change: str | None
 
 
 def product_times(kernels: Iterable[Kernel]) -> ProductTimes:
@@ -61,7 +61,7 @@ def product_times(kernels: Iterable[Kernel]) -> ProductTimes:
     return ProductTimes(known, low, rounded, full)
 
 
-def cast_times(kernels: Sequence[Kernel]) -> Optional[CastTimes]:
+def cast_times(kernels: Sequence[Kernel]) -> CastTimes | None:
     """Return the kernels that only convert between dtypes; None where the recording knows no dtypes."""
     if not any(kernel.input_dtypes for kernel in kernels):
         return None
@@ -84,7 +84,7 @@ def is_cast(kernel: Kernel) -> bool:
     return kernel.type == "Cast" or (copies and kernel.input_dtypes[:1] != kernel.output_dtypes[:1])
 
 
-def _is_low(kernel: Kernel) -> Optional[bool]:
+def _is_low(kernel: Kernel) -> bool | None:
     """Return whether a kernel reads low precision; None where nothing says. What it reads first counts, integers apart.
 
     A gradient's first input may be a shape (Conv2DBackpropInput reads INT32, FLOAT, FLOAT).

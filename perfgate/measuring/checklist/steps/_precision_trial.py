@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple
 
 from perfgate.measuring.checklist.agreement import Agreement
 from perfgate.measuring.checklist.step import StepContext
@@ -32,10 +32,10 @@ class Trial(NamedTuple):
     dtype: str
     against: Against
     versus: Versus
-    agreement: Optional[Agreement]
-    unknown: Optional[str]
-    refused: Optional[str]
-    memory_ratio: Optional[float]
+    agreement: Agreement | None
+    unknown: str | None
+    refused: str | None
+    memory_ratio: float | None
 
 
 class Failed(NamedTuple):
@@ -54,7 +54,7 @@ class _Ways(NamedTuple):
     low_pool: list[Any]
 
 
-def try_autocast(context: StepContext, shape: str, *, seconds: float) -> tuple[Optional[Trial], Optional[Failed]]:
+def try_autocast(context: StepContext, shape: str, *, seconds: float) -> tuple[Trial | None, Failed | None]:
     """Compare the call as it is with itself under autocast."""
     import torch
 
@@ -75,9 +75,7 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> tuple[O
         return None, Failed(f"the call fails under autocast: {words_of(error)}", broken=True)
 
 
-def try_full(
-    context: StepContext, shape: str, *, dtype: str, seconds: float
-) -> tuple[Optional[Trial], Optional[Failed]]:
+def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> tuple[Trial | None, Failed | None]:
     """Compare a float32 copy of a model in low precision with the workload as it is."""
     if context.workload.workload.train_step is not None:
         return None, Failed(TRAINS)
@@ -141,7 +139,7 @@ def _trial(context: StepContext, shape: str, ways: _Ways, *, dtype: str, against
     return Trial(dtype, against, versus, agreed.agreement, agreed.reason, refused, ratio)
 
 
-def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> Optional[str]:
+def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str | None:
     device = context.device
     inputs = context.workload.host_inputs(shape)
     output = device.to_host(low(device.to_device(inputs)))
@@ -149,7 +147,7 @@ def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> Opt
     return refusal(context.workload, output, inputs)
 
 
-def _memory_ratio(context: StepContext, ways: _Ways) -> Optional[float]:
+def _memory_ratio(context: StepContext, ways: _Ways) -> float | None:
     """Return the peak of a low call over that of a full one, None where the device does not count or nothing is taken."""
     peaks = []
     for way, pool in ((ways.full, ways.full_pool), (ways.low, ways.low_pool)):

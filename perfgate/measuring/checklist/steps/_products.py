@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 # Padding that makes a size more than a quarter larger computes more than it can save.
 _MOST_PADDING = 1.25
@@ -57,7 +57,7 @@ class Product:
     function: Any
     arguments: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
-    line: Optional[str]
+    line: str | None
     flops: int
     count: int = 1
 
@@ -126,7 +126,7 @@ def _can_be_replayed(name: str, args: tuple[Any, ...]) -> bool:
 
 
 def _product(
-    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: Optional[str]
+    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None
 ) -> Product:
     from torch.utils.flop_counter import flop_registry
 

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +113,7 @@ class WorkloadServer:
 
 def replay(
     context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[Policy]
-) -> Optional[list[Replay]]:
+) -> list[Replay] | None:
     """Let all policies answer the same stretches of requests, in an order drawn by lot; None where too few come in.
 
     A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Slice:
 
     ended_ns: int
     rate: float
-    canary_rate: Optional[float]
+    canary_rate: float | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Soak:
     began_ns: int
     slices: tuple[Slice, ...]
     calls: int
-    waited: Optional[float] = None
+    waited: float | None = None
 
     @property
     def ended_ns(self) -> int:
@@ -67,8 +67,8 @@ class Derating:
     """How much lower the last rates are than the first, 0 to 1, and the interval; an end that too few slices give is None."""
 
     value: float
-    low: Optional[float]
-    high: Optional[float]
+    low: float | None
+    high: float | None
     slices: int
 
 
@@ -93,7 +93,7 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort)
     return Soak(began, tuple(slices), made, waited)
 
 
-def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Optional[Derating]:
+def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Derating | None:
     """Return how much speed was lost from the first part to the last; None for a canary that did not run."""
     first = [one for one in soaked.slices if one.ended_ns <= soaked.began_ns + effort.first_seconds * 1e9]
     last = [one for one in soaked.slices if one.ended_ns > soaked.ended_ns - effort.last_seconds * 1e9]
@@ -109,7 +109,7 @@ def _lost(log_ratio: float) -> float:
     return 1.0 - math.exp(log_ratio)
 
 
-def _end(log_ratio: float) -> Optional[float]:
+def _end(log_ratio: float) -> float | None:
     return _lost(log_ratio) if math.isfinite(log_ratio) else None
 
 
@@ -142,7 +142,7 @@ def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
     return 1e9 / max(float(min(times)), 1.0)
 
 
-def _canary(device: Device) -> Optional[Callable[[], Any]]:
+def _canary(device: Device) -> Callable[[], Any] | None:
     """Return a matrix product on the device, the same on every machine; None where torch has no such device."""
     import torch
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Optional
 
 _AGAIN_SECONDS = 0.2
 
@@ -22,7 +21,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeUpError in here after so many seconds, and end the processes that were started in here."""
     before = set(_below(os.getpid()))
 
-    def ring(_signal: int, _frame: Optional[FrameType]) -> None:
+    def ring(_signal: int, _frame: FrameType | None) -> None:
         for process in set(_below(os.getpid())) - before:
             _end(process)
         raise TimeUpError

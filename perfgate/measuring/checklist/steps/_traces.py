@@ -10,7 +10,6 @@ import hashlib
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
 
 from perfgate.document.run import Artifact
 from perfgate.measuring.checklist.step import StepContext
@@ -42,7 +41,7 @@ def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
     return summary
 
 
-def _kept(folder: Path, name: str) -> Optional[Path]:
+def _kept(folder: Path, name: str) -> Path | None:
     """Return the trace that an earlier step of this run left; the flow cleared those of other runs."""
     return next((path for suffix in _SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
 

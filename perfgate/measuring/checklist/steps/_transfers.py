@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
@@ -34,7 +34,7 @@ class Transfers:
     def _caller(self, mode: str) -> Callable[[], Any]:
         return lambda: self.end_to_end(mode)
 
-    def end_to_end(self, mode: str, marks: Optional[_Marks] = None) -> Any:
+    def end_to_end(self, mode: str, marks: _Marks | None = None) -> Any:
         """Bring an input over, call, bring the output back. With ``prefetch`` the next input travels meanwhile."""
         self._cursor = (self._cursor + 1) % POOL_SIZE
         inputs = self._next if mode == "prefetch" else self._upload(mode, marks)
@@ -47,7 +47,7 @@ class Transfers:
             self._device.to_host(output)
         return output
 
-    def _upload(self, mode: str, marks: Optional[_Marks]) -> Any:
+    def _upload(self, mode: str, marks: _Marks | None) -> Any:
         with marks.around("up") if marks else nullcontext():
             if mode == PLAIN:
                 return self._device.to_device(self._hosts[self._cursor])

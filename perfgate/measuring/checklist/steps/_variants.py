@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from itertools import cycle
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.devices.batches import each_tensor
@@ -23,15 +23,15 @@ _NO_TENSORS = "the outputs hold no tensors of one shape that could be compared"
 class Agreed(NamedTuple):
     """How far the outputs of two ways lie apart, or why that cannot be told."""
 
-    agreement: Optional[Agreement]
-    reason: Optional[str] = None
+    agreement: Agreement | None
+    reason: str | None = None
 
 
 class Copied(NamedTuple):
     """A copy of the workload's model, or why there is none."""
 
     model: Any
-    reason: Optional[str] = None
+    reason: str | None = None
 
 
 def copy_of_model(workload: BoundWorkload, device: Device) -> Copied:

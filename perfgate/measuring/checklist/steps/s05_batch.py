@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Knee(NamedTuple):
     surely: int
 
 
-def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Optional[Knee]:
+def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
     """Return from which size on the best one is not ``gain`` times as fast; None where that is the largest one only.
 
     ``rates`` are the items per second of each visit, whose order the sizes share: they are compared visit by visit, so that
@@ -79,7 +79,7 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Optional[Kne
     return None if size == sizes[-1] else Knee(size, surely)
 
 
-def _knee_value(knee: Optional[Knee], sweep: Sweep, labels: dict[str, str]) -> Value:
+def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
     if knee is None:
         reason = "not reached: the largest batch size measured is beyond doubt the fastest"
         return Value(metric="batch.knee", value=None, reason=reason, labels=labels)
@@ -93,7 +93,7 @@ def _knee_value(knee: Optional[Knee], sweep: Sweep, labels: dict[str, str]) -> V
     )
 
 
-def _best(throughput: dict[int, float], sweep: Sweep, promised: Optional[float]) -> Optional[int]:
+def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
     """Return the size of the highest throughput whose P99 keeps the SLA, None where none does."""
     kept = [size for size in throughput if promised is None or _p99(sweep.latencies[size]) <= promised]
     return max(kept, key=throughput.__getitem__, default=None)
@@ -104,7 +104,7 @@ def _p99(latencies: list[float]) -> float:
     return quantile(np.asarray(latencies), 0.99).value
 
 
-def _loss(throughput: dict[int, float], configured: int, best: int) -> Optional[float]:
+def _loss(throughput: dict[int, float], configured: int, best: int) -> float | None:
     if configured not in throughput:
         return None
     return 1.0 - throughput[configured] / throughput[best]
@@ -122,13 +122,13 @@ def _throughput_value(sweep: Sweep, size: int, shape: str) -> Value:
     )
 
 
-def _value(metric: str, value: Optional[float], missing: str, labels: dict[str, str]) -> Value:
+def _value(metric: str, value: float | None, missing: str, labels: dict[str, str]) -> Value:
     if value is None:
         return Value(metric=metric, value=None, reason=missing, labels=labels)
     return Value(metric=metric, value=float(value), labels=labels)
 
 
-def _notes(sweep: Sweep, knee: Optional[Knee]) -> list[Finding]:
+def _notes(sweep: Sweep, knee: Knee | None) -> list[Finding]:
     """Say what ended the sweep, what was left out, and that the knee was not reached."""
     largest = sweep.sizes[-1] if sweep.sizes else 0
     noted = [
@@ -143,7 +143,7 @@ def _notes(sweep: Sweep, knee: Optional[Knee]) -> list[Finding]:
     return found + refused
 
 
-def _judge(context: StepContext, loss: Optional[float], best: Optional[int]) -> list[Finding]:
+def _judge(context: StepContext, loss: float | None, best: int | None) -> list[Finding]:
     if loss is None or best is None:
         return []
     evidence = {"batch": context.workload.batch, "best": best}

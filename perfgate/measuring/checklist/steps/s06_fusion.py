@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
@@ -41,7 +40,7 @@ class _Found:
     values: list[Value] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, metric: str, value: Optional[float], labels: dict[str, str], missing: str = "") -> None:
+    def add(self, metric: str, value: float | None, labels: dict[str, str], missing: str = "") -> None:
         """Add a value, or why it is missing."""
         if value is None:
             self.values.append(Value(metric=metric, value=None, reason=missing, labels=labels))
@@ -121,7 +120,7 @@ def _judge_trace(
     found.add("fusion.fused_kernels", fused / trace.calls, labels)
 
 
-def _merged_share(patterns: Sequence[Pattern], times: Optional[NodeTimes]) -> Optional[float]:
+def _merged_share(patterns: Sequence[Pattern], times: NodeTimes | None) -> float | None:
     """Return the share of the patterns whose time is known; None where that of some is asked for and of none is known."""
     known = [] if times is None else [cost for pattern in patterns if (cost := times.of(pattern.merged)) is not None]
     if times is None or (patterns and not known):
@@ -132,7 +131,7 @@ def _merged_share(patterns: Sequence[Pattern], times: Optional[NodeTimes]) -> Op
 def _judge_patterns(
     patterns: Sequence[Pattern],
     nodes: Sequence[Node],
-    times: Optional[NodeTimes],
+    times: NodeTimes | None,
     shape: str,
     limits: Mapping[str, float],
 ) -> list[Finding]:
@@ -141,7 +140,7 @@ def _judge_patterns(
     Those whose cost nobody knows are named as such.
     """
     bound = limit("fusion.share.warning", limits)
-    places: dict[tuple[str, Optional[str]], list[Pattern]] = {}
+    places: dict[tuple[str, str | None], list[Pattern]] = {}
     for pattern in patterns:
         places.setdefault((pattern.kind, _line(pattern, nodes)), []).append(pattern)
     findings, unknown = [], []
@@ -162,7 +161,7 @@ def _judge_patterns(
     return sorted(findings, key=lambda finding: -float(finding.evidence["fusion.share"])) + unknown
 
 
-def _line(pattern: Pattern, nodes: Sequence[Node]) -> Optional[str]:
+def _line(pattern: Pattern, nodes: Sequence[Node]) -> str | None:
     """Return the line that most operators of a pattern come from; of equally many the first."""
     lines = Counter(line for at in pattern.merged if (line := nodes[at].line) is not None)
     return lines.most_common(1)[0][0] if lines else None
@@ -189,7 +188,7 @@ def _judge_kernels(
     found: _Found,
     summary: DeviceSummary,
     limits: Mapping[str, float],
-    labels: Optional[dict[str, str]] = None,
+    labels: dict[str, str] | None = None,
     *,
     judge: bool = True,
 ) -> None:

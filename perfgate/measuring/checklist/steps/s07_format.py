@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
@@ -39,7 +40,7 @@ class Conversion(NamedTuple):
     name: str
     ns: int
     inputs: str
-    line: Optional[str] = None
+    line: str | None = None
 
 
 class Conversions(NamedTuple):
@@ -121,7 +122,7 @@ def _pair_of(kernel: Kernel) -> str:
     return "NHWC -> NCHW" if _TURNED_BACK.search(kernel.name) else kernel.type or kernel.name
 
 
-def _on_device(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Optional[Conversions]:
+def _on_device(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Conversions | None:
     """Return the conversions of a short trace, with the line of a cast that the program itself asks for."""
     if "kernel_timeline" not in context.device.capabilities:
         return None
@@ -211,7 +212,7 @@ def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str
 
 def _flips(convolutions: Iterable[Convolution]) -> int:
     orders = [convolution.input for convolution in convolutions if convolution.input != EITHER]
-    return sum(before != after for before, after in zip(orders, orders[1:]))
+    return sum(before != after for before, after in itertools.pairwise(orders))
 
 
 def _judge_boundaries(context: StepContext, shape: str) -> Judged:

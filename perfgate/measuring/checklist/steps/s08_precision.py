@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Optional
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
@@ -93,7 +92,7 @@ def _judge_products(
     value = Value(metric="precision.low_share", value=share, labels={"shape": shape, "of": "flops"})
     if not 0 < share < 1:
         return Judged([value])
-    sites: Counter[tuple[str, Optional[str], str]] = Counter()
+    sites: Counter[tuple[str, str | None, str]] = Counter()
     for op, product in products:
         if not product.low:
             sites[op.name, op.line, product.dtype] += product.flops
@@ -169,7 +168,7 @@ def _judge_kernels(
     return found
 
 
-def _line_of_cast(audit: Iterable[AuditedOp]) -> Optional[str]:
+def _line_of_cast(audit: Iterable[AuditedOp]) -> str | None:
     """Return the line from which most casts come."""
     lines = Counter(op.line for op in audit for copy in op.copies if copy.cause == "dtype" and op.line is not None)
     return next((line for line, _ in lines.most_common(1)), None)
@@ -177,7 +176,7 @@ def _line_of_cast(audit: Iterable[AuditedOp]) -> Optional[str]:
 
 def _try(
     context: StepContext, shape: str, products: Iterable[Product], share: float
-) -> tuple[Optional[Trial], Optional[Failed]]:
+) -> tuple[Trial | None, Failed | None]:
     seconds = (2.0 if context.quick else 12.0) / len(context.workload.shapes)
     if share < _MOSTLY:
         return try_autocast(context, shape, seconds=seconds)
@@ -189,7 +188,7 @@ def _try(
     return try_full(context, shape, dtype=dtype, seconds=seconds)
 
 
-def _judge_trial(trial: Optional[Trial], failed: Optional[Failed], shape: str, limits: Mapping[str, float]) -> Judged:
+def _judge_trial(trial: Trial | None, failed: Failed | None, shape: str, limits: Mapping[str, float]) -> Judged:
     if trial is None:
         reason = failed.reason if failed is not None else None
         return Judged([Value(metric="precision.speedup", value=None, labels={"shape": shape}, reason=reason)])
@@ -235,7 +234,7 @@ def _judge_gain(trial: Trial, shape: str, limits: Mapping[str, float]) -> list[F
     return gain
 
 
-def _why_not(trial: Trial, limits: Mapping[str, float]) -> Optional[str]:
+def _why_not(trial: Trial, limits: Mapping[str, float]) -> str | None:
     """Return what speaks against the low-precision output, None where nothing does."""
     if trial.refused is not None:
         return f"the workload's check says: {trial.refused}"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Union
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
@@ -99,7 +98,7 @@ class _Timed:
     found: Compiled
     versus: Versus
     cached_ns: int
-    head: Optional[Mapping[str, float]]
+    head: Mapping[str, float] | None
 
     @property
     def cold_seconds(self) -> float:
@@ -107,13 +106,13 @@ class _Timed:
         return max(self.found.cold_ns - self.versus.second_ns, 0.0) / 1e9
 
     @property
-    def saved_seconds(self) -> Optional[float]:
+    def saved_seconds(self) -> float | None:
         """Return what a compiled call saves, None where it is not faster beyond doubt."""
         saved = self.versus.first_ns - self.versus.second_ns
         return saved / 1e9 if self.versus.faster and saved > 0 else None
 
 
-def _take_graphs(context: StepContext, effort: _Effort, *, own: bool) -> Union[Compilations, str]:
+def _take_graphs(context: StepContext, effort: _Effort, *, own: bool) -> Compilations | str:
     """Return what is compiled over calls of every shape, or why nothing can be."""
     workload = context.workload
     context.progress("taking the graphs of every shape")
@@ -125,7 +124,7 @@ def _take_graphs(context: StepContext, effort: _Effort, *, own: bool) -> Union[C
         return str(error)
 
 
-def _time_graph(context: StepContext, shape: str, effort: _Effort) -> Union[_Timed, str]:
+def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | str:
     """Return the times of the compiled call, or why there are none."""
     context.progress(f"compiling the call of shape {shape}")
     try:
@@ -138,7 +137,7 @@ def _time_graph(context: StepContext, shape: str, effort: _Effort) -> Union[_Tim
         return str(error)
 
 
-def _head(context: StepContext, found: Compiled) -> Optional[Mapping[str, float]]:
+def _head(context: StepContext, found: Compiled) -> Mapping[str, float] | None:
     with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
         trace = record_calls(context.device, found.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
         times = head_times(
@@ -147,7 +146,7 @@ def _head(context: StepContext, found: Compiled) -> Optional[Mapping[str, float]
     return None if times is None else times._asdict()
 
 
-def _graph_values(graphs: Union[Compilations, str]) -> list[Value]:
+def _graph_values(graphs: Compilations | str) -> list[Value]:
     if isinstance(graphs, str):
         return [Value(metric=name, value=None, reason=graphs) for name in ("graph.breaks", "graph.recompiles")]
     return [
@@ -169,7 +168,7 @@ def _recompiles(graphs: Compilations) -> Counter[Site]:
     return counted
 
 
-def _timed_values(timed: Union[_Timed, str], labels: dict[str, str]) -> list[Value]:
+def _timed_values(timed: _Timed | str, labels: dict[str, str]) -> list[Value]:
     if isinstance(timed, str):
         names = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
         return [Value(metric=name, value=None, labels=labels, reason=timed) for name in names]
@@ -205,12 +204,12 @@ def _head_values(timed: _Timed, labels: dict[str, str]) -> list[Value]:
     ]
 
 
-def _judge_graphs(graphs: Union[Compilations, str], limits: Mapping[str, float]) -> list[Finding]:
+def _judge_graphs(graphs: Compilations | str, limits: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each place that breaks the graph, and for each that is compiled again and again."""
     if isinstance(graphs, str):
         return []
     breaks = [noticed("graph.break", "warning", _evidence(site.name, site.line)) for site in _breaks(graphs)]
-    again: dict[Optional[str], Counter[str]] = {}
+    again: dict[str | None, Counter[str]] = {}
     for site, count in _recompiles(graphs).items():
         again.setdefault(site.line, Counter())[site.name] += count
     found = [*breaks[:_MOST_PLACES]]
@@ -221,11 +220,11 @@ def _judge_graphs(graphs: Union[Compilations, str], limits: Mapping[str, float])
     return found
 
 
-def _evidence(reason: str, line: Optional[str]) -> dict[str, Evidence]:
+def _evidence(reason: str, line: str | None) -> dict[str, Evidence]:
     return {"reason": reason, **({} if line is None else {"line": line})}
 
 
-def _judge_timed(timed: Union[_Timed, str], labels: dict[str, str], *, own: bool) -> list[Finding]:
+def _judge_timed(timed: _Timed | str, labels: dict[str, str], *, own: bool) -> list[Finding]:
     """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
     found = [noticed("graph.compiled_already", "info", dict(labels))] if own else []
     if isinstance(timed, str):

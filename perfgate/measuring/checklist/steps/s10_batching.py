@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ class _Setting(NamedTuple):
 
     shape: str
     configured: int
-    promised: Optional[float]
+    promised: float | None
     rate: float
     service: ServiceModel
     found: list[Candidate]
@@ -91,16 +91,14 @@ def _simulated(context: StepContext, shape: str, service: ServiceModel, traffic:
     return _Setting(shape, configured, promised, rate_of(traffic), service, found)
 
 
-def _replayed(context: StepContext, setting: _Setting, traffic: Traffic) -> Optional[list[Replay]]:
+def _replayed(context: StepContext, setting: _Setting, traffic: Traffic) -> list[Replay] | None:
     """Replay static batching and the best way, on other requests of the same traffic than those that chose the policy."""
     other = arrivals(traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
     policies = dict.fromkeys([setting.static.policy, setting.best.policy])
     return replay(context, setting.shape, setting.service, other, list(policies))
 
 
-def _outcome(
-    context: StepContext, setting: _Setting, replays: Optional[list[Replay]], agree: Optional[bool]
-) -> StepOutcome:
+def _outcome(context: StepContext, setting: _Setting, replays: list[Replay] | None, agree: bool | None) -> StepOutcome:
     compared = replays is not None and len(replays) > 1
     speedup = replays[-1].speedup_over(replays[0]) if replays is not None and compared else None
     values = [
@@ -133,7 +131,7 @@ def _of_replay(replayed: Replay, setting: _Setting) -> Iterable[Value]:
     yield Value(metric="batching.simulation_error", value=error, count=int(replayed.latencies.size), labels=labels)
 
 
-def _speedup_value(speedup: Optional[Speedup], replays: Optional[list[Replay]], setting: _Setting) -> Value:
+def _speedup_value(speedup: Speedup | None, replays: list[Replay] | None, setting: _Setting) -> Value:
     labels = _labels(setting, setting.best.policy, "replayed")
     if speedup is None:
         few = f"{setting.rate:g} requests a second are too few for a replay in the time for it"
@@ -177,9 +175,7 @@ def _saturated(setting: _Setting) -> list[Finding]:
     return [noticed("batching.saturated", "warning", evidence)]
 
 
-def _judge_gain(
-    context: StepContext, setting: _Setting, speedup: Optional[Speedup], agree: Optional[bool]
-) -> list[Finding]:
+def _judge_gain(context: StepContext, setting: _Setting, speedup: Speedup | None, agree: bool | None) -> list[Finding]:
     """Recommend what the simulation finds better by more than the limit, the replay confirms, and answers the same."""
     policy = setting.best.policy
     if policy == setting.static.policy or setting.gain <= limit("batching.gain.warning", context.limits):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
@@ -190,7 +189,7 @@ def _try_padding(
 ) -> tuple[Value, list[Finding]]:
     named = {**labels, "op": product.op, "sizes": product.worded({}), "padded": product.worded(padding)}
     try:
-        versus: Union[Versus, str] = _compare(context, product, padding, effort)
+        versus: Versus | str = _compare(context, product, padding, effort)
     except RuntimeError as error:
         if not context.device.is_out_of_memory(error):
             raise
@@ -207,7 +206,7 @@ def _try_padding(
     return versus.value("tiling.padding_gain", named), findings
 
 
-def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Union[Versus, str]:
+def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus | str:
     """Return how much faster the padded product is, or why that was not measured."""
     with context.device.inference_mode():
         replay = Replay(product, padding, context.device.handle())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Value
@@ -38,7 +38,7 @@ _NO_KERNELS = "the recording shows no kernel of a device, and operators of a hos
 class _Site(NamedTuple):
     op: str
     cause: Cause
-    line: Optional[str]
+    line: str | None
 
 
 class ContiguityStep:
@@ -173,8 +173,8 @@ def _try_channels_last(context: StepContext, shape: str, audit: Sequence[Audited
 class _Turned(NamedTuple):
     """A call in channels_last, or why there is none to compare with."""
 
-    call: Optional[Callable[[], Any]]
-    reason: Optional[str] = None
+    call: Callable[[], Any] | None
+    reason: str | None = None
 
 
 def _in_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Turned:
@@ -204,7 +204,7 @@ def _image_in_channels_last(tensor: Any) -> Any:
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
-def _not_to_try(context: StepContext, audit: Iterable[AuditedOp]) -> Optional[str]:
+def _not_to_try(context: StepContext, audit: Iterable[AuditedOp]) -> str | None:
     """Return why channels_last is not tried, None where it is."""
     if context.device.kind == "npu":
         return "an NPU keeps images in formats of its own; channels_last is none of them"

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class _Buffers:
         return self._invoke(next(self._copies))
 
 
-def _too_many(needed: int, size: int) -> Optional[str]:
+def _too_many(needed: int, size: int) -> str | None:
     if not needed:
         return "the inputs hold no tensor"
     if needed > _MOST_COPIES:

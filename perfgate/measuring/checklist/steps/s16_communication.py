@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -70,7 +69,7 @@ class CommunicationStep:
 STEP = CommunicationStep()
 
 
-def _impossible(context: StepContext, ranks: int) -> Optional[str]:
+def _impossible(context: StepContext, ranks: int) -> str | None:
     """Return why so many ranks cannot run here, None where they can; CPUs are shared, other devices are not."""
     device, seen = context.device, context.device.visible_devices()
     if ranks > 1 and device.kind not in _BACKENDS:
@@ -167,7 +166,7 @@ def _samples(operation: OperationTimes, size: SizeTimes) -> SampleSet:
     return SampleSet(metric="communication.time", samples=pack(size.nanoseconds.astype(np.int64)), labels=labels)
 
 
-def _peak_share(operations: Sequence[OperationTimes], limits: dict[str, float]) -> Optional[float]:
+def _peak_share(operations: Sequence[OperationTimes], limits: dict[str, float]) -> float | None:
     """Return the bus bandwidth of the first operation, the all-reduce, over the peak; None where no peak is known."""
     peak = limit("communication.peak", limits)
     return operations[0].bus_bandwidth(operations[0].best()) / peak if peak > 0 and operations else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from gc import collect
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,9 +54,9 @@ class _Watched:
 
     resident: Floats
     faults: Floats
-    allocated: Optional[Floats]
-    before: Optional[MemoryStatistics]
-    after: Optional[MemoryStatistics]
+    allocated: Floats | None
+    before: MemoryStatistics | None
+    after: MemoryStatistics | None
 
 
 class MemoryStep:
@@ -125,7 +125,7 @@ def _watch(context: StepContext, call: Callable[[], Any], calls: int) -> _Watche
     return _Watched(resident, faults, allocated if after else None, before, after)
 
 
-def _held_by_calls(context: StepContext, call: Callable[[], Any], calls: int) -> Optional[Floats]:
+def _held_by_calls(context: StepContext, call: Callable[[], Any], calls: int) -> Floats | None:
     """Return what is held after each call on top of what was held before them, by the events of the allocator."""
     counts = context.device.count_memory([call] * (calls + 1))
     # Of the first one it may be too much.
@@ -164,7 +164,7 @@ def _fragmentation(allocated: float, reserved: float) -> float:
     return 1.0 - allocated / reserved if reserved else 0.0
 
 
-def _growth(metric: str, series: Optional[Floats], labels: dict[str, str]) -> Value:
+def _growth(metric: str, series: Floats | None, labels: dict[str, str]) -> Value:
     if series is None:
         return Value(metric=metric, value=None, labels=labels, reason=_UNCOUNTED)
     slope: Slope = theil_sen(series)
@@ -222,11 +222,11 @@ def _judge_growth(context: StepContext, shape: str, values: dict[str, Value]) ->
         yield from above("memory.resident_growth", rest, given=context.limits, evidence=_grown(process, shape, {}))
 
 
-def _number(values: dict[str, Value], metric: str) -> Optional[float]:
+def _number(values: dict[str, Value], metric: str) -> float | None:
     return values[metric].value if metric in values else None
 
 
-def _low(value: Value) -> Optional[float]:
+def _low(value: Value) -> float | None:
     return value.interval[0] if value.interval else None
 
 

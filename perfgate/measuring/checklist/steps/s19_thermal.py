@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 
@@ -102,7 +101,7 @@ def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[S
         return soaked, Sensed(sampler.readings() if sampler else (), why)
 
 
-def _derating_values(of_calls: Optional[Derating], of_canary: Optional[Derating], shape: str) -> Iterator[Value]:
+def _derating_values(of_calls: Derating | None, of_canary: Derating | None, shape: str) -> Iterator[Value]:
     for what, found in (("workload", of_calls), ("canary", of_canary)):
         if found is not None:
             yield Value(
@@ -163,23 +162,23 @@ def _works(telemetry: Telemetry) -> bool:
     return telemetry.at_work is not False
 
 
-def _throttled(at_work: Sequence[Telemetry]) -> Optional[float]:
+def _throttled(at_work: Sequence[Telemetry]) -> float | None:
     told = [slowed for one in at_work if (slowed := _is_slowed(one)) is not None]
     return sum(told) / len(told) if told else None
 
 
-def _is_slowed(telemetry: Telemetry) -> Optional[bool]:
+def _is_slowed(telemetry: Telemetry) -> bool | None:
     share = telemetry.clock_share()
     if telemetry.throttled is not None:
         return telemetry.throttled
     return None if share is None else share < _FULL_CLOCK
 
 
-def _median(shares: Sequence[float]) -> Optional[float]:
+def _median(shares: Sequence[float]) -> float | None:
     return statistics.median(shares) if shares else None
 
 
-def _mean_power(readings: Sequence[Reading], soaked: Soak) -> Optional[float]:
+def _mean_power(readings: Sequence[Reading], soaked: Soak) -> float | None:
     """Return the power integrated over the soak, by trapezoids between readings, over its length; W."""
     told = [(one.ended_ns, one.telemetry.power) for one in readings if one.telemetry.power is not None]
     if len(told) < _FEWEST_READINGS:
@@ -192,7 +191,7 @@ def _mean_power(readings: Sequence[Reading], soaked: Soak) -> Optional[float]:
 
 
 def judge_speed(
-    soaked: Soak, of_calls: Optional[Derating], of_canary: Optional[Derating], context: StepContext
+    soaked: Soak, of_calls: Derating | None, of_canary: Derating | None, context: StepContext
 ) -> list[Finding]:
     """Judge the lower end of what calls lost; where the canary lost less than half of it, the device is not the cause.
 

@@ -8,7 +8,6 @@ Ascend 950). Behind the chips may follow the ``mcu``, whose temperature and powe
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 import msgspec
 
@@ -33,17 +32,17 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
     ``processes`` is None where the output does not speak of processes.
     """
 
-    npu_id: Optional[int] = None
-    chip_id: Optional[int] = None
+    npu_id: int | None = None
+    chip_id: int | None = None
     mcu: bool = False
     values: dict[str, str] = {}
-    processes: Optional[list[DeviceProcess]] = None
+    processes: list[DeviceProcess] | None = None
 
-    def get(self, *keys: str) -> Optional[str]:
+    def get(self, *keys: str) -> str | None:
         """Return the value of the first key that is there, None where it says that there is none."""
         return next((value for key in keys if (value := word(self.values.get(plain(key)))) is not None), None)
 
-    def number(self, *keys: str) -> Optional[float]:
+    def number(self, *keys: str) -> float | None:
         """Return the first of these keys that has a number."""
         return next((value for key in keys if (value := number(self.values.get(plain(key)))) is not None), None)
 
@@ -56,8 +55,8 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
 
     npu_id: int
     logic_id: int
-    chip_id: Optional[int] = None
-    phy_id: Optional[int] = None
+    chip_id: int | None = None
+    phy_id: int | None = None
     name: str = ""
 
 
@@ -73,7 +72,7 @@ def parse_blocks(text: str, asked: str) -> list[ChipBlock]:
     """
     refuse(text, asked)
     blocks: list[ChipBlock] = []
-    npu_id: Optional[int] = None
+    npu_id: int | None = None
     entries: list[tuple[str, str]] = []
     for key, value in _entries(text):
         if key == _NPU:
@@ -87,7 +86,7 @@ def parse_blocks(text: str, asked: str) -> list[ChipBlock]:
     return blocks
 
 
-def find_block(blocks: list[ChipBlock], chip_id: Optional[int]) -> Optional[ChipBlock]:
+def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
     """Return the block of a chip, never that of the mcu; one without an id where that is the only one."""
     chips = [block for block in blocks if not block.mcu]
     named = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
@@ -160,7 +159,7 @@ def _entries(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _cut(entries: list[tuple[str, str]], npu_id: Optional[int]) -> list[ChipBlock]:
+def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
     """Return the chips of one card: whether ids lead or close their blocks is told by the first entry."""
     if not entries:
         return []
@@ -180,9 +179,9 @@ def _names_chip(key: str, value: str) -> bool:
     return key == _CHIP or (key == _NAME and value.lower() == "mcu")
 
 
-def _block(entries: list[tuple[str, str]], npu_id: Optional[int]) -> ChipBlock:
+def _block(entries: list[tuple[str, str]], npu_id: int | None) -> ChipBlock:
     values: dict[str, str] = {}
-    processes: Optional[list[DeviceProcess]] = None
+    processes: list[DeviceProcess] | None = None
     for key, value in entries:
         if key == "process":
             processes = [*(processes or []), *_process(value)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 # "N/A", "NA" and "-" stand in the recorded outputs of 310P3 (power), A3 (power of the second die) and 310B4 (Bus-Id).
 _ABSENT = frozenset({"", "-", "--", "na", "n/a", "null", "none"})
@@ -14,37 +13,37 @@ MIB = 1 << 20
 MHZ = 1_000_000
 
 
-def word(cell: Optional[str]) -> Optional[str]:
+def word(cell: str | None) -> str | None:
     """Return a cell without the space around it, None where it says that there is nothing."""
     text = (cell or "").strip()
     return None if text.lower() in _ABSENT else text
 
 
-def number(cell: Optional[str]) -> Optional[float]:
+def number(cell: str | None) -> float | None:
     """Return a cell as a number; None for none, and for what is no number."""
     text = word(cell)
     return float(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
-def whole(cell: Optional[str]) -> Optional[int]:
+def whole(cell: str | None) -> int | None:
     """Return a cell as a whole number that is not negative, such as an id or a count."""
     found = number(cell)
     return int(found) if found is not None and found >= 0 and found.is_integer() else None
 
 
-def share(cell: Optional[str]) -> Optional[float]:
+def share(cell: str | None) -> float | None:
     """Return percent as a share; None for what is below 0 or above 100."""
     found = number(cell)
     return found / 100 if found is not None and 0 <= found <= 100 else None
 
 
-def scaled(cell: Optional[str], unit: int) -> Optional[int]:
+def scaled(cell: str | None, unit: int) -> int | None:
     """Return a cell in units of ``unit``, such as MB as bytes; None for a negative one."""
     found = number(cell)
     return None if found is None or found < 0 else int(found * unit)
 
 
-def pair(cell: Optional[str]) -> Optional[tuple[int, int]]:
+def pair(cell: str | None) -> tuple[int, int] | None:
     """Return ``used / total`` as two numbers; the recorded outputs have it with and without the first space."""
     match = _PAIR.fullmatch((cell or "").strip())
     return (int(match[1]), int(match[2])) if match else None

@@ -7,7 +7,7 @@ know is unknown, which is not a mismatch: pre-releases, patches of CANN, and wha
 from __future__ import annotations
 
 import re
-from typing import Literal, Optional
+from typing import Literal
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
 
     match: Match
     seen: str
-    remedy: Optional[str] = None
+    remedy: str | None = None
 
 
 def check_torch(torch: str, torch_npu: str) -> Compatibility:
@@ -101,7 +101,7 @@ def check_cann(torch_npu: str, cann: str) -> Compatibility:
 
 
 def check_compatibility(
-    torch: Optional[str], torch_npu: Optional[str], cann: Optional[str]
+    torch: str | None, torch_npu: str | None, cann: str | None
 ) -> tuple[Compatibility, Compatibility]:
     """Judge what is installed: torch_npu with torch, and with CANN; a pair with a part missing is unknown."""
     if torch_npu is None:
@@ -120,18 +120,18 @@ def check_compatibility(
     return first, second
 
 
-def cann_for(torch_npu: str) -> Optional[str]:
+def cann_for(torch_npu: str) -> str | None:
     """Return the CANN that the published table lists with a torch_npu."""
     published = _published(torch_npu)
     return next((cann for name, cann in PAIRS if name == published), None)
 
 
-def _release(version: str) -> Optional[str]:
+def _release(version: str) -> str | None:
     match = _RELEASE.match(version.strip())
     return match[1] if match else None
 
 
-def _published(torch_npu: str) -> Optional[str]:
+def _published(torch_npu: str) -> str | None:
     """Return the version as the table writes it, None for a pre-release, which the table does not know."""
     match = _RELEASE.match(torch_npu.strip())
     tail = _TAIL.fullmatch(match[2]) if match else None

@@ -7,8 +7,8 @@ Four numberings: the index of torch, the logic id of the runtime, the NPU ID and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Callable, Optional, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
@@ -129,10 +129,10 @@ def read_processes(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
 def to_telemetry(
     chip: MappedChip,
     *,
-    common: Optional[ChipBlock] = None,
-    usages: Optional[ChipBlock] = None,
-    health: Optional[ChipBlock] = None,
-    table: Optional[InfoTable] = None,
+    common: ChipBlock | None = None,
+    usages: ChipBlock | None = None,
+    health: ChipBlock | None = None,
+    table: InfoTable | None = None,
     own: frozenset[int] = frozenset(),
 ) -> Telemetry:
     """Return the answers as one record in base units."""
@@ -165,9 +165,9 @@ class _Asked:
         self._chip = chip
         self._runner = runner
         self._answered = False
-        self._failure: Optional[MeasuringError] = None
+        self._failure: MeasuringError | None = None
 
-    def of(self, command: list[str], parse: Callable[[str, str], _T]) -> Optional[_T]:
+    def of(self, command: list[str], parse: Callable[[str, str], _T]) -> _T | None:
         try:
             answer = parse(self._runner(command), " ".join(command))
         except MeasuringError as error:
@@ -176,7 +176,7 @@ class _Asked:
         self._answered = True
         return answer
 
-    def block(self, kind: str, *, with_chip: bool = False) -> Optional[ChipBlock]:
+    def block(self, kind: str, *, with_chip: bool = False) -> ChipBlock | None:
         # Where npu-smi has no chips within a card (Ascend 950), -i is the logic id.
         card = self._chip.npu_id if self._chip.chip_id is not None else self._chip.logic_id
         command = ["npu-smi", "info", "-t", kind, "-i", str(card)]
@@ -190,12 +190,12 @@ class _Asked:
             raise self._failure
 
 
-def _units(block: Optional[ChipBlock]) -> dict[str, float]:
+def _units(block: ChipBlock | None) -> dict[str, float]:
     found = {name: share(block.get(key)) for key, name in _UNITS.items()} if block else {}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _memory(usages: Optional[ChipBlock]) -> tuple[Optional[int], Optional[int]]:
+def _memory(usages: ChipBlock | None) -> tuple[int | None, int | None]:
     """Return bytes used and there, from a capacity and a rate in whole percent."""
     for capacity, rate in _CAPACITY if usages else ():
         total, used = number(usages.get(capacity)), share(usages.get(rate))  # type: ignore[union-attr]
@@ -204,22 +204,22 @@ def _memory(usages: Optional[ChipBlock]) -> tuple[Optional[int], Optional[int]]:
     return None, None
 
 
-def _foreign(processes: Optional[list[DeviceProcess]], own: frozenset[int]) -> Optional[list[DeviceProcess]]:
+def _foreign(processes: list[DeviceProcess] | None, own: frozenset[int]) -> list[DeviceProcess] | None:
     return None if processes is None else [process for process in processes if process.pid not in own]
 
 
-def _get(block: Optional[ChipBlock], *keys: str) -> Optional[float]:
+def _get(block: ChipBlock | None, *keys: str) -> float | None:
     return block.number(*keys) if block else None
 
 
-def _first(first: Optional[float], second: Optional[float]) -> Optional[float]:
+def _first(first: float | None, second: float | None) -> float | None:
     return second if first is None else first
 
 
-def _positive(watts: Optional[float]) -> Optional[float]:
+def _positive(watts: float | None) -> float | None:
     # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a chip that runs draws some power, so it tells none.
     return watts if watts is not None and watts > 0 else None
 
 
-def _hertz(megahertz: Optional[float]) -> Optional[float]:
+def _hertz(megahertz: float | None) -> float | None:
     return None if megahertz is None or megahertz <= 0 else megahertz * MHZ

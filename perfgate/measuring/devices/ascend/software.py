@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 
@@ -25,13 +24,13 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     CANN is installed by default, whether or not the environment knows them.
     """
 
-    torch: Optional[str] = None
-    torch_npu: Optional[str] = None
-    cann: Optional[str] = None
-    cann_home: Optional[str] = None
+    torch: str | None = None
+    torch_npu: str | None = None
+    cann: str | None = None
+    cann_home: str | None = None
     cann_installed: list[str] = []
-    driver: Optional[str] = None
-    firmware: Optional[str] = None
+    driver: str | None = None
+    firmware: str | None = None
 
 
 def read_software(host: Host) -> Software:
@@ -68,7 +67,7 @@ def set_env(home: str) -> str:
     return f"source {folder}/set_env.sh"
 
 
-def cann_version(home: Path) -> Optional[str]:
+def cann_version(home: Path) -> str | None:
     """Return the version of the CANN in a folder, such as 8.5.0 or 8.3.RC1."""
     files = [*_glob(home, _INSTALL_INFO), *_glob(home, f"*-linux/{_INSTALL_INFO}")]
     # ASCEND_HOME_PATH may itself be the folder of the architecture.
@@ -81,7 +80,7 @@ def _looks_like_cann(folder: Path) -> bool:
     return cann_version(folder) is not None or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir()
 
 
-def _version_in(file: Path) -> Optional[str]:
+def _version_in(file: Path) -> str | None:
     """Return the value of the line ``version=`` (driver: ``Version=``)."""
     try:
         with file.open("rb") as stream:

@@ -6,7 +6,6 @@ Cells are told by the names above them, so a chip with another set of columns (H
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 import msgspec
 
@@ -26,23 +25,23 @@ class TableChip(msgspec.Struct, frozen=True, kw_only=True):
     """Two lines of the table: one chip. ``aicore`` is a share, memory in bytes, of the HBM where the chip has one."""
 
     npu_id: int
-    chip_id: Optional[int] = None
-    phy_id: Optional[int] = None
+    chip_id: int | None = None
+    phy_id: int | None = None
     name: str = ""
-    health: Optional[str] = None
-    power: Optional[float] = None
-    temperature: Optional[float] = None
-    bus_id: Optional[str] = None
-    aicore: Optional[float] = None
-    memory_used: Optional[int] = None
-    memory_total: Optional[int] = None
+    health: str | None = None
+    power: float | None = None
+    temperature: float | None = None
+    bus_id: str | None = None
+    aicore: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
 
 
 class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the lower table: a process on a chip."""
 
     npu_id: int
-    chip_id: Optional[int]
+    chip_id: int | None
     process: DeviceProcess
 
 
@@ -52,16 +51,16 @@ class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
     ``processes`` is None where the lower table is missing, which is not the same as empty.
     """
 
-    version: Optional[str] = None
+    version: str | None = None
     chips: list[TableChip] = []
-    processes: Optional[list[TableProcess]] = None
+    processes: list[TableProcess] | None = None
 
-    def chip(self, npu_id: int, chip_id: Optional[int]) -> Optional[TableChip]:
+    def chip(self, npu_id: int, chip_id: int | None) -> TableChip | None:
         """Return the chip with these ids."""
         rows = (row for row in self.chips if row.npu_id == npu_id)
         return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
 
-    def processes_on(self, npu_id: int, chip_id: Optional[int]) -> Optional[list[DeviceProcess]]:
+    def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
         """Return the processes on a chip, None where the table does not speak of processes."""
         if self.processes is None:
             return None
@@ -73,9 +72,9 @@ class WatchRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of ``npu-smi info watch``; ``units`` are shares by the name above them."""
 
     npu_id: int
-    chip_id: Optional[int] = None
-    power: Optional[float] = None
-    temperature: Optional[float] = None
+    chip_id: int | None = None
+    power: float | None = None
+    temperature: float | None = None
     units: dict[str, float] = {}
 
 
@@ -130,9 +129,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self.chips: list[TableChip] = []
-        self.processes: Optional[list[TableProcess]] = None
+        self.processes: list[TableProcess] | None = None
         self._titles: list[dict[int, list[str]]] = []
-        self._first: Optional[tuple[int, dict[str, str]]] = None
+        self._first: tuple[int, dict[str, str]] | None = None
 
     def row(self, cells: list[str]) -> None:
         titles = [plain(cell) for cell in cells]

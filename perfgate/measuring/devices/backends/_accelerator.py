@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
@@ -38,8 +38,8 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self.module = module
         self._synchronize: Callable[[], None] = module.synchronize
         self._timeline = _Timeline(module)
-        self._copies: Optional[Any] = None
-        self._main: Optional[Any] = None
+        self._copies: Any | None = None
+        self._main: Any | None = None
 
     def handle(self) -> Any:
         """Return the ``torch.device``."""
@@ -105,7 +105,7 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         """Return the bytes of all tensors in a batch."""
         return bytes_of(batch)
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """Return what each call allocates, from the statistics of the caching allocator.
 
         ``peak_bytes`` is what it holds at most beyond what was held before it, so memory that the call itself gives back
@@ -114,7 +114,7 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         """
         return [self._memory_of(call) for call in calls]
 
-    def memory_statistics(self) -> Optional[MemoryStatistics]:
+    def memory_statistics(self) -> MemoryStatistics | None:
         """Return the statistics of the caching allocator, in bytes rounded up to its blocks."""
         stats = self._memory()
         return MemoryStatistics(
@@ -131,11 +131,11 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         """Let the peaks begin anew at what is held now."""
         self.module.reset_peak_memory_stats(self.index)
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         """Return the size of the L2 cache, as the framework tells it."""
         return None
 
-    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+    def cache_sweeper(self) -> Callable[[], None] | None:
         """Return a function that reads twice the L2 cache; None also where the device's memory is too full for that."""
         size = self.cache_bytes()
         try:
@@ -213,7 +213,7 @@ class _Timeline:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self._anchor: Optional[_Mark] = None
+        self._anchor: _Mark | None = None
 
     def event(self) -> Any:
         """Return a new event of the framework that takes the time."""
@@ -236,7 +236,7 @@ class _Timeline:
 class _Mark:
     """One recorded event, and the anchor recorded before it; the first of all knows its time from the host."""
 
-    def __init__(self, event: Any, *, host_ns: int, anchor: Optional[_Mark], time_ns: Optional[int] = None) -> None:
+    def __init__(self, event: Any, *, host_ns: int, anchor: _Mark | None, time_ns: int | None = None) -> None:
         self.event = event
         self.host_ns = host_ns
         self._anchor = anchor
@@ -245,7 +245,7 @@ class _Mark:
     def time_ns(self) -> int:
         """Return its device time; what is not known yet of the chain behind it is worked out on the way."""
         unknown = []
-        mark: Optional[_Mark] = self
+        mark: _Mark | None = self
         while mark is not None and mark._time_ns is None:
             unknown.append(mark)
             mark = mark._anchor
@@ -272,7 +272,7 @@ class AcceleratorEvent:
         self._timeline = timeline
         # Made here, so that making it is no part of what is timed.
         self._event = timeline.event()
-        self._mark: Optional[_Mark] = None
+        self._mark: _Mark | None = None
 
     def record(self) -> None:
         """Put the mark into the current stream."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
-from typing import Optional
 
 from perfgate.measuring.devices.device import HostMemory
 from perfgate.processes import run_delay_ns
@@ -32,7 +31,7 @@ class HostClocks:
         """Return the CPU time of the process, all threads."""
         return process_time_ns()
 
-    def run_delay_ns(self) -> Optional[int]:
+    def run_delay_ns(self) -> int | None:
         """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
         return run_delay_ns(os.getpid())
 

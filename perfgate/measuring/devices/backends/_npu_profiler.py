@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import CALL
@@ -102,7 +102,7 @@ def require_msprof() -> None:
         )
 
 
-def analyse(folder: Path, recordings: Sequence[Path], *, seconds: Optional[float] = None) -> list[Path]:
+def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None = None) -> list[Path]:
     """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
 
     A process that imports torch_npu anew does it for all of them: it forks, and a fork of a process whose threads hold locks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Optional
 
 _MOST_BYTES = 32 << 20
 
@@ -16,7 +15,7 @@ class OwnErrors:
     def __init__(self) -> None:
         self._start = _size()
 
-    def read(self) -> Optional[bytes]:
+    def read(self) -> bytes | None:
         """Return what was written since, after the file was cut short what is left of it; None where it cannot be read."""
         end = _size()
         if self._start is None or end is None:
@@ -30,7 +29,7 @@ class OwnErrors:
             return None
 
 
-def _size() -> Optional[int]:
+def _size() -> int | None:
     try:
         found = os.fstat(2)
     except OSError:

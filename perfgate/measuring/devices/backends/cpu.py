@@ -14,7 +14,7 @@ from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
@@ -142,7 +142,7 @@ class CpuDevice(HostClocks, HostMemoryReader):
         """Return them as they are."""
         return list(recordings)
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> Optional[list[MemoryCount]]:
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """Return the allocations of each call, counted at torch's CPU allocator.
 
         Only blocks allocated while these calls ran count, and only freeing those lowers what is held: what the profiler
@@ -162,25 +162,25 @@ class CpuDevice(HostClocks, HostMemoryReader):
             raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
         return held_by_call(_allocations(results.experimental_event_tree()))
 
-    def memory_statistics(self) -> Optional[MemoryStatistics]:
+    def memory_statistics(self) -> MemoryStatistics | None:
         """Return nothing: torch takes each block of host memory from malloc."""
         return None
 
     def reset_memory_peaks(self) -> None:
         """Do nothing: there are no statistics."""
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         """Return the size of the last-level cache, as the kernel tells it of the first CPU this process may use."""
         return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
 
-    def cache_sweeper(self) -> Optional[Callable[[], None]]:
+    def cache_sweeper(self) -> Callable[[], None] | None:
         """Return a function that reads twice that cache; None also where it would take a quarter of the memory left."""
         size = self.cache_bytes()
         if size is None or 2 * size > _available_bytes() / 4:
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 
-    def fallbacks(self) -> Optional[frozenset[str]]:
+    def fallbacks(self) -> frozenset[str] | None:
         """Return nothing: the host is the device."""
         return None
 
@@ -199,7 +199,7 @@ class CpuDevice(HostClocks, HostMemoryReader):
         before, self._throttles = self._throttles, _throttle_count()
         return Condition(throttled=None if before is None or self._throttles is None else self._throttles > before)
 
-    def telemetry(self) -> Optional[Telemetry]:
+    def telemetry(self) -> Telemetry | None:
         """Return nothing: what the kernel tells of a CPU differs from machine to machine."""
         return None
 
@@ -273,7 +273,7 @@ def cpu_model(cpuinfo: str) -> str:
     return platform.processor() or platform.machine()
 
 
-def last_cache_bytes(folder: Path) -> Optional[int]:
+def last_cache_bytes(folder: Path) -> int | None:
     """Return the size of the cache of the highest level among ``index*`` of a CPU's folder in /sys; None where there is none.
 
     Not every kernel and hypervisor tells: some list no caches, some none with a size.
@@ -314,7 +314,7 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
     return calls
 
 
-def _throttle_count() -> Optional[int]:
+def _throttle_count() -> int | None:
     """Return how often the CPUs this process may use were throttled; None where the kernel does not count it."""
     counts = [
         _read(Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"))

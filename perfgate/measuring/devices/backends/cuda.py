@@ -9,7 +9,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
@@ -84,7 +84,7 @@ class CudaDevice(AcceleratorDevice):
         }
         return {name: str(value) for name, value in found.items() if value is not None}
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         """Return the size of the L2 cache."""
         # Not in torch before 2.2.
         size = getattr(self._properties, "L2_cache_size", None)
@@ -112,7 +112,7 @@ class CudaDevice(AcceleratorDevice):
         """Return them as they are."""
         return list(recordings)
 
-    def fallbacks(self) -> Optional[frozenset[str]]:
+    def fallbacks(self) -> frozenset[str] | None:
         """Return nothing: torch refuses what it has no CUDA kernel for."""
         return None
 
@@ -120,7 +120,7 @@ class CudaDevice(AcceleratorDevice):
         """Return nothing: nvidia-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
-    def telemetry(self) -> Optional[Telemetry]:
+    def telemetry(self) -> Telemetry | None:
         """Return what nvidia-smi says; None where it is not there or does not answer."""
         try:
             return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
@@ -100,7 +100,7 @@ class NpuDevice(AcceleratorDevice):
         }
         return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
-    def cache_bytes(self) -> Optional[int]:
+    def cache_bytes(self) -> int | None:
         """Return the size of the L2 cache: torch_npu's word, else what is known of the chip."""
         size = getattr(self._properties, "L2_cache_size", None) or _L2_BYTES.get(self.name)
         return int(size) if size else None
@@ -161,7 +161,7 @@ class NpuDevice(AcceleratorDevice):
             call, calls=calls, folder=folder, synchronize=self.synchronize, aic_metrics=aic_metrics
         )
 
-    def fallbacks(self) -> Optional[frozenset[str]]:
+    def fallbacks(self) -> frozenset[str] | None:
         """Return the operators that torch_npu has warned of since the device was opened.
 
         It warns on the standard error: where that is no file (a terminal, a pipe), nobody can tell.
@@ -173,7 +173,7 @@ class NpuDevice(AcceleratorDevice):
         """Return nothing: npu-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
-    def telemetry(self) -> Optional[Telemetry]:
+    def telemetry(self) -> Telemetry | None:
         """Return what npu-smi says; None where it is not there or does not answer."""
         try:
             return read_telemetry(self.index, own=frozenset({os.getpid()}))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
@@ -43,5 +41,5 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
     return [driver, *check_card(KIND, telemetry), *slowed]
 
 
-def _check(name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+def _check(name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
     return FitnessCheck(name=name, status=status, seen=seen, remedy=None if status == "ok" else remedy)

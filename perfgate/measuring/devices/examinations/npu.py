@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.compatibility import Compatibility, cann_for, check_compatibility
@@ -131,10 +129,10 @@ def _judged(name: str, found: Compatibility) -> FitnessCheck:
     return _check(name, _STATUS.get(found.match, "attention"), found.seen, found.remedy)
 
 
-def _release(version: Optional[str]) -> str:
+def _release(version: str | None) -> str:
     """Return the first three numbers: 2.7.1 of 2.7.1.post2+cpu."""
     return ".".join((version or "").partition("+")[0].split(".")[:3])
 
 
-def _check(name: str, status: FitnessStatus, seen: str, remedy: Optional[str] = None) -> FitnessCheck:
+def _check(name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
     return FitnessCheck(name=name, status=status, seen=seen, remedy=None if status == "ok" else remedy)

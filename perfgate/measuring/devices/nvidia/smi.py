@@ -9,7 +9,6 @@ import csv
 import os
 import re
 from collections.abc import Mapping
-from typing import Optional
 
 from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
@@ -54,7 +53,7 @@ def read_gpu(
     rows = parse_rows(runner(gpu_command()), FIELDS, "nvidia-smi --query-gpu")
     row = choose_row(rows, index, environ, identity)
     try:
-        apps: Optional[list[dict[str, str]]] = parse_apps(runner(app_command()))
+        apps: list[dict[str, str]] | None = parse_apps(runner(app_command()))
     except MeasuringError:
         apps = None
     return to_telemetry(row, apps, own=own)
@@ -129,7 +128,7 @@ def _by_uuid(rows: list[dict[str, str]], uuid: str) -> dict[str, str]:
 
 
 def to_telemetry(
-    row: dict[str, str], apps: Optional[list[dict[str, str]]], *, own: frozenset[int] = frozenset()
+    row: dict[str, str], apps: list[dict[str, str]] | None, *, own: frozenset[int] = frozenset()
 ) -> Telemetry:
     """Return a row and the processes as one record in base units."""
     busy, memory_busy = _share(row["utilization.gpu"]), _share(row["utilization.memory"])
@@ -150,7 +149,7 @@ def to_telemetry(
     )
 
 
-def slowed_by(mask: str) -> Optional[list[str]]:
+def slowed_by(mask: str) -> list[str] | None:
     """Return why the clock is lower than asked for, in words; None where the driver does not say."""
     text = mask.strip().lower()
     if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
@@ -158,7 +157,7 @@ def slowed_by(mask: str) -> Optional[list[str]]:
     return [word for bit, word in _SLOWED.items() if int(text, 16) & bit]
 
 
-def _health(errors: str) -> Optional[str]:
+def _health(errors: str) -> str | None:
     # A GPU without ECC says [N/A]: nothing is known, which is not OK.
     count = _number(errors)
     return None if count is None else "OK" if count == 0 else f"{count:.0f} uncorrected ECC errors"
@@ -176,17 +175,17 @@ def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[
     return found
 
 
-def _number(cell: str) -> Optional[float]:
+def _number(cell: str) -> float | None:
     # [N/A], [Not Supported], [Unknown Error]: in brackets stands what is no value.
     return float(cell) if _NUMBER.fullmatch(cell) else None
 
 
-def _share(cell: str) -> Optional[float]:
+def _share(cell: str) -> float | None:
     found = _number(cell)
     return found / 100 if found is not None and 0 <= found <= 100 else None
 
 
-def _scaled(cell: str, unit: int) -> Optional[int]:
+def _scaled(cell: str, unit: int) -> int | None:
     found = _number(cell)
     return None if found is None or found < 0 else int(found * unit)
 

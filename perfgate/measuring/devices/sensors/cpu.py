@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.document.telemetry import Sensor, Telemetry
 from perfgate.errors import MeasuringError
@@ -75,7 +75,7 @@ class _CpuSensor:
             rated_clock=min(rated) * _KILOHERTZ if rated else None,
         )
 
-    def _power(self) -> Optional[float]:
+    def _power(self) -> float | None:
         before, after = self._before, self._energy()
         self._before = after
         if before is None or after is None or after.seconds <= before.seconds:
@@ -84,7 +84,7 @@ class _CpuSensor:
         steps = [late - early for early, late in zip(before.joules, after.joules)]
         return sum(steps) / (after.seconds - before.seconds) if min(steps) >= 0 else None
 
-    def _energy(self) -> Optional[_Energy]:
+    def _energy(self) -> _Energy | None:
         joules = [_number(package / "energy_uj") for package in self._packages]
         known = tuple(value / 1e6 for value in joules if value is not None)
         return _Energy(self._clock(), known) if known and len(known) == len(joules) else None
@@ -99,7 +99,7 @@ def _packages(folder: Path) -> list[Path]:
     return [package for package in found if _number(package / "energy_uj") is not None]
 
 
-def _number(path: Path) -> Optional[float]:
+def _number(path: Path) -> float | None:
     text = _text(path)
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
 

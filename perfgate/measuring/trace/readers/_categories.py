@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
-
 from perfgate.measuring.trace.events import EventKind
 
 # Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
@@ -38,7 +36,7 @@ COLLECTIVES = ("nccl", "rccl", "hccl", "hcom_")
 _REQUEST = "request#"
 
 
-def request_of(argument: Union[int, float, str, None], name: str) -> Optional[str]:
+def request_of(argument: int | float | str | None, name: str) -> str | None:
     """Return the request an event served: its argument ``request_id``, else what its name says."""
     if argument is not None:
         return str(argument)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -20,7 +19,7 @@ MAX_DEVICES = 256
 
 
 def timelines_by_device(
-    path: Path, events: EventTable, device_of: IntColumn, *, rank: Optional[int]
+    path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each device, each with all of the host, which drives them; without one, the host's alone.
 

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Optional, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -44,8 +44,8 @@ class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
     """
 
     ph: str = ""
-    cat: Optional[str] = None
-    name: Optional[str] = None
+    cat: str | None = None
+    name: str | None = None
     pid: msgspec.Raw = msgspec.Raw()
     tid: msgspec.Raw = msgspec.Raw()
     ts: msgspec.Raw = msgspec.Raw()
@@ -67,7 +67,7 @@ def event_lists(
     kind: type[_Event],
     *,
     advice: str = "record it again",
-    around: Optional[bytearray] = None,
+    around: bytearray | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
     """Yield lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
@@ -155,7 +155,7 @@ def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]
     )
 
 
-def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> Optional[tuple[list[Any], _Cut]]:
+def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _Cut] | None:
     """Cut where one event seems to end and another to begin; what decodes as a list was cut between two members.
 
     That saves counting the brackets, which takes longer than all else. Returns None where there is no such place, or the
@@ -228,6 +228,6 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def _first(mask: npt.NDArray[np.bool_]) -> Optional[int]:
+def _first(mask: npt.NDArray[np.bool_]) -> int | None:
     index = int(np.argmax(mask)) if mask.size else 0
     return index if mask.size and mask[index] else None

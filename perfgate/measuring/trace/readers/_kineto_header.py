@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 import msgspec
 
@@ -17,15 +17,15 @@ _MAX_RANK = 1 << 31
 
 
 class _Distributed(msgspec.Struct):
-    rank: Optional[int] = None
-    world_size: Optional[int] = None
-    backend: Optional[str] = None
-    nccl_version: Optional[str] = None
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    nccl_version: str | None = None
 
 
 class _Properties(msgspec.Struct):
-    id: Optional[int] = None
-    name: Optional[str] = None
+    id: int | None = None
+    name: str | None = None
 
 
 class KinetoHeader:
@@ -41,7 +41,7 @@ class KinetoHeader:
         self._distributed = self._member("distributedInfo", _Distributed) or _Distributed()
 
     @property
-    def rank(self) -> Optional[int]:
+    def rank(self) -> int | None:
         """Return the rank of the process, by the header, else by the file's name, None where neither says."""
         if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
             return self._distributed.rank
@@ -74,12 +74,12 @@ class KinetoHeader:
         except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    def _scalar(self, name: str) -> Optional[str]:
-        value = self._member(name, Union[int, str])
+    def _scalar(self, name: str) -> str | None:
+        value = self._member(name, int | str)
         return None if value is None else str(value)
 
 
-def _version(name: str, text: Optional[str]) -> Optional[str]:
+def _version(name: str, text: str | None) -> str | None:
     """Return ``12.4`` for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor)."""
     if text is None or not name.startswith("cuda_") or not re.fullmatch(r"\d{4,6}", text):
         return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,9 +51,9 @@ class _Event(ChromeEvent):
 
 
 class _Arguments(msgspec.Struct, gc=False):
-    request_id: Union[int, float, str, None] = None
-    name: Optional[str] = None
-    labels: Optional[str] = None
+    request_id: int | float | str | None = None
+    name: str | None = None
+    labels: str | None = None
 
 
 class _Opened(NamedTuple):

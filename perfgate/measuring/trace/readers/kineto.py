@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,7 +46,7 @@ _LOOKS = re.compile(
 )
 _TRACE_FILES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 
-_Scalar = Union[int, float, str, None]
+_Scalar = int | float | str | None
 
 
 class _Arguments(msgspec.Struct, gc=False):
@@ -61,7 +61,7 @@ class _Arguments(msgspec.Struct, gc=False):
 
 class _Event(ChromeEvent):
     id: msgspec.Raw = msgspec.Raw()
-    args: Optional[_Arguments] = None
+    args: _Arguments | None = None
 
 
 def recognises(path: Path) -> bool:
@@ -111,7 +111,7 @@ def _read_file(path: Path) -> Recording:
     return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
 
 
-def _collected(path: Path, around: Optional[bytearray] = None) -> _Collector:
+def _collected(path: Path, around: bytearray | None = None) -> _Collector:
     collector = _Collector(path)
     for events in event_lists(path, _Event, around=around):
         collector.add_all(events)
@@ -135,7 +135,7 @@ class _Collector:
         self._builder = EventTableBuilder()
         self._devices = array("q")
         self._externals = array("q")
-        self._categories: dict[Optional[str], _Category] = {}
+        self._categories: dict[str | None, _Category] = {}
         self._tracks: dict[tuple[bytes, bytes], tuple[str, str]] = {}
         self._unjoined: dict[tuple[bytes, bytes, int], int] = {}
         self._flows: dict[int, int] = {}
@@ -197,7 +197,7 @@ class _Collector:
         if position is not None and number.isdigit() and len(number) < 19:
             self._flows[position] = int(number)
 
-    def _category(self, text: Optional[str]) -> _Category:
+    def _category(self, text: str | None) -> _Category:
         known = self._categories.get(text)
         if known is None:
             word = (text or "").lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from perfgate.measuring.trace.readers._ascend.json_file import inner, mapping_file, word
 
@@ -24,7 +24,7 @@ _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json$")
 class About(NamedTuple):
     """Rank, versions, settings and environment of one folder; empty values are left out."""
 
-    rank: Optional[int]
+    rank: int | None
     software: dict[str, str]
     settings: dict[str, str]
     environment: dict[str, str]
@@ -58,7 +58,7 @@ def environment_of(variables: dict[str, Any]) -> dict[str, str]:
     return _present({name: word(value) for name, value in variables.items()})
 
 
-def read_cores(folder: Path) -> dict[str, Optional[str]]:
+def read_cores(folder: Path) -> dict[str, str | None]:
     """Return the number of cube and vector cores and their rated frequency from a PROF folder's device_N/info.json.N."""
     paths = [*folder.glob("device_*/info.json.*"), *folder.glob("PROF_*/device_*/info.json.*")]
     for path in sorted(paths)[:_MOST]:
@@ -68,7 +68,7 @@ def read_cores(folder: Path) -> dict[str, Optional[str]]:
     return {}
 
 
-def _info(folder: Path) -> tuple[Optional[str], dict[str, Any]]:
+def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
     for path in sorted(folder.glob("profiler_info*.json"))[:_MOST]:
         match = _INFO.match(path.name)
         if match and path.is_file():
@@ -76,7 +76,7 @@ def _info(folder: Path) -> tuple[Optional[str], dict[str, Any]]:
     return None, {}
 
 
-def _rank(*candidates: object) -> Optional[int]:
+def _rank(*candidates: object) -> int | None:
     """Return the first that is a rank: a number in 2025-01, a text in CANN 8.3; -1 is none."""
     for candidate in candidates:
         text = str(candidate)
@@ -85,5 +85,5 @@ def _rank(*candidates: object) -> Optional[int]:
     return None
 
 
-def _present(values: dict[str, Optional[str]]) -> dict[str, str]:
+def _present(values: dict[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal
 
 from perfgate.measuring.trace.events import MAX_NS
 from perfgate.measuring.trace.readers._ascend.database import Database, opened
@@ -16,13 +16,13 @@ _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 
 
-def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[TabledStep, ...]]:
+def read_database_steps(path: Path) -> Mapping[int | None, tuple[TabledStep, ...]]:
     """Return the steps of StepTraceTime by device.
 
     Huawei's description says milliseconds; recorded are microseconds: 8903.431 where the kernels of the same run take
     8903431 ns (sample msinsight-910B-alexnet-2501).
     """
-    found: dict[Optional[int], list[TabledStep]] = {}
+    found: dict[int | None, list[TabledStep]] = {}
     columns = ("deviceId", "step", "computing", "communication", "communication_not_overlapped", "free", "preparing")
     with opened(path) as database:
         for device, step, *times in database.rows("StepTraceTime", columns):
@@ -42,7 +42,7 @@ def read_database_steps(path: Path) -> Mapping[Optional[int], tuple[TabledStep, 
     return {device: tuple(steps) for device, steps in found.items()}
 
 
-def read_database_collectives(path: Path) -> Optional[tuple[Collective, ...]]:
+def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
     """Return the operations of CommAnalyzerTime with the links of CommAnalyzerBandwidth; None where neither is there."""
     with opened(path) as database:
         if not database.has("CommAnalyzerTime"):
@@ -95,7 +95,7 @@ def _links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]
     return found
 
 
-def _nanoseconds(database: Database, value: object, unit: float) -> Optional[int]:
+def _nanoseconds(database: Database, value: object, unit: float) -> int | None:
     number = database.number(value)
     if number is None:
         return None
@@ -104,7 +104,7 @@ def _nanoseconds(database: Database, value: object, unit: float) -> Optional[int
     return round(number * unit)
 
 
-def _step(value: object) -> Optional[int]:
+def _step(value: object) -> int | None:
     match = _STEP.match(str(value))
     return int(match[1]) if match else None
 

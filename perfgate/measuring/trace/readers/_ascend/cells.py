@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Optional, TextIO
+from typing import TextIO
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._times import nanoseconds
@@ -61,12 +61,12 @@ class Row:
         index = self._columns.get(column)
         return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
 
-    def text(self, column: str) -> Optional[str]:
+    def text(self, column: str) -> str | None:
         """Return a cell without the quotes that some cells hold."""
         found = self.raw(column).strip('"')
         return None if found in _ABSENT else found
 
-    def whole(self, column: str) -> Optional[int]:
+    def whole(self, column: str) -> int | None:
         """Return a whole number."""
         text = self.text(column)
         # The plain case comes first: a table has millions of them.
@@ -79,19 +79,19 @@ class Row:
             raise self.wrong(column, "is no whole number")
         return int(found)
 
-    def number(self, column: str) -> Optional[float]:
+    def number(self, column: str) -> float | None:
         """Return a number."""
         found = self._number(column)
         return None if found is None else float(found)
 
-    def lasting(self, column: str) -> Optional[int]:
+    def lasting(self, column: str) -> int | None:
         """Return a duration in microseconds as nanoseconds; never negative."""
         found = self.time(column)
         if found is not None and found < 0:
             raise self.wrong(column, "is negative")
         return found
 
-    def time(self, column: str) -> Optional[int]:
+    def time(self, column: str) -> int | None:
         """Return microseconds as nanoseconds, exactly."""
         found = self.text(column)
         if found is None:
@@ -101,7 +101,7 @@ class Row:
         except ValueError:
             raise self.wrong(column, "is no number of microseconds") from None
 
-    def moment(self, column: str) -> Optional[int]:
+    def moment(self, column: str) -> int | None:
         """Return a time since 1970 in microseconds as nanoseconds; None where a spreadsheet has rounded it (1.69512E+15)."""
         found = self.text(column)
         return None if found is None or "e" in found.lower() else self.time(column)
@@ -113,7 +113,7 @@ class Row:
             "the table is damaged, analyse the profile again"
         )
 
-    def _number(self, column: str) -> Optional[Decimal]:
+    def _number(self, column: str) -> Decimal | None:
         found = self.text(column)
         if found is None:
             return None
@@ -123,7 +123,7 @@ class Row:
         return number
 
 
-def rows_of(path: Path, *, most: Optional[int] = None) -> Iterator[Row]:
+def rows_of(path: Path, *, most: int | None = None) -> Iterator[Row]:
     """Yield the rows of a table below its header, which must be there.
 
     Raises DocumentError where the file cannot be read, is no csv, or has more than ``most`` rows.
@@ -131,7 +131,7 @@ def rows_of(path: Path, *, most: Optional[int] = None) -> Iterator[Row]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             reader = csv.reader(_lines(stream, path))
-            columns: Optional[dict[str, int]] = None
+            columns: dict[str, int] | None = None
             for number, cells in enumerate(reader):
                 if columns is None:
                     columns = _columns(cells)
@@ -153,7 +153,7 @@ def _lines(stream: TextIO, path: Path) -> Iterator[str]:
         if len(line) >= MAX_LINE_BYTES or total > MAX_TABLE_BYTES:
             raise DocumentError(f"{path}: a table of more than {MAX_TABLE_BYTES} bytes or a line of {MAX_LINE_BYTES}; "
                                 "profile fewer steps")  # fmt: skip
-        # The csv module of Python 3.9 and 3.10 refuses a NUL.
+        # The csv module of Python 3.10 refuses a NUL.
         yield line.replace("\0", "")
 
 
@@ -165,7 +165,7 @@ def _columns(cells: list[str]) -> dict[str, int]:
     return columns
 
 
-def _decimal(text: str) -> Optional[Decimal]:
+def _decimal(text: str) -> Decimal | None:
     """Return a finite number of at most 1e30; None for any other text."""
     if len(text) > MAX_NUMBER_TEXT:
         return None

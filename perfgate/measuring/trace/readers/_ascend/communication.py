@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, Optional, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -57,7 +57,7 @@ class _Link(
 ):
     size: float = 0.0
     time: msgspec.Raw = msgspec.Raw()
-    bandwidth: Optional[float] = None
+    bandwidth: float | None = None
     transport: str = ""
 
 
@@ -87,7 +87,7 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
     return tuple(found)
 
 
-def _entries(steps: _File[_Entry]) -> Iterator[tuple[Optional[int], Kind, str, _Entry]]:
+def _entries(steps: _File[_Entry]) -> Iterator[tuple[int | None, Kind, str, _Entry]]:
     for name, kinds in steps.items():
         match = _STEP.match(name)
         for kind in _KINDS:
@@ -96,7 +96,7 @@ def _entries(steps: _File[_Entry]) -> Iterator[tuple[Optional[int], Kind, str, _
                     yield int(match[1]) if match else None, kind, operation, entry
 
 
-def _collective(step: Optional[int], kind: Kind, name: str, operation: _Operation) -> Collective:
+def _collective(step: int | None, kind: Kind, name: str, operation: _Operation) -> Collective:
     plain, _, group = name.partition("@")
     times = operation.times
     uses = (_use(link, use) for link, use in operation.links.items())
@@ -126,7 +126,7 @@ def _use(link: str, use: _Link) -> LinkUse:
     )
 
 
-def _lasting(raw: msgspec.Raw) -> Optional[int]:
+def _lasting(raw: msgspec.Raw) -> int | None:
     return nanoseconds_of_milliseconds(bytes(raw)) if raw and bytes(raw) != b"null" else None
 
 

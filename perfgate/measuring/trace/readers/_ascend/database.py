@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 from urllib.parse import quote
 
 from perfgate.errors import DocumentError
@@ -52,7 +52,7 @@ class Database:
                 raise self.wrong(f"table {table} has more than {MAX_TABLE_ROWS} rows; profile fewer steps")
             yield row
 
-    def whole(self, value: object) -> Optional[int]:
+    def whole(self, value: object) -> int | None:
         """Return a whole number of at most 62 bits; SQLite stores any type in any column."""
         if value is None:
             return None
@@ -64,7 +64,7 @@ class Database:
             raise self.wrong(f"{str(value)[:40]!r} stands where a whole number must be; export the profile again")
         return value
 
-    def number(self, value: object) -> Optional[float]:
+    def number(self, value: object) -> float | None:
         """Return a number."""
         if value is None or isinstance(value, (int, float)):
             return None if value is None else float(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,7 +30,7 @@ from perfgate.measuring.trace.readers._ascend.kinds import HARDWARE, python_kind
 from perfgate.measuring.trace.recording import Kernel, Timeline
 from perfgate.measuring.trace.steps import Mark, profiler_steps, step_marks, windows_of
 
-Device = Optional[int]
+Device = int | None
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
 _OP, _QUEUE, _PYTHON, _MSTX = 50001, 50002, 50003, 50004
@@ -133,7 +133,7 @@ class _Export:
         kernels.sort(key=lambda kernel: kernel.start_ns or 0)
         return builder.table(), kernels
 
-    def _add_host(self, builder: EventTableBuilder, launched: set[Optional[int]]) -> None:
+    def _add_host(self, builder: EventTableBuilder, launched: set[int | None]) -> None:
         rows = self._database.rows("CANN_API", ("startNs", "endNs", "globalTid", "name", "type", "connectionId"))
         for start, end, thread, name, level, connection in rows:
             span = self._words.span(start, end)
@@ -181,7 +181,7 @@ class _Export:
                 whole(stream), whole(task), whole(model),
             )  # fmt: skip
 
-    def _collectives(self, device: Device, alone: bool) -> Iterator[tuple[Kernel, Optional[int]]]:
+    def _collectives(self, device: Device, alone: bool) -> Iterator[tuple[Kernel, int | None]]:
         columns = ("opName", "startNs", "endNs", "connectionId", "deviceId", "opType")
         for name, start, end, connection, owner, kind in self._database.rows("COMMUNICATION_OP", columns):
             if owner == device or (owner is None and alone):
@@ -223,8 +223,8 @@ def _add(
     track: tuple[str, str],
     name: str,
     kind: EventKind,
-    connection: Optional[int],
-    group: Optional[str],
+    connection: int | None,
+    group: str | None,
 ) -> None:
     known = connection is not None and 0 <= connection < MAX_NS and connection != _NONE_TASK
     correlation = connection if known and connection is not None else NO_CORRELATION

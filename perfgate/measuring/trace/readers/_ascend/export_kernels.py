@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.measuring.trace.readers._ascend.counters import Counters
 from perfgate.measuring.trace.readers._ascend.export_words import Words
@@ -25,13 +25,13 @@ class Task(NamedTuple):
 
     start: int
     duration: int
-    device: Optional[int]
-    connection: Optional[int]
-    number: Optional[int]
+    device: int | None
+    connection: int | None
+    number: int | None
     type: str
-    stream: Optional[int]
-    task: Optional[int]
-    model: Optional[int]
+    stream: int | None
+    task: int | None
+    model: int | None
 
 
 def kernel_of(words: Words, task: Task, info: list[object], counters: Mapping[str, float]) -> Kernel:
@@ -65,11 +65,11 @@ def kernel_of(words: Words, task: Task, info: list[object], counters: Mapping[st
     )
 
 
-def read_counters(words: Words) -> dict[Optional[int], Counters]:
+def read_counters(words: Words) -> dict[int | None, Counters]:
     """Return TASK_PMU_INFO by the number of the task."""
     names: dict[str, int] = {}
     factors: list[float] = []
-    values: dict[Optional[int], array[float]] = {}
+    values: dict[int | None, array[float]] = {}
     for task, name, value in words.database.rows("TASK_PMU_INFO", ("globalTaskId", "name", "value")):
         title, factor = _counter(words.text(name))
         position = names.setdefault(title, len(names))

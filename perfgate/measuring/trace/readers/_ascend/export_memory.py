@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.measuring.trace.readers._ascend.export_words import Words
 from perfgate.measuring.trace.recording import AllocationTotal
 
-Device = Optional[int]
+Device = int | None
 _MEGAHERTZ = 1e6
 
 
@@ -34,7 +32,7 @@ def peaks(words: Words, device: Device, alone: bool) -> dict[str, float]:
     return found
 
 
-def allocations(words: Words, device: Device, alone: bool) -> Optional[tuple[AllocationTotal, ...]]:
+def allocations(words: Words, device: Device, alone: bool) -> tuple[AllocationTotal, ...] | None:
     """Return what each operator allocated on a device."""
     if not words.database.has("OP_MEMORY"):
         return None
@@ -51,7 +49,7 @@ def allocations(words: Words, device: Device, alone: bool) -> Optional[tuple[All
     return tuple(totals.values())
 
 
-def frequency(words: Words, device: Device) -> Optional[tuple[float, float]]:
+def frequency(words: Words, device: Device) -> tuple[float, float] | None:
     """Return the hertz of a device's AI core, lowest and highest."""
     seen = [
         words.database.number(frequency)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from perfgate.measuring.trace.readers._ascend.database import Database
 from perfgate.measuring.trace.readers._ascend.kernels import shapes
 
@@ -38,12 +36,12 @@ class Words:
         found = self._strings.get(number) if isinstance(number, int) else None
         return str(number) if found is None else found
 
-    def cell(self, number: object) -> Optional[str]:
+    def cell(self, number: object) -> str | None:
         """Return a name as a cell of a table: without quotes, None for N/A."""
         found = None if number is None else self.text(number).strip('"')
         return None if found in (None, "N/A") else found
 
-    def shapes(self, cell: Optional[str]) -> tuple[tuple[int, ...], ...]:
+    def shapes(self, cell: str | None) -> tuple[tuple[int, ...], ...]:
         """Return one shape a tensor."""
         try:
             return () if cell is None else shapes(cell)

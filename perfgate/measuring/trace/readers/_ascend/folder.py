@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Optional, TypeVar
+from typing import TypeVar
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._ascend.about import About, read_about
@@ -205,7 +205,7 @@ def all_devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     return found
 
 
-def _own(table: Mapping[Optional[int], tuple[_Item, ...]], device: Optional[int]) -> tuple[_Item, ...]:
+def _own(table: Mapping[int | None, tuple[_Item, ...]], device: int | None) -> tuple[_Item, ...]:
     """Return the rows of a device; a table that names none holds those of the only one."""
     return table.get(device, table.get(None, ()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,7 +38,7 @@ def inner(values: dict[str, Any], *keys: str) -> dict[str, Any]:
     return values
 
 
-def word(value: object) -> Optional[str]:
+def word(value: object) -> str | None:
     """Return a plain value as text, ``true`` for True, a list with commas; None for what is absent or not plain."""
     if isinstance(value, bool):
         return "true" if value else "false"

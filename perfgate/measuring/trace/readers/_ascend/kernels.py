@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._ascend.cells import MAX_NUMBER_TEXT, MAX_ROWS, Row, rows_of
@@ -27,14 +27,14 @@ _SHAPE_CACHE = 100_000
 class KernelTable(NamedTuple):
     """Kernels of each device (None where the table names none), and how many rows could not be used."""
 
-    by_device: Mapping[Optional[int], tuple[Kernel, ...]]
+    by_device: Mapping[int | None, tuple[Kernel, ...]]
     incomplete: int
 
 
 def read_kernels(path: Path) -> KernelTable:
     """Return the kernels of a table in the order of the file. Raises DocumentError for what is no such table."""
-    by_device: dict[Optional[int], list[Kernel]] = {}
-    reader: Optional[_Reader] = None
+    by_device: dict[int | None, list[Kernel]] = {}
+    reader: _Reader | None = None
     incomplete = 0
     for row in rows_of(path, most=MAX_ROWS):
         reader = reader or _Reader(row, path)
@@ -46,7 +46,7 @@ def read_kernels(path: Path) -> KernelTable:
     return KernelTable({device: tuple(kernels) for device, kernels in by_device.items()}, incomplete)
 
 
-def _kernel_of(reader: _Reader, row: Row) -> Optional[Kernel]:
+def _kernel_of(reader: _Reader, row: Row) -> Kernel | None:
     try:
         return reader.kernel(row)
     except DocumentError:
@@ -67,9 +67,9 @@ class _Reader:
         }
         self._shapes: dict[tuple[str, str], tuple[tuple[int, ...], ...]] = {}
         self._words: dict[str, tuple[str, ...]] = {}
-        self._texts: dict[Optional[str], Optional[str]] = {}
+        self._texts: dict[str | None, str | None] = {}
 
-    def kernel(self, row: Row) -> Optional[Kernel]:
+    def kernel(self, row: Row) -> Kernel | None:
         """Return the kernel of a row; None where its duration is missing."""
         duration = row.lasting("duration(us)")
         if duration is None:
@@ -100,7 +100,7 @@ class _Reader:
             counters=self._counters_of(row),
         )
 
-    def _one(self, text: Optional[str]) -> Optional[str]:
+    def _one(self, text: str | None) -> str | None:
         return self._texts.setdefault(text, text)
 
     def _words_of(self, row: Row, column: str) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def shapes(cell: str) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def words(cell: Optional[str]) -> tuple[str, ...]:
+def words(cell: str | None) -> tuple[str, ...]:
     """Return one word a tensor, dtypes and formats as one generation of CANN writes them.
 
     ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
@@ -161,7 +161,7 @@ def _size(text: str) -> int:
     return int(text)
 
 
-def _number(text: Optional[str]) -> float:
+def _number(text: str | None) -> float:
     """Return a counter's number; a word in an unknown column is no counter."""
     try:
         number = math.nan if text is None or len(text) > MAX_NUMBER_TEXT else float(text)

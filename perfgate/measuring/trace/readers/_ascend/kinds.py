@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 from perfgate.measuring.trace.events import EventKind
 
@@ -83,7 +82,7 @@ def type_by_name(name: str) -> str:
     return numbered[1] if numbered else name
 
 
-def device_of_label(label: Optional[str]) -> Optional[int]:
+def device_of_label(label: str | None) -> int | None:
     """Return the device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
     found = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
     return int(found[1]) if found else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._ascend.cells import MAX_ROWS, Row, rows_of
@@ -19,7 +18,7 @@ _PARTS = {
 }
 
 
-def read_module_peaks(path: Path) -> Mapping[Optional[int], dict[str, float]]:
+def read_module_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
     """Return the peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without those of nothing.
 
     Its modules are some eighty, of which few hold memory; GE among them is not the GE of memory_record.csv.
@@ -30,12 +29,12 @@ def read_module_peaks(path: Path) -> Mapping[Optional[int], dict[str, float]]:
     }
 
 
-def read_peaks(path: Path) -> Mapping[Optional[int], dict[str, float]]:
+def read_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
     """Return the peak bytes by device of memory_record.csv, e.g. ``PTA.reserved``.
 
     The times of the rows are not used, so that a table a spreadsheet has rounded them in still tells its peaks.
     """
-    found: dict[Optional[int], dict[str, float]] = {}
+    found: dict[int | None, dict[str, float]] = {}
     for row in rows_of(path):
         component = row.text("component")
         if component is None:
@@ -51,9 +50,9 @@ def read_peaks(path: Path) -> Mapping[Optional[int], dict[str, float]]:
     return found
 
 
-def read_allocations(path: Path) -> Mapping[Optional[int], tuple[AllocationTotal, ...]]:
+def read_allocations(path: Path) -> Mapping[int | None, tuple[AllocationTotal, ...]]:
     """Return operator_memory.csv by device, added up by operator; a negative size is a release."""
-    found: dict[Optional[int], dict[str, AllocationTotal]] = {}
+    found: dict[int | None, dict[str, AllocationTotal]] = {}
     for row in rows_of(path):
         name, kilobytes = row.text("name"), row.number("size(kb)")
         if name is None or kilobytes is None or kilobytes < 0:
@@ -67,7 +66,7 @@ def read_allocations(path: Path) -> Mapping[Optional[int], tuple[AllocationTotal
     return {device: tuple(totals.values()) for device, totals in found.items()}
 
 
-def _device(row: Row) -> Optional[int]:
+def _device(row: Row) -> int | None:
     """Return the device of ``NPU:3``, which the columns Device Type and Device hold."""
     word = row.text("device type") or row.text("device") or ""
     number = word.rpartition(":")[2]

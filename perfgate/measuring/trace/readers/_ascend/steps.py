@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
 
 from perfgate.measuring.trace.readers._ascend.cells import MAX_ROWS, rows_of
 from perfgate.measuring.trace.recording import TabledStep
 
 
-def read_steps(path: Path) -> Mapping[Optional[int], tuple[TabledStep, ...]]:
+def read_steps(path: Path) -> Mapping[int | None, tuple[TabledStep, ...]]:
     """Return the steps of each device; a device of -1 is none (torch_npu writes it where it knows no rank)."""
-    found: dict[Optional[int], list[TabledStep]] = {}
+    found: dict[int | None, list[TabledStep]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         device = row.whole("device_id")
         found.setdefault(None if device is None or device < 0 else device, []).append(

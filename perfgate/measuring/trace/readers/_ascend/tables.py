@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Optional, TypeVar
+from typing import TypeVar
 
 from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
 from perfgate.measuring.trace.readers._ascend.cells import rows_of
@@ -29,7 +29,7 @@ from perfgate.measuring.trace.recording import (
 from perfgate.measuring.trace.steps import profiler_steps, shows_copies, steps_of_tables
 
 _Item = TypeVar("_Item")
-Device = Optional[int]
+Device = int | None
 _ByDevice = dict[Device, tuple[_Item, ...]]
 
 _NO_DEVICE = "the profiler recorded no device, or its analysis failed"
@@ -57,8 +57,8 @@ class Tables:
             "operator_details", read_operators, "operators", "it is written with ProfilerActivity.CPU"
         )
         self._peaks = self._read_peaks()
-        self.collectives: Optional[tuple[Collective, ...]] = None
-        self.rank_links: Optional[tuple[RankLink, ...]] = None
+        self.collectives: tuple[Collective, ...] | None = None
+        self.rank_links: tuple[RankLink, ...] | None = None
 
     def devices(self) -> set[Device]:
         """Return the devices that the tables name."""
@@ -73,7 +73,7 @@ class Tables:
             if self._steps:
                 self.absent.pop("steps", None)
 
-    def timeline(self, rank: Optional[int], found: DeviceEvents, *, alone: bool) -> Timeline:
+    def timeline(self, rank: int | None, found: DeviceEvents, *, alone: bool) -> Timeline:
         """Return the timeline of a device; what names no device is ``alone``'s."""
         device, events = found.device, found.events
         table, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
@@ -159,15 +159,15 @@ class Tables:
         return tuple(item for path in self._files(stem, what, reason) for item in reader(path))
 
 
-def _of(table: _ByDevice[_Item], device: Device, alone: bool) -> Optional[tuple[_Item, ...]]:
+def _of(table: _ByDevice[_Item], device: Device, alone: bool) -> tuple[_Item, ...] | None:
     if device in table:
         return table[device]
     return next(iter(table.values())) if alone and len(table) == 1 else None
 
 
 def _steps(
-    events: EventTable, kernels: Optional[Sequence[Kernel]], table: Optional[Sequence[TabledStep]]
-) -> Optional[tuple[ProfilerStep, ...]]:
+    events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[TabledStep] | None
+) -> tuple[ProfilerStep, ...] | None:
     """Return the steps by the timeline where it shows the device at work in them, else by the tables."""
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from perfgate.measuring.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.measuring.trace.readers._ascend.cells import MAX_ROWS, rows_of
@@ -21,14 +21,14 @@ class Task(NamedTuple):
 
     name: str
     type: str
-    stream: Optional[int]
+    stream: int | None
     start_ns: int
     duration_ns: int
 
 
-def read_tasks(path: Path) -> Mapping[Optional[int], tuple[Task, ...]]:
+def read_tasks(path: Path) -> Mapping[int | None, tuple[Task, ...]]:
     """Return task_time.csv by device; it holds copies, events and place holders too. Rows without times are left out."""
-    found: dict[Optional[int], list[Task]] = {}
+    found: dict[int | None, list[Task]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         start, duration = row.moment("task_start(us)"), row.lasting("task_time(us)")
         if start is None or duration is None:
@@ -59,7 +59,7 @@ def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventT
 
 
 def _add(
-    builder: EventTableBuilder, start: int, duration: int, stream: Optional[int], name: str, kind: EventKind, group: str
+    builder: EventTableBuilder, start: int, duration: int, stream: int | None, name: str, kind: EventKind, group: str
 ) -> None:
     track = (HARDWARE, "Communication" if stream is None else f"Stream {stream}")
     builder.add(start, duration, track=track, name=name, kind=kind, correlation=NO_CORRELATION, group=group)

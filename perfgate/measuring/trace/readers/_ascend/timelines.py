@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +33,9 @@ _OVERLAP = "Overlap Analysis"
 class DeviceEvents(NamedTuple):
     """The host's events and those of one device, None where the file names none; hertz of its core, lowest and highest."""
 
-    device: Optional[int]
+    device: int | None
     events: EventTable
-    frequency: Optional[tuple[float, float]]
+    frequency: tuple[float, float] | None
 
 
 def device_events(view: View, kernels: Sequence[Kernel]) -> list[DeviceEvents]:
@@ -78,7 +78,7 @@ class _Roles:
         only = next(iter(numbered)) if len(numbered) == 1 else None
         self._device = [owners.get(pid) if owners.get(pid) is not None else only for pid, _ in view.keys]
         present = {device for device, shared in zip(self._device, self.shared.tolist()) if not shared} or {None}
-        self.frequencies: dict[Optional[int], Optional[tuple[float, float]]] = dict.fromkeys(present)
+        self.frequencies: dict[int | None, tuple[float, float] | None] = dict.fromkeys(present)
         for pid, (low, high) in view.frequencies.items():
             device = device_of_label(view.labels.get(pid))
             owner = device if device in present else next(iter(present)) if len(present) == 1 else None
@@ -86,14 +86,14 @@ class _Roles:
             if owner in present:
                 self.frequencies[owner] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
 
-    def of_device(self, device: Optional[int]) -> npt.NDArray[np.bool_]:
+    def of_device(self, device: int | None) -> npt.NDArray[np.bool_]:
         """Return which tracks are this device's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
         chosen: npt.NDArray[np.bool_] = ~self.shared & same
         return chosen
 
 
-def _owners(view: View) -> dict[str, Optional[int]]:
+def _owners(view: View) -> dict[str, int | None]:
     """Return the device of each process that is one's.
 
     Newer builds label the process (NPU 0); where several are labelled NPU alone, the process id ends in the device:
@@ -159,7 +159,7 @@ class _Kernels:
     """Finds the table's row of a span: by its exact start, else by its name and a start as a float would round it."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self.types: Mapping[str, Optional[str]] = {kernel.name: kernel.type for kernel in kernels}
+        self.types: Mapping[str, str | None] = {kernel.name: kernel.type for kernel in kernels}
         self._exact = {kernel.start_ns: kernel for kernel in kernels if kernel.start_ns is not None}
         by_name: dict[str, list[tuple[int, int]]] = {}
         for number, kernel in enumerate(kernels):
@@ -168,7 +168,7 @@ class _Kernels:
         self._kernels = kernels
         self._by_name = {name: sorted(starts) for name, starts in by_name.items()}
 
-    def at(self, name: str, start: int) -> Optional[Kernel]:
+    def at(self, name: str, start: int) -> Kernel | None:
         exact = self._exact.get(start)
         if exact is not None and exact.name == name:
             return exact

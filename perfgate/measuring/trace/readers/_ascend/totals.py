@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.trace.readers._ascend.cells import MAX_ROWS, Row, rows_of
@@ -13,9 +12,9 @@ from perfgate.measuring.trace.recording import CallTotal, OperatorTime, TypeTota
 _PERCENT = 100.0
 
 
-def read_types(path: Path) -> Mapping[Optional[int], tuple[TypeTotal, ...]]:
+def read_types(path: Path) -> Mapping[int | None, tuple[TypeTotal, ...]]:
     """Return op_statistic.csv by device; collectives are not in it."""
-    found: dict[Optional[int], list[TypeTotal]] = {}
+    found: dict[int | None, list[TypeTotal]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         kind, total, count = row.text("type"), row.lasting("total time(us)"), row.whole("count")
         if kind is None or total is None or count is None:
@@ -40,7 +39,7 @@ def read_calls(path: Path) -> tuple[CallTotal, ...]:
     return tuple(total for row in rows_of(path, most=MAX_ROWS) if (total := _call(row)) is not None)
 
 
-def _call(row: Row) -> Optional[CallTotal]:
+def _call(row: Row) -> CallTotal | None:
     name, total, count = row.text("api name"), row.lasting("time(us)"), row.whole("count")
     if name is None or total is None or count is None:
         return None
@@ -54,9 +53,9 @@ def _call(row: Row) -> Optional[CallTotal]:
     )
 
 
-def read_cpu_nodes(path: Path) -> Mapping[Optional[int], tuple[CallTotal, ...]]:
+def read_cpu_nodes(path: Path) -> Mapping[int | None, tuple[CallTotal, ...]]:
     """Return data_preprocess.csv, added up by node and by device: what the device's own CPU ran."""
-    found: dict[Optional[int], dict[str, CallTotal]] = {}
+    found: dict[int | None, dict[str, CallTotal]] = {}
     for row in rows_of(path):
         name, time = row.text("node"), row.lasting("total_time(us)")
         if name is None or time is None:

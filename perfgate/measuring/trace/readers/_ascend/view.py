@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Optional
 
 import msgspec
 import numpy as np
@@ -35,7 +34,7 @@ class _Arguments(
 
 class _Event(ChromeEvent):
     id: msgspec.Raw = msgspec.Raw()
-    args: Optional[_Arguments] = None
+    args: _Arguments | None = None
 
 
 class Flows:

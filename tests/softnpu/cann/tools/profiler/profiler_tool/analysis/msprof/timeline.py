@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -110,7 +111,7 @@ def overlap_events(recording: Recording, processes: Processes) -> Iterator[dict]
     computing = union((task.begin, task.end) for task in recording.tasks if task.is_kernel)
     communicating = union((task.begin, task.end) for task in recording.tasks if task.link)
     busy = union([*computing, *communicating])
-    free = [(left[1], right[0]) for left, right in zip(busy, busy[1:])]
+    free = [(left[1], right[0]) for left, right in itertools.pairwise(busy)]
     alone = without(communicating, computing)
     for thread, intervals in enumerate((computing, free, communicating, alone)):
         where = {"pid": processes.overlap, "tid": thread}
