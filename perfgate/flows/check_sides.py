@@ -79,7 +79,7 @@ def skipped_decision(
         changed,
         paths,
         always=always,
-        same_code=lambda: same_code_between(repository.root, sides.base.commit, sides.head),
+        same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
     )
     if because is None:
         return None

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfgate.errors import RepositoryError
-from perfgate.git import run_git
+from perfgate.git import exchange_with_git
 from perfgate.git_settings import alone_in, as_environment, authorization, password_of
 from perfgate.judging.forge.url import is_loopback
 from perfgate.judging.store.store import GitAccess
@@ -64,7 +64,12 @@ def _settings(access: GitAccess) -> dict[str, str]:
 
 def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return what a git command prints. Raises RepositoryError with its complaint where it fails."""
-    done = run_git(folder, arguments, environ, limit_seconds=FETCH_SECONDS)
+    return git_bytes(folder, arguments, environ).decode(errors="surrogateescape").rstrip("\n")
+
+
+def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
+    """Return what a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
+    done = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if done.code:
         raise RepositoryError(f"git {arguments[0]}: {done.errors[:300] or f'exit code {done.code}'}")
     return done.output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -48,10 +48,13 @@ def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
-def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess) -> Grounds:
+def grounds_of_base(
+    root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess, *, measured: bool
+) -> Grounds:
     """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
-    ``forge`` is asked which files that are; without it the clone is. Raises RepositoryError where that commit cannot be read.
+    ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
+    not. Raises RepositoryError where that commit cannot be read.
     """
     found = config_at(root, base, access)
     notes = []
@@ -71,28 +74,27 @@ def grounds_of_base(root: Path, change: ChangeRequest, base: str, forge: Forge |
             f"this change edits what decides how it is measured ({', '.join(edited[:_NAMED])}{more}): read that before "
             "these numbers; the tolerances are the base's"
         )
-    if found.config is None:
-        return Grounds(None, tuple(notes))
+    if found.config is None or measured:
+        return Grounds(found.config, tuple(notes))
     skipped = skipped_because(
         changed,
         found.config.paths,
         always=always,
-        same_code=lambda: _same_code(root, change, base, forge, access),
+        same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
     return Grounds(found.config, tuple(notes), skipped)
 
 
 def _same_code(
-    root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess | None
-) -> Collection[str]:
-    """Return the files in which a change edits nothing that runs, as against where it left its target."""
-    if forge is None:  # A merge queue builds on this very commit.
-        return same_code_between(root, base, change.head_sha, access)
+    root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
+) -> bool:
+    """Return whether a change edits nothing of these files that runs, as against where it left its target."""
     try:
-        fork = common_ancestor(forge, root, base, change.head_sha)
+        # A merge queue, which has no forge, builds on this very commit.
+        fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
     except DocumentError:
-        return ()
-    return same_code_between(root, fork, change.head_sha, access) if fork else ()
+        return False
+    return fork is not None and same_code_between(root, fork, change.head_sha, files, access)
 
 
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:

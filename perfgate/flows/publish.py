@@ -183,11 +183,11 @@ def _judge(
     refusal: DocumentError | None,
 ) -> DecisionDocument:
     try:
-        grounds = _grounds(request, doors, case)
+        grounds = _grounds(request, doors, case, measured=documents is not None)
     except RepositoryError as error:
         why = str(error).replace(str(request.root), ".")
         return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
-    if grounds.skipped is not None and documents is None and _is_the_same_change(case):
+    if grounds.skipped is not None and _is_the_same_change(case):
         return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
         if documents is None:
@@ -209,11 +209,12 @@ def _is_the_same_change(case: _Case) -> bool:
     return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
 
 
-def _grounds(request: PublishRequest, doors: Doors, case: _Case) -> Grounds:
+def _grounds(request: PublishRequest, doors: Doors, case: _Case, *, measured: bool) -> Grounds:
     change = case.change or _queued(case.event)
     if change is None or change.base_sha is None:
         return grounds_at_hand(request.root, doors.environ)
-    return grounds_of_base(request.root, change, change.base_sha, case.forge if case.change else None, case.access)
+    forge = case.forge if case.change else None
+    return grounds_of_base(request.root, change, change.base_sha, forge, case.access, measured=measured)
 
 
 def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:

@@ -21,13 +21,13 @@ def skipped_because(
     paths: PathSettings,
     *,
     always: Collection[str] = (),
-    same_code: Callable[[], Collection[str]] = frozenset,
+    same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> str | None:
     """Return why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
     a renamed file counts under both names; ``always`` are those that count whatever the filter says. ``same_code`` is asked,
-    once and only where the filter leaves something, which of them differ in nothing that runs.
+    once and only where the filter leaves something, whether what is left differs in nothing that runs.
     """
     relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
     rules: dict[str, None] = {}
@@ -43,7 +43,7 @@ def skipped_because(
         else:
             left.append(file)
     if left:
-        if not set(same_code()).issuperset(left):
+        if not same_code(left):
             return None
         rules[_SAME_CODE] = None
     if not rules:
