@@ -10,7 +10,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfgate.measuring.workload.bound import BoundWorkload
 
@@ -43,7 +43,7 @@ class Layout:
         lot = random.Random(seed)
         # The old pads go first, so that the new ones can lie where they lay.
         self._held.clear()
-        self._held += [bytearray(16 * lot.randrange(65536) + 16), *_fill_pools(lot)]
+        self._held += [bytearray(16 * lot.randrange(65536) + 16), *fill_pools(lot)]
         self._held += [bytearray(lot.randrange(_SMALL.stop, _PAGE)) for _ in range(lot.randrange(200))]
         if self.movable:
             try:
@@ -104,7 +104,7 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _fill_pools(lot: random.Random) -> list[Any]:
+def fill_pools(lot: random.Random) -> list[object]:
     """Return a number of objects by lot of every size of Python's allocator, up to eight pages each.
 
     An object of 16 bytes, a float of 24, and byte strings, whose header takes 33: none of them is a container to collect.
