@@ -13,6 +13,10 @@ DISPATCH = Text(
     "torch.utils._python_dispatch.TorchDispatchMode over single steady calls, repeated",
     "torch.utils._python_dispatch.TorchDispatchMode，逐次统计稳态调用并重复核对",
 )
+INTERPRETER = Text(
+    "sys.settrace with frame.f_trace_opcodes over single steady calls, repeated",
+    "sys.settrace 与 frame.f_trace_opcodes，逐次统计稳态调用并重复核对",
+)
 
 # Where limits come from. The list of the twenty steps names eight numbers, in steps 2, 3 and 4, and the list of a check that
 # a CI job should make one; all others had to be chosen, by a measurement, by a vendor's document or by us.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Limit, Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import DISPATCH, TRACE, own
+from perfgate.catalogue.sources import DISPATCH, INTERPRETER, TRACE, own
 
 _LAYERS = Text(
     "more than the layers of most models, so that a line in a layer does not look like a loop",
@@ -166,6 +166,36 @@ CARD = StepCard(
                 "一次调用中矩阵乘、卷积和注意力的运算量，按 torch 自身公式计算：层变宽或序列变长都会显现，与计算快慢无关。",
             ),
             source=DISPATCH,
+        ),
+        Metric(
+            name="counters.python_calls",
+            title=Text("Python calls per call", "每次调用的 Python 函数调用数"),
+            unit="1",
+            better="lower",
+            kind="exact",
+            step=12,
+            explanation=Text(
+                "Python functions that one call of the workload calls in its own thread, torch's among them. A forward hook or "
+                "a wrapper around every layer shows without a clock. Up to 20 more are no regression.",
+                "一次调用在其所在线程中调用的 Python 函数数，含 torch 自身的函数。前向钩子或逐层包装无需计时即可看出。"
+                "增加不超过 20 个不算退化。",
+            ),
+            source=INTERPRETER,
+        ),
+        Metric(
+            name="counters.bytecodes",
+            title=Text("Python bytecodes per call", "每次调用的 Python 字节码数"),
+            unit="1",
+            better="lower",
+            kind="exact",
+            step=12,
+            explanation=Text(
+                "Bytecodes that one call of the workload executes in its own thread, some 30 ns each: a loop in Python, a deep "
+                "copy of a configuration, a log record. Up to 300 more are no regression. Not counted from a million on.",
+                "一次调用在其所在线程中执行的字节码数，每条约 30 ns：Python 循环、配置深拷贝、日志记录。"
+                "增加不超过 300 条不算退化，超过一百万条则不计。",
+            ),
+            source=INTERPRETER,
         ),
         Metric(
             name="counters.kernels",

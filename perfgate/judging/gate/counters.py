@@ -8,6 +8,7 @@ from perfgate.catalogue.lookup import metric
 from perfgate.document.alignment import TimedRow
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
+from perfgate.document.tolerances import ALLOWED_MORE
 from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.sites import grown_sites
@@ -76,8 +77,8 @@ def _compare_counter(
         return _compare_unsteady(base, head, name)
     if 0 in (base.repeats, head.repeats) and base.values[name] != head.values[name]:
         return _compare_whole(base, head, name, base_code)
-    allowed = tolerance(policy, name, base.workload, base.shape)
-    outcome = _outcome(base.values[name], head.values[name], allowed)
+    allowed = _allowed(base, name, policy)
+    outcome = _outcome(base.values[name], head.values[name], allowed, slack=allowed if name in ALLOWED_MORE else 0.0)
     return _comparison(
         base,
         name,
@@ -132,10 +133,17 @@ def _compare_unsteady(base: CounterSet, head: CounterSet, name: str) -> Comparis
     )
 
 
-def _outcome(base: float, head: float, allowed: float) -> Outcome:
+def _allowed(base: CounterSet, name: str, policy: Policy) -> float:
+    """Return by what share of the base a counter may grow."""
+    allowed = tolerance(policy, name, base.workload, base.shape)
+    return max(allowed, ALLOWED_MORE.get(name, 0.0) / max(base.values[name], 1))
+
+
+def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) -> Outcome:
+    """Return what became of a counter; less is better, from a share of ``slack`` less on."""
     if head > base * (1 + allowed):
         return "regressed"
-    return "improved" if head < base else "unchanged"
+    return "improved" if head < base * (1 - slack) else "unchanged"
 
 
 def _compare_precision(base: CounterSet, head: CounterSet, base_code: Collection[str], *, checked: bool) -> Comparison:

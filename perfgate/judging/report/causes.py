@@ -30,13 +30,15 @@ _COMPILING: Mapping[str, Compiling] = {
 # What the gate writes behind the name of an operator that a counter tells more of than that it runs.
 Aspect = Literal["kept", "saved", "full precision"]
 _ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
-# What the parts of a counter count, where it is not an operator's calls: bytes, blocks taken from the allocator, arithmetic.
-Amount = Literal["calls", "held", "copied", "blocks", "flops"]
+# What the parts of a counter count, where it is not calls: bytes, blocks taken from the allocator, arithmetic, Python.
+Amount = Literal["calls", "held", "copied", "blocks", "flops", "functions", "bytecodes"]
 _AMOUNTS: Mapping[str, Amount] = {
     "memory.peak": "held",
     "counters.copy_bytes": "copied",
     "counters.allocations": "blocks",
     "counters.flops": "flops",
+    "counters.python_calls": "functions",
+    "counters.bytecodes": "bytecodes",
 }
 _Key = tuple[str, str, Amount]
 
@@ -178,13 +180,13 @@ def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """
     joined = dict(found)
     for (where, name, amount), cause in found.items():
-        own = joined.get((where, parted(name)[0], "calls"))
-        if own is None or own.line != cause.line:
+        own = joined.get((where, parted(name)[0], "functions" if amount == "bytecodes" else "calls"))
+        if own is None or (own.line != cause.line and amount != "bytecodes"):
             continue
         if amount == "calls" and own.op != name:
             joined[where, own.op, "calls"] = replace(own, also=name)
             del joined[where, name, amount]
-        elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
+        elif amount in ("copied", "blocks", "flops", "bytecodes") and own.more_count > 0:
             del joined[where, name, amount]
     return joined
 

@@ -47,7 +47,7 @@ def count_in_order(
     regions are counted as the framework dispatches them under a dispatch mode, which is without their fusion.
     """
     pool = workload.pool(shape)
-    with _garbage_collection_paused():
+    with garbage_collection_paused():
         for index in range(WARM_UP_CALLS):
             workload.invoke(pool[index % POOL_SIZE])
         tallies = [
@@ -191,7 +191,7 @@ def _launched(tally: CallTally) -> Counter[Site]:
 
 
 @contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Keep collections out of the calls, and make those between them cheap by freezing what is alive."""
     # A collection within a call frees what other calls left, at a moment of its own choosing.
     was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0

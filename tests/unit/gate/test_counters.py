@@ -7,6 +7,7 @@ import pytest
 
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
+from perfgate.document.run import CounterSite
 from perfgate.judging.gate.decide import decide
 from tests.unit.gate.builders import counters, sides
 
@@ -34,3 +35,33 @@ def test_decide__operators_of_a_call_beside_what_is_tolerated(
     (counted,) = [c for c in decision.comparisons if c.metric == "counters.framework_ops"]
     assert (counted.outcome, counted.tolerance) == (outcome, tolerated)
     assert decision.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        (1_000, 1_300, "unchanged"),  # 10 µs of Python more
+        (1_000, 1_301, "regressed"),
+        (20_000, 21_000, "unchanged"),
+        (20_000, 21_001, "regressed"),
+        (1_000, 700, "unchanged"),
+        (1_000, 699, "improved"),
+    ],
+)
+def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int, after: int, outcome: str) -> None:
+    base, head = sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)])
+    one, other = (
+        msgspec.structs.replace(
+            counters({"aten::mm": 40}),
+            values={"counters.bytecodes": count},
+            sites=[CounterSite(metric="counters.bytecodes", name="forward", count=count, line="model.py:8")],
+        )
+        for count in (before, after)
+    )
+    base, head = (msgspec.structs.replace(side, counters=[of]) for side, of in ((base, one), (head, other)))
+
+    decision = decide(base, head, policy=Policy(), history=History())
+
+    (counted,) = [c for c in decision.comparisons if c.metric == "counters.bytecodes"]
+    assert counted.outcome == outcome
+    assert [part.line for part in counted.parts] == ([] if outcome == "unchanged" else ["model.py:8"])

@@ -21,6 +21,7 @@ from perfgate.measuring.trace.events import EventTable
 from perfgate.measuring.trace.fallbacks import with_fallbacks
 from perfgate.measuring.trace.kernels import with_kernel_lines, with_kernels, work_by_span
 from perfgate.measuring.trace.operators import operator_totals
+from perfgate.measuring.trace.python_work import with_python_work
 from perfgate.measuring.trace.roofline import measure_roof
 
 
@@ -45,7 +46,8 @@ class TopOpsStep:
             counted = count_in_order(context.workload, context.device, shape, root=context.root)
             whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
             accounts.append(account_for(trace, whose))
-            counters.append(with_kernel_lines(_counters(context, counted.counters, trace), accounts[-1].rows))
+            dispatched = with_kernel_lines(_counters(context, counted.counters, trace), accounts[-1].rows)
+            counters.append(with_python_work(context.workload, dispatched, root=context.root))
             runs.append(KernelRuns(shape))
             runs[-1].add(_events(context, trace), calls=trace.calls)
             lines = heaviest_lines(accounts[-1].rows)
