@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.cli.commands.report import COMMAND
@@ -31,6 +30,7 @@ from perfgate.document.run import (
 from perfgate.errors import PerfgateError
 from perfgate.judging.gate.decide import decide
 from tests.fakes.documents import make_decision, make_run
+from tests.fakes.runner import separating_runner
 from tests.unit.forge.test_runner import command_of, outputs_of
 from tests.unit.gate.builders import pairs_of
 
@@ -69,7 +69,7 @@ class Step:
 
     def report(self, *options: str) -> Done:
         """Run the command in this process, as `main` does."""
-        run = CliRunner().invoke(COMMAND, [str(self.out), "-C", str(self.project), *options], env=self.environ)
+        run = separating_runner().invoke(COMMAND, [str(self.out), "-C", str(self.project), *options], env=self.environ)
         if isinstance(run.exception, PerfgateError):
             return Done(run.exception.exit_code, run.stdout, str(run.exception))
         if run.exception is not None:

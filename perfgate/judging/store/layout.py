@@ -180,7 +180,7 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
         moment(file.run.started_at)
         for labels in {value.labels for value in file.values if value.labels}:
             msgspec.json.decode(labels, type=dict[str, str])
-    except ValueError as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise StoreError(f"{name} is damaged: {error}; {REMEDY}") from error
     if path != run_path(file):
         raise StoreError(f"{name} is damaged: it holds run {file.run.id[:12]!a} of {file.run.project[:80]!a}; {REMEDY}")

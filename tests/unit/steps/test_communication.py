@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.collectives import job
 from perfgate.measuring.checklist.collectives.job import environment, run_job
 from perfgate.measuring.checklist.collectives.plan import Meeting, Plan, RankReport, Timed, sizes_up_to
 from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, operation_times, skew
@@ -215,6 +216,17 @@ def test_run_job__takes_too_long__ended_with_all_its_ranks(endless: Plan, tmp_pa
 
     assert left_in_the_end(lambda: processes_of(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run_job__ranks_that_hold_the_interpreter__ended_all_the_same(
+    endless: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_RANKS", "tests.fakes.stuck_rank")
+    with pytest.raises(MeasuringError, match="did not end in time"):
+        run_job(endless, ranks=2, folder=tmp_path, limit_seconds=12.0)
+
+    assert left_in_the_end(lambda: processes_of(tmp_path)) == []
+    assert (tmp_path / "stuck").exists()
 
 
 STARTER = """

@@ -18,6 +18,7 @@ from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.remote import clone_of_empty_remote
+from tests.fakes.runner import separating_runner
 from tests.unit.document.minimal import minimal_run
 from tests.unit.store.test_gitbranch import files, opened, put, record
 
@@ -234,7 +235,7 @@ def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_copie
 
     def ran(*arguments: str) -> Result:
         environ = {"PERFGATE_STORE": "branch://perfgate-data", "COLUMNS": "200"}
-        return CliRunner().invoke(COMMAND, [*arguments, "-C", str(clone)], env=environ)
+        return separating_runner().invoke(COMMAND, [*arguments, "-C", str(clone)], env=environ)
 
     named = f"left out: the branch perfgate-data of {remote}: {path} is damaged: "
     listed = ran("list")

@@ -1,7 +1,8 @@
 """``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``: one rank of a job.
 
-The job lives as long as somebody holds its standard input open: a rank that finds it closed ends at once, wherever it is. So
-nothing outlives the process that started it, however that one ended.
+The job lives as long as somebody holds its standard input open: a rank that finds it closed ends at once, wherever it is, and
+one whose launcher is killed ends with that, even where it holds the interpreter's lock. So nothing outlives the process that
+started it, however that one ended.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from perfgate.measuring.checklist.collectives.plan import (
     failure_file,
     report_file,
 )
+from perfgate.processes import die_with_parent
 
 _WARM_UPS = 3
 _FEWEST = 3
@@ -55,6 +57,9 @@ class _Rank:
             self.device = torch.device(plan.kind, int(os.environ["LOCAL_RANK"]))
             self.module: Any = getattr(torch, plan.kind)
             self.module.set_device(self.device)
+        # Kept until the group is gone: its own thread is the last to let go of what was sent last, needs the interpreter for
+        # that, and is waited for by the interpreter where that destroys the group (a deadlock seen with gloo of torch 2.7).
+        self.met = torch.zeros(1, device=self.device)
 
     def synchronize(self) -> None:
         """Wait for the device; a CPU has done what it was told."""
@@ -86,7 +91,7 @@ class _Prepared(NamedTuple):
 
 def main(folder: Path) -> None:
     """Do what the plan in the folder says, and leave the report there."""
-    _end_with_standard_input()
+    end_with_job()
     plan = msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
     rank = _Rank(plan)
     dist.init_process_group(plan.backend, timeout=datetime.timedelta(seconds=plan.timeout_seconds))
@@ -199,7 +204,6 @@ def _copy(tensor: torch.Tensor, values: torch.Tensor) -> None:
 def _meet(rank: _Rank) -> list[Meeting]:
     """Let all ranks do the same work and then meet, again and again, and note when this one was through."""
     left = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
-    met = torch.zeros(1, device=rank.device)
     meetings = []
     for _ in range(rank.plan.rounds):
         dist.barrier()
@@ -209,13 +213,16 @@ def _meet(rank: _Rank) -> list[Meeting]:
             torch.mm(left, left)
         rank.synchronize()
         arrived = perf_counter_ns()
-        dist.all_reduce(met)
+        dist.all_reduce(rank.met)
         rank.synchronize()
         meetings.append(Meeting(arrived_ns=arrived, worked_ns=arrived - started))
     return meetings
 
 
-def _end_with_standard_input() -> None:
+def end_with_job() -> None:
+    """End this process when nobody waits for it any more."""
+    die_with_parent(os.getppid())
+
     def watch() -> None:
         # A read that returns: there is nothing to be said but that the other end is gone.
         os.read(sys.stdin.fileno(), 1)
