@@ -45,7 +45,8 @@ def test_compiled__a_guard_that_fails_on_every_call__recompiles_named_with_the_g
     assert (found.base, found.outcome) == (0, "regressed")
     assert found.head == 3
     assert [part.name for part in found.parts] == ["len(self.kept) == N"]
-    assert [part.line for part in found.parts] == [f"model.py:{FIRST_LINE}"]
+    # torch 2.7 tells where the function begins, and no nearer.
+    assert [part.line for part in found.parts] in ([f"model.py:{FIRST_LINE}"], [f"model.py:{FIRST_LINE - 2}"])
 
 
 def test_compiled__counted_twice_in_one_process__same_numbers(base, tmp_path):
