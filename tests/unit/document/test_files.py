@@ -96,7 +96,7 @@ def test_write_run__lone_surrogate_in_a_text__refused_with_its_place(tmp_path: P
         (b'{"x": "\\ud800"}', "at $.x: text with a lone surrogate"),
         (b'{"\\udfff": 1}', "at $ (a key): text with a lone surrogate"),
         (b'{"x": "\xff"}', "at byte 7: not UTF-8"),
-        (b'{"x": 1,}', "at line 1, column 9: not JSON"),
+        (b'{"x": 1 "y"}', "at line 1, column 9: not JSON"),
         (b"\xef\xbb\xbf{}", "not JSON: Unexpected UTF-8 BOM"),
         (b'{"x": 1} {"y": 2}', "at line 1, column 10: not JSON: Extra data"),
         (b'{"x": "]]]]}', "at the end: the text ends in the middle; the file is truncated"),

@@ -155,9 +155,12 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
     assert value_of(result, "graph.compile_cold").value > value_of(result, "graph.compile_cached").value > 0
     speedup = value_of(result, "graph.speedup")
     assert speedup.interval[0] <= speedup.value <= speedup.interval[1]
-    parts = {value.labels["part"]: value.value for value in result.values if value.metric == "graph.head"}
-    assert set(parts) == {"framework", "compiler", "graph"}
-    assert all(seconds > 0 for seconds in parts.values())
+    heads = [value for value in result.values if value.metric == "graph.head"]
+    if torch.__version__.startswith("2.7."):
+        assert [(value.value, "does not show" in value.reason) for value in heads] == [(None, True)]
+    else:
+        assert {value.labels["part"] for value in heads} == {"framework", "compiler", "graph"}
+        assert all(value.value > 0 for value in heads)
     paid = value_of(result, "graph.break_even")
     faster = speedup.interval[0] > 1
     assert (paid.value is not None) == faster
