@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.stats.neighbours import likeness, wider
+
 Floats = npt.NDArray[np.float64]
 
 # Beyond so many standard deviations a value costs no more: it is an outlier, not a level.
@@ -34,7 +36,6 @@ _UPPER = 1.0337  # the same over their quantile of two thirds
 _MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
-_WILD = 2.5  # beyond so many standard deviations a value is cut before it is asked how alike neighbours are
 _MOST_ALIKE = 0.9  # more cannot be told from a history
 
 
@@ -193,28 +194,15 @@ def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list
 def _wider(series: Floats, edges: list[int]) -> float:
     """Return how much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
 
-    Of values whose correlation with their neighbour is r, n say as much as n (1 - r)/(1 + r) independent ones. Source: Bayley &
-    Hammersley, The "Effective" Number of Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946). r is read from what is
-    left beside the levels, and from differences of neighbours, which correlate by (r - 1)/2 and forget levels and drifts that
-    have not been found yet; the smaller answer counts.
+    Their correlation r is read from what is left beside the levels, and from differences of neighbours, which correlate by
+    (r - 1)/2 and forget levels and drifts that have not been found yet; the smaller answer counts.
     """
     beside = np.concatenate(
         [series[start:end] - np.median(series[start:end]) for start, end in itertools.pairwise(edges)]
     )
     rises = series[1:] - series[:-1]
-    alike = min(_likeness(beside), 1 + 2 * _likeness(rises - np.median(rises)))
-    alike = min(max(alike, 0.0), _MOST_ALIKE)
-    return math.sqrt((1 + alike) / (1 - alike))
-
-
-def _likeness(values: Floats) -> float:
-    """Return the correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
-    most = _WILD * _MAD * float(np.median(np.abs(values)))
-    if not most:
-        return 0.0
-    # In units of the cut: the squares of tiny numbers are none.
-    cut = np.clip(values, -most, most) / most
-    return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2))
+    alike = min(likeness(beside), 1 + 2 * likeness(rises - np.median(rises)))
+    return wider(min(max(alike, 0.0), _MOST_ALIKE))
 
 
 def _shift(series: Floats, scale: float, wider: float, start: int, index: int, end: int) -> Shift:

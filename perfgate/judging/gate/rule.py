@@ -15,7 +15,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, ndtri
 
+from perfgate.stats.neighbours import likeness, wider
 from perfgate.stats.sequential import log_e_of_p, log_e_value, nominal_level, sequential_p
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, shift_shown, upper_bound
 
@@ -29,7 +31,13 @@ Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
 # So few pairs reach no level in use (8 pairs at best 1/256, where a look has 0.0016).
 FEWEST_TO_ALARM = 10
+# Pairs that follow each other may be alike, by their server or by what else runs. Fewer than a dozen cannot tell how
+# much, and count as if the correlation of neighbours were this. More is never assumed: nothing would be decided then.
+ASSUMED_ALIKE = 0.65
+FEWEST_TO_TELL = 12
+MOST_ALIKE = 0.75
 _LEAST_SCALE = 1e-4
+_NO_SPREAD = 1e-9
 
 Floats = npt.NDArray[np.float64]
 
@@ -122,10 +130,16 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
 
-def p_slower(differences: Differences, margin: float, looks: Sequence[int]) -> float:
-    """Return a p-value of "second is slower by at most ``margin``" that holds over all looks and reruns."""
+def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, correlated: bool = False) -> float:
+    """Return a p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
+
+    With ``correlated`` it holds for pairs too that are like the one before.
+    """
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
-    p_planned = sequential_p(p_above(planned.values, margin, planned.weights), looks, planned.size, shape=SHAPE)
+    p_last = p_above(planned.values, margin, planned.weights)
+    if correlated:
+        p_last = max(p_last, float(ndtr((margin - planned.estimate) / correlated_error(planned))))
+    p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
     p = p_planned / (1 - RERUN_SHARE)
     if further.size:
         scale = max(_LEAST_SCALE, spread(planned))
@@ -135,8 +149,24 @@ def p_slower(differences: Differences, margin: float, looks: Sequence[int]) -> f
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
-    """Return whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``."""
-    return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
+    """Return whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``.
+
+    That is so for correlated pairs too: an alarm must be estimated beyond the tolerance as well, which is enough there.
+    """
+    return p_slower(-differences, -slowdown, errors.looks, correlated=True) <= errors.unchanged
+
+
+def correlated_error(differences: Differences) -> float:
+    """Return the standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
+
+    The correlation r that n pairs show is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
+    autocorrelations, Biometrika 41, 1954).
+    """
+    pairs, alike = differences.size, ASSUMED_ALIKE
+    if pairs >= FEWEST_TO_TELL:
+        seen = likeness(differences.values - differences.estimate)
+        alike = min(MOST_ALIKE, max(0.0, seen + (1 + 3 * seen) / pairs))
+    return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * wider(alike)
 
 
 def spread(differences: Differences, around: float | None = None) -> float:
@@ -152,6 +182,8 @@ def interval(differences: Differences, errors: Errors) -> Interval | None:
     """Return the interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
+    reach = -float(ndtri(level)) * correlated_error(differences[: errors.looks[-1]])
+    low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
 
 
