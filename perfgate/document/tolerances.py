@@ -21,6 +21,7 @@ DEFAULT_TOLERANCES: dict[str, float] = {
     "memory.kept": 0.0,
     "memory.peak": 0.01,
     "latency.low": 0.01,
+    "latency.wall": 0.01,
     "preprocess.low": 0.01,
     # A share of the call. Hardly anything runs between calls, so luck of memory layout has little to act on.
     "throughput.gap": 0.003,

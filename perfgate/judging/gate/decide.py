@@ -42,6 +42,7 @@ from perfgate.errors import (
 )
 from perfgate.judging.gate.accepted import with_accepted
 from perfgate.judging.gate.budgets import compare_budgets
+from perfgate.judging.gate.clock import deciding_clocks
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
@@ -61,7 +62,7 @@ from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
-PROCEDURE_VERSION = 3
+PROCEDURE_VERSION = 4
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 _NO_CHECK = "the correctness check could not run"
@@ -194,9 +195,10 @@ def _compared(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: 
 
     ``to_come`` workloads are still to be measured, and will be corrected for together with these.
     """
-    floors = noise_floors(base, policy, pairs=_pairs(head))
+    clocks = deciding_clocks(base, head)
+    floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
     invalid = invalid_times(base, head) + _base_differs(floors)
-    times = compare_time(base, head, policy, floors, to_come=to_come)
+    times = compare_time(base, head, policy, clocks, floors, to_come=to_come)
     held = compare_budgets(base, head, policy) + compare_expected(head, policy)
     exact = compare_promises(base, head) + held + compare_counters(base, head, policy)
     profiled = compare_kernel_times(base, head, policy) if are_recordings(base, head) else []

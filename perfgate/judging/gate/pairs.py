@@ -14,11 +14,14 @@ import numpy.typing as npt
 from perfgate.document.decision import Clock
 from perfgate.document.run import Arm, BlockColumns, Replicate
 from perfgate.document.samples import Packed, unpack
+from perfgate.judging.gate.clock import BY_THE_WALL, Clocks, Lane, awake_ns
 from perfgate.judging.gate.conditions import clean_pair
 from perfgate.judging.gate.location import QUANTILE, FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.rule import Differences
 
 PREPROCESS = "preprocess.low"
+# The fast path by the wall, beside the clock that decides where that is another.
+WALL_TIME = "latency.wall"
 TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
 GAP_QUANTILE = 0.1
 # Fewer calls have no P99 at all; pairs are taken together, in the order of measuring, until both sides have so many. What a
@@ -29,9 +32,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Statistics(NamedTuple):
-    """One process and shape: its fast path; log seconds of P50; gap in seconds; seconds of device or CPU time a call.
+    """One process and shape: its fast path and log seconds of P50; gap in seconds; seconds of device or CPU time a call.
 
-    ``turnaround`` is log seconds a call as the conductor saw its blocks, None where it did not look.
+    ``turnaround`` is log seconds a call as the conductor saw its blocks, without what was waited for a CPU; None where it did
+    not look.
     """
 
     fast_path: FastPath
@@ -56,23 +60,24 @@ class Effects(NamedTuple):
     clock: Clock = "wall"
 
 
-def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None) -> Statistics:
-    """Summarise one process, or only these quads of it: see the metrics' explanations for the formulas."""
+def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
+    """Summarise one process, or only these quads of it, its fast path and P50 by ``clock``: the metrics have the formulas."""
     kept = np.array([quads is None or quad in quads for quad in blocks.quad])
     calls = np.asarray(blocks.calls)
     of_kept = np.repeat(kept, calls)
     # A call of no time is a lie that the conduct of the worker is judged by; its logarithm must exist until then.
     wall = np.maximum(unpack(blocks.wall)[of_kept], 1) / 1e9
     cpu = unpack(blocks.cpu)[of_kept] / 1e9
+    times = wall if clock == "wall" else np.maximum(cpu, 1e-9)
     calls = calls[kept]
     sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
     spans = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns))[kept] / 1e9
     return Statistics(
-        fast_path=fast_path(_by_quad(wall, np.repeat(np.asarray(blocks.quad)[kept], calls))),
-        p50=float(np.log(np.quantile(wall, 0.5))),
+        fast_path=fast_path(_by_quad(times, np.repeat(np.asarray(blocks.quad)[kept], calls))),
+        p50=float(np.log(np.quantile(times, 0.5))),
         cpu=cpu,
         gap=float(np.quantile((spans - sums) / calls, GAP_QUANTILE)),
-        turnaround=_turnaround(np.asarray(blocks.seen_ns)[kept] / 1e9, calls) if blocks.seen_ns else None,
+        turnaround=_turnaround(awake_ns(blocks)[kept] / 1e9, calls) if blocks.seen_ns else None,
     )
 
 
@@ -86,23 +91,40 @@ def _turnaround(seen: Floats, calls: npt.NDArray[np.int64]) -> float:
 
 
 def paired_effects(
-    first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str, arm: Arm
+    first: Iterable[Replicate],
+    second: Iterable[Replicate],
+    *,
+    workload: str,
+    shape: str,
+    arm: Arm,
+    clocks: Clocks = BY_THE_WALL,
 ) -> dict[str, Effects]:
-    """Return the effects per metric over all pairs in which both members have undisturbed samples of the shape."""
+    """Return the effects per metric over all pairs in which both members have undisturbed samples of the shape.
+
+    ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
+    """
+    clock, of_preprocessing = (clocks.get(Lane(workload, shape, lane), "wall") for lane in (False, True))
     firsts = _by_pair(first, workload, shape, arm, "first")
     seconds = _by_pair(second, workload, shape, arm, "second")
     pairs = [
         pair
         for number in sorted(firsts.keys() & seconds.keys())
-        if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape]))
+        if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], clock))
     ]
     if not pairs:
         return {}
     effects = {
-        "latency.low": _fast_path(pairs),
-        "latency.p50": _log_ratio([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs)),
+        "latency.low": _fast_path(pairs)._replace(clock=clock),
+        "latency.p50": _log_ratio([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
         "throughput.gap": _gap(pairs),
     }
+    if clock != "wall":
+        by_the_wall = [
+            pair
+            for number in sorted(firsts.keys() & seconds.keys())
+            if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], "wall"))
+        ]
+        effects[WALL_TIME] = _fast_path(by_the_wall)
     if tails := _tails(pairs):
         on_device = any(members[shape].cpu_source == "device" for members in (one.shapes for one in firsts.values()))
         tail = _log_ratio(tails, pairs=len(pairs))
@@ -113,10 +135,10 @@ def paired_effects(
     preprocessed = [
         pair
         for first, second in _lanes_of_preprocessing(firsts, seconds, shape)
-        if (pair := _summarised(first, second))
+        if (pair := _summarised(first, second, of_preprocessing))
     ]
     if preprocessed:
-        effects[PREPROCESS] = _fast_path(preprocessed)
+        effects[PREPROCESS] = _fast_path(preprocessed)._replace(clock=of_preprocessing)
     return effects
 
 
@@ -141,11 +163,11 @@ def _lanes_of_preprocessing(
             yield first, second
 
 
-def _summarised(first: BlockColumns, second: BlockColumns) -> tuple[Statistics, Statistics] | None:
+def _summarised(first: BlockColumns, second: BlockColumns, clock: Clock) -> tuple[Statistics, Statistics] | None:
     quads = clean_pair(first, second).quads
     if quads is None:
         return None
-    return statistics(first, quads), statistics(second, quads)
+    return statistics(first, quads, clock=clock), statistics(second, quads, clock=clock)
 
 
 def _tails(pairs: Sequence[tuple[Statistics, Statistics]]) -> list[tuple[float, float]]:

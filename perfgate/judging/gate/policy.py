@@ -29,6 +29,8 @@ FAMILIES = (
     Family(("latency.p50",), share=0.05, must_decide=False),
     Family(("throughput.turnaround",), share=0.05, must_decide=False),
 )
+# What is compared beside the clock that decides, and decides nothing.
+INFORMING = Family(("latency.wall",), share=0.05, must_decide=False)
 # Of the slowdown that "unchanged" excludes: a gap is known ten times better than a call, and is held to more.
 _OF_OK_MARGIN = {"throughput.gap": 0.25}
 

@@ -7,6 +7,7 @@ import math
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.doctor import Resolution
 from perfgate.document.run import Replicate, RunDocument
+from perfgate.judging.gate.clock import deciding_clocks
 from perfgate.judging.gate.pairs import paired_effects
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.rule import spread
@@ -14,12 +15,14 @@ from perfgate.judging.gate.rule import spread
 
 def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument) -> list[Resolution]:
     """Return what every paired comparison of a decision shows; the spread is that around its effect."""
-    rows = []
+    rows, clocks = [], deciding_clocks(base, head)
     for comparison in decision.comparisons:
         if comparison.method != "paired":
             continue
         workload, shape, metric = comparison.workload, comparison.shape, comparison.metric
-        effects = paired_effects(base.replicates, head.replicates, workload=workload, shape=shape, arm="ab")
+        effects = paired_effects(
+            base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
+        )
         differences = effects[metric].differences
         rows.append(
             Resolution(

@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.clock import Clocks
 from perfgate.judging.gate.pairs import PREPROCESS, Effects, paired_effects, stage_times
-from perfgate.judging.gate.policy import FAMILIES, Family, margin_for_unchanged, tolerance
+from perfgate.judging.gate.policy import FAMILIES, INFORMING, Family, margin_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -41,9 +44,9 @@ class _Cell(NamedTuple):
 
 
 def compare_time(
-    base: RunDocument, head: RunDocument, policy: Policy, floors: list[NoiseFloor], *, to_come: int = 0
+    base: RunDocument, head: RunDocument, policy: Policy, clocks: Clocks, floors: list[NoiseFloor], *, to_come: int = 0
 ) -> list[Comparison]:
-    """Compare every time metric that the pairs give; ``floors`` are what base against base showed.
+    """Compare every time metric that the pairs give, by ``clocks``; ``floors`` are what base against base showed.
 
     Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured.
     """
@@ -51,10 +54,14 @@ def compare_time(
         _Cell(workload, shape, name, effects, _stages(base, head, workload, shape) if name == PREPROCESS else ())
         for workload, shape in _shapes(head)
         for name, effects in paired_effects(
-            base.replicates, head.replicates, workload=workload, shape=shape, arm="ab"
+            base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
         ).items()
     ]
-    return [comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors, to_come)]
+    gating = [
+        comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors, to_come)
+    ]
+    beside = _compare_family(cells, INFORMING, policy, floors, to_come)
+    return gating + [msgspec.structs.replace(comparison, gating=False) for comparison in beside]
 
 
 def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[Part]:
@@ -70,7 +77,7 @@ def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> 
     ]
 
 
-def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[NoiseFloor]:
+def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: int) -> list[NoiseFloor]:
     """Return what base against base shows, as the half width that ``pairs`` pairs of it would have.
 
     floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as its centre
@@ -79,7 +86,9 @@ def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[Noise
     """
     floors = []
     for workload, shape in _shapes(base):
-        effects = paired_effects(base.replicates, base.replicates, workload=workload, shape=shape, arm="aa")
+        effects = paired_effects(
+            base.replicates, base.replicates, workload=workload, shape=shape, arm="aa", clocks=clocks
+        )
         for name, effect in effects.items():
             differences = effect.differences
             floors.append(
@@ -90,7 +99,8 @@ def noise_floors(base: RunDocument, policy: Policy, *, pairs: int) -> list[Noise
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
                     clock=effect.clock,
-                    differs=differs(
+                    differs=name not in INFORMING.metrics
+                    and differs(
                         differences, math.log1p(margin_for_unchanged(policy, name, workload, shape)), alpha=AA_ALPHA
                     ),
                 )

@@ -24,6 +24,11 @@ _VERDICTS = {
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
 _OTHER_CLOCKS = {
+    ("latency.low", "cpu"): phrase("fast-path CPU time"),
+    ("latency.low", "device"): phrase("fast-path device time"),
+    ("latency.p50", "cpu"): phrase("P50 CPU time of a call"),
+    ("latency.p50", "device"): phrase("P50 device time of a call"),
+    ("preprocess.low", "cpu"): phrase("CPU time of preprocessing"),
     ("latency.p99", "cpu"): phrase("P99 CPU time of a call"),
     ("latency.p99", "device"): phrase("P99 device time of a call"),
 }
@@ -121,7 +126,7 @@ def further_reasons(summary: Summary) -> list[str]:
 def metric_name(name: str, clock: Clock = "wall") -> str:
     """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside.
 
-    A tail that was not timed by the clock on the wall is called so: it may lie below the median that was.
+    What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
     """
     if (name, clock) in _OTHER_CLOCKS:
         return say(_OTHER_CLOCKS[name, clock])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfgate.document.decision import DecisionDocument
+from perfgate.judging.report import format as formats
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
@@ -25,6 +27,7 @@ class Facts:
             return None
         return {
             "unread": summary.is_unread,
+            **_waiting(summary.decision),
             "counts": counts_line(summary, "markdown") if summary.is_measured else None,
             "base": base_line(summary, "markdown"),
             "warnings": warnings[:_SHOWN_WARNINGS],
@@ -33,5 +36,14 @@ class Facts:
         }
 
 
+def _waiting(decision: DecisionDocument) -> dict[str, object]:
+    """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide."""
+    clocks = {c.clock for c in decision.comparisons if c.metric in _BY_A_CLOCK} - {"wall"}
+    busy = decision.waited is not None and (bool(clocks) or decision.waited >= _BUSY)
+    return {"waited": formats.percent(decision.waited) if busy and decision.waited else None, "clocks": sorted(clocks)}
+
+
 _SHOWN_WARNINGS = 4
+_BUSY = 0.1
+_BY_A_CLOCK = ("latency.low", "preprocess.low")
 SECTION = Facts()

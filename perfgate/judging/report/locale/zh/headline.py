@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 WORDS = {
+    "Busy machine:": "机器繁忙：",
+    "; the device's own time decides": "；以设备时间判定",
+    "; CPU time decides": "；以 CPU 时间判定",
+    "fast-path CPU time": "快速路径 CPU 时间",
+    "fast-path device time": "快速路径设备时间",
+    "P50 CPU time of a call": "单次调用的 P50 CPU 时间",
+    "P50 device time of a call": "单次调用的 P50 设备时间",
+    "CPU time of preprocessing": "预处理的 CPU 时间",
     "P99 CPU time of a call": "单次调用的 P99 CPU 时间",
     "P99 device time of a call": "单次调用的 P99 设备时间",
     "upgrade report": "升级报告",
