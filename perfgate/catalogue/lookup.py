@@ -31,11 +31,13 @@ def measuring_step(name: str) -> int:
 
 
 def metric(name: str) -> Metric:
-    """Return a metric of the catalogue; per-operator metrics (``ops.count:NAME``, ``ops.time:NAME``) are derived.
+    """Return a metric of the catalogue; those of operators (``ops.count:NAME``, ``ops.time:NAME``, ``op.NAME``) are derived.
 
     Raises KeyError for a name that is not in the catalogue.
     """
     kind, colon, op = name.partition(":")
+    if name.startswith("op."):
+        return _paired_time(name, name.partition(".")[2])
     if not colon or kind not in {"ops.time", "ops.count"}:
         return METRICS[name]
     if kind == "ops.time":
@@ -49,3 +51,19 @@ def metric(name: str) -> Metric:
         f"How often one call of the workload dispatches the operator {op}.", f"一次调用中分发算子 {op} 的次数。"
     )
     return Metric(name, title, "1", "lower", "exact", 4, explanation, DISPATCH)
+
+
+def _paired_time(name: str, op: str) -> Metric:
+    return Metric(
+        name,
+        Text(f"time of `{op}`", f"`{op}` 耗时"),
+        "s",
+        "lower",
+        "noisy",
+        4,
+        Text(
+            f"Self time of the operator {op} in one call, compared within every pair, where a tolerance asks for it.",
+            f"算子 {op} 在一次调用中的自身耗时，在每对进程内比较；仅在设置了容差时判定。",
+        ),
+        TRACE,
+    )

@@ -27,6 +27,7 @@ from perfgate.conductor.traces import TRACED_PAIRS, record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
+from perfgate.document.tolerances import judges_operators
 from perfgate.interrupts import safe_point
 from perfgate.protocol import (
     BlockDone,
@@ -255,6 +256,7 @@ class _Measuring:
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
         self._profiled: int | None = None
+        self._most_profiled = math.inf if judges_operators(bench.config.gate.tolerance) else PROFILED_PAIRS
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
 
@@ -323,7 +325,7 @@ class _Measuring:
             self._run_quads(plan, members)
             self._choose_quads(started - began, (self._observer.monotonic() - started) / self._quads)
             replicates = self._replicate(plan, members[0], 0), self._replicate(plan, members[1], 1)
-            if plan.arm != "ab" or self._profiled is None or self._profiled == PROFILED_PAIRS:
+            if plan.arm != "ab" or self._profiled is None or self._profiled >= self._most_profiled:
                 return replicates
             workers = members[0].worker, members[1].worker
             traces = self._traces if self._profiled < TRACED_PAIRS else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Allowed relative worsening. A counter is exact, so any worsening counts; time tolerances lie above what a code change that
 # does not change speed can shift by luck of memory layout (below 1 % has not been excluded).
 DEFAULT_TOLERANCES: dict[str, float] = {
@@ -35,3 +37,11 @@ DEFAULT_TOLERANCES: dict[str, float] = {
 }
 # What a counter may grow by in any case: some 10 µs of Python.
 ALLOWED_MORE: dict[str, float] = {"counters.python_calls": 20, "counters.bytecodes": 300}
+
+# What the time of an operator is called in a tolerance, ``op.aten::mm`` or ``op.*``: it is judged only where one is given.
+OPERATOR_TIME = "op."
+
+
+def judges_operators(tolerances: Iterable[str]) -> bool:
+    """Return whether the times of single operators are to be judged."""
+    return any(key.startswith(OPERATOR_TIME) for key in tolerances)

@@ -14,14 +14,29 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.decision import Explanation, Invalid, OperatorTest, OperatorTime
-from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument
+from perfgate.catalogue.lookup import metric
+from perfgate.document.decision import (
+    Comparison,
+    Explanation,
+    Invalid,
+    OperatorTest,
+    OperatorTime,
+    Outcome,
+    Part,
+    Policy,
+)
+from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument, Side
+from perfgate.document.tolerances import OPERATOR_TIME
 from perfgate.judging.gate.explain import changed_counts, operator_lines
+from perfgate.judging.gate.policy import given_tolerance
 from perfgate.judging.gate.rounding import rounded
+from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.multiple import false_discovery
+from perfgate.stats.sequential import nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
+FALSE_ALARMS = 0.01  # and of those that fail the gate
 SMALLEST_CHANGE = 0.02  # smaller ones are what the profiler and the memory layout do to an operator
 EXCLUDED_CHANGE = 0.05  # an operator is unchanged where both a loss and a gain of this size are excluded
 # Of the operators' time in a call. Each tested operator makes the others harder to name: eight pairs, which give no p-value
@@ -63,9 +78,100 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
     operators of all shapes, at most ``FALSE_DISCOVERIES``: of those named slower at most that share is wrong on average, and
     of those named faster.
     """
+    cells = _comparable(base, head, invalid)
+    lines = {(cell.workload, cell.shape): operator_lines(head, cell.workload, cell.shape) for cell in cells}
+    tests = [
+        _test(cell, evidence, lines[cell.workload, cell.shape].get(cell.op))
+        for cell, evidence in zip(cells, _evidence(cells))
+    ]
+    return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
+
+
+def judge_operators(
+    base: RunDocument, head: RunDocument, policy: Policy, *, invalid: Iterable[Invalid] = ()
+) -> list[Comparison]:
+    """Judge the operators that ``[gate.tolerance]`` names by their paired times, whatever the whole call does.
+
+    One regressed where its change is estimated beyond its tolerance and shown beyond chance: of all those judged, a share of
+    ``FALSE_ALARMS`` at most is called so wrongly, over all looks.
+    """
+    asked = [
+        (cell, allowed)
+        for cell in _comparable(base, head, invalid)
+        if (allowed := given_tolerance(policy, OPERATOR_TIME + cell.op, cell.workload, cell.shape)) is not None
+    ]
+    evidence = _evidence([cell for cell, _ in asked])
+    lines = {(cell.workload, cell.shape): operator_lines(head, cell.workload, cell.shape) for cell, _ in asked}
+    return [
+        _judged(cell, allowed, found, policy, lines[cell.workload, cell.shape].get(cell.op))
+        for (cell, allowed), found in zip(asked, evidence)
+    ]
+
+
+def _judged(cell: _Cell, allowed: float, evidence: _Evidence, policy: Policy, line: str | None) -> Comparison:
+    test = _test(cell, evidence, line)
+    level = nominal_level(FALSE_ALARMS, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
+    outcome: Outcome = "inconclusive"
+    if evidence.q <= level and abs(test.delta) > allowed:
+        outcome = "regressed" if test.delta > 0 else "improved"
+    elif test.interval is not None and test.interval[1] < max(allowed, EXCLUDED_CHANGE):
+        outcome = "unchanged"
+    described = metric(OPERATOR_TIME + cell.op)
+    return Comparison(
+        workload=cell.workload,
+        shape=cell.shape,
+        metric=described.name,
+        unit=described.unit,
+        better=described.better,
+        method="paired",
+        outcome=outcome,
+        gating=True,
+        base=test.base,
+        head=test.head,
+        delta=test.delta,
+        interval=test.interval,
+        confidence=test.confidence,
+        p=test.p,
+        p_adjusted=test.q,
+        tolerance=allowed,
+        pairs=test.pairs,
+        parts=[Part(name=cell.op, base=test.base, head=test.head, line=line)] if outcome == "regressed" else [],
+    )
+
+
+def untimed_operators(
+    base: RunDocument, head: RunDocument, policy: Policy, workload: str, shape: str
+) -> list[tuple[str, Side]]:
+    """Return the operators that ``[gate.tolerance]`` names and one side did not time in a pair where the other did.
+
+    The name is empty where a side timed none in a pair at all. What the sides run differently often is no matter of its time.
+    """
+    before = _times(base.replicates, workload, shape, "first")
+    after = _times(head.replicates, workload, shape, "second")
+    counts = changed_counts(base, head)
+    found: set[tuple[str, Side]] = set()
+    for one in head.replicates:
+        if (one.workload, one.arm) != (workload, "ab"):
+            continue
+        first, second = before.get(one.pair, {}), after.get(one.pair, {})
+        sides: tuple[tuple[Side, dict[str, float], dict[str, float]], ...] = (
+            ("base", first, second), ("head", second, first)
+        )  # fmt: skip
+        for side, own, other in sides:
+            absent = other.keys() - own.keys() - {OUTSIDE_OPERATORS} if own else {""}
+            found |= {(op, side) for op in absent if (workload, shape, op) not in counts}
+    return sorted(
+        (op, side)
+        for op, side in found
+        if not op or given_tolerance(policy, OPERATOR_TIME + op, workload, shape) is not None
+    )
+
+
+def _comparable(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid]) -> list[_Cell]:
+    """Return the operators that both sides run equally often, of shapes whose times prove something."""
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
     counts = changed_counts(base, head)
-    cells = [
+    return [
         cell
         for workload in head.workloads
         for shape in workload.shapes
@@ -73,12 +179,6 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
         for cell in _cells(base, head, workload.name, shape)
         if (cell.workload, cell.shape, cell.op) not in counts
     ]
-    lines = {(cell.workload, cell.shape): operator_lines(head, cell.workload, cell.shape) for cell in cells}
-    tests = [
-        _test(cell, evidence, lines[cell.workload, cell.shape].get(cell.op))
-        for cell, evidence in zip(cells, _evidence(cells))
-    ]
-    return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
 
 
 def operator_times(

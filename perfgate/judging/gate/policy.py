@@ -40,9 +40,15 @@ def tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float:
 
     Of several entries that fit, the one that says most counts: the exact metric before a pattern, then the longest.
     """
+    given = given_tolerance(policy, metric, workload, shape)
+    return DEFAULT_TOLERANCES.get(metric, 0.0) if given is None else given
+
+
+def given_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float | None:
+    """Return what the policy says of a metric of a workload's shape, as ``tolerance`` does; None where it says nothing."""
     fitting = [key for key in policy.tolerances if fits(key, metric, workload, shape)]
     best = max(fitting, key=lambda key: (parse_place(key).metric == metric, _said(key), key), default=None)
-    return DEFAULT_TOLERANCES.get(metric, 0.0) if best is None else policy.tolerances[best]
+    return None if best is None else policy.tolerances[best]
 
 
 def margin_for_unchanged(policy: Policy, metric: str, workload: str, shape: str) -> float:

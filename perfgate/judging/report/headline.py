@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
+from perfgate.document.tolerances import OPERATOR_TIME
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.locale.language import phrase, say, worded
@@ -130,6 +131,8 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     """
     if (name, clock) in _OTHER_CLOCKS:
         return say(_OTHER_CLOCKS[name, clock])
+    if name.startswith(OPERATOR_TIME):
+        return name.partition(".")[2]
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]
     return worded(METRICS[name].title) if name in METRICS else name
