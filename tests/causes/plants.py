@@ -125,6 +125,25 @@ PLANTS = (
         workload="shared",
     ),
     Plant(
+        "deep copy of a configuration",
+        "tail",
+        (
+            f"{INDENT}import copy",
+            f"{INDENT}rows = rows + copy.deepcopy({{'layers': [{{'add': 1}}] * 3}})['layers'][0]['add']  # here",
+        ),
+        ("calls of `deepcopy`", "bytecodes in `deepcopy`"),
+    ),
+    Plant(
+        "log record in every block",
+        "activation",
+        (
+            f"{INDENT}import logging",
+            f"{INDENT}hidden = functional.gelu(hidden)",
+            f"{INDENT}logging.getLogger('model').warning('hidden %s', tuple(hidden.shape))  # here",
+        ),
+        ("calls of `", "bytecodes in `"),
+    ),
+    Plant(
         "slower single kernel",
         "kernel",
         (f"{INDENT}rows = functional.avg_pool1d(rows, 191, stride=1, padding=95)  # here",),

@@ -138,7 +138,14 @@ def _led_by_counted(found: list[Cause]) -> list[Cause]:
     for cause in sorted((cause for cause in found if cause.rank is not None and cause.line), key=_order):
         first.setdefault((cause.places[0], cause.line), cause)
 
+    outside = {
+        place: cause for (place, _), cause in reversed(first.items()) if cause.part and cause.part.kind == "outside"
+    }
+
     def led(cause: Cause) -> Cause:
+        if cause.amount == "bytecodes" and cause.more_count > 0 and cause.places[0] in outside:
+            # What runs outside operators is Python, and this says which.
+            return replace(cause, rank=outside[cause.places[0]].rank)
         leading = first.get((cause.places[0], cause.line))
         if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
             return cause
@@ -157,7 +164,7 @@ def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float
         cause.compiling is None,
         cause.rank is None,
         cause.rank or 0,
-        cause.amount != "calls",
+        cause.amount != "calls" and cause.rank is None,
         not cause.counted,
         -(cause.more_time or 0),
         -cause.mentions,
@@ -176,17 +183,25 @@ def parted(name: str) -> tuple[str, Aspect | None]:
 def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line.
 
-    Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes.
+    Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes; the
+    bytecodes of a line say enough of the functions that it calls.
     """
     joined = dict(found)
+    lines_of_python: dict[str, set[str | None]] = {}
+    for (where, _, amount), cause in found.items():
+        if amount == "bytecodes" and cause.more_count > 0:
+            lines_of_python.setdefault(where, set()).add(cause.line)
     for (where, name, amount), cause in found.items():
-        own = joined.get((where, parted(name)[0], "functions" if amount == "bytecodes" else "calls"))
-        if own is None or (own.line != cause.line and amount != "bytecodes"):
+        if amount == "functions" and cause.line in lines_of_python.get(where, ()):
+            del joined[where, name, amount]
+            continue
+        own = joined.get((where, parted(name)[0], "calls"))
+        if own is None or own.line != cause.line:
             continue
         if amount == "calls" and own.op != name:
             joined[where, own.op, "calls"] = replace(own, also=name)
             del joined[where, name, amount]
-        elif amount in ("copied", "blocks", "flops", "bytecodes") and own.more_count > 0:
+        elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
             del joined[where, name, amount]
     return joined
 

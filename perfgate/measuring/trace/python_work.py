@@ -56,8 +56,9 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
 def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None:
     """Return the Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
 
-    A function counts where the project calls it, a bytecode on the line of the project that executes it or is nearest around
-    it. That a generator goes on is a call. Bytecodes are left out where there are more than ``MOST_BYTECODES``.
+    A function counts where the project calls it, a bytecode on the line of the project that executes it; one of a library on
+    the nearest line of the project around it, for the function that this calls. That a generator goes on is a call. Bytecodes
+    are left out where there are more than ``MOST_BYTECODES``.
     """
     # Imports torch, which whoever lists the steps does without.
     from perfgate.measuring.trace.dispatch import SourceLines
@@ -91,14 +92,14 @@ class _Counting:
         code = frame.f_code
         if code.co_filename.startswith(_OURS):
             return None
-        caller = self._lines.of(frame.f_back)
+        entry, caller = self._entry(frame)
         self._calls[code.co_name, caller] += 1
         if self._executed > MOST_BYTECODES:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if self._lines.at(code.co_filename, 1) is not None:
             return self._trace_own
-        where = code.co_name, caller
+        where = entry, caller
         if where not in self._tracers:
             self._tracers[where] = self._tracer_of(where)
         return self._tracers[where]
@@ -116,6 +117,16 @@ class _Counting:
             line = starts[code].get(offset) or code.co_firstlineno
             found[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
         return found
+
+    def _entry(self, frame: FrameType) -> tuple[str, str | None]:
+        """Return the function of a library that the project called to come here, and the line from which it did."""
+        entry, back = frame.f_code.co_name, frame.f_back
+        while back is not None:
+            line = self._lines.at(back.f_code.co_filename, back.f_lineno)
+            if line is not None:
+                return entry, line
+            entry, back = back.f_code.co_name, back.f_back
+        return frame.f_code.co_name, None
 
     def _own_code(self, frame: FrameType, event: str, _argument: Any) -> _Tracer | None:
         if event == "opcode":
