@@ -53,7 +53,7 @@ schemas: $(VENV)/.installed
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
-# Fifteen causes planted in a small model, each named first in the comment: about seven minutes.
+# Seventeen causes planted in a small model, each named first in the comment: about eight minutes.
 test-causes: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow or not slow" tests/causes
 

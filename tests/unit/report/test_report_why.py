@@ -220,3 +220,22 @@ def test_page__cause_without_counts__shows_none_of_either_side() -> None:
         re.DOTALL,
     )
     assert row.count('<td class="number">–</td>') == 2
+
+
+def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operators() -> None:
+    made = decision(
+        explained(
+            part("outside", "outside", 300, function="forward", line="model.py:22"),
+            part("aten::mm", "slower", 100, line="model.py:24"),
+        ),
+        counting("counters.bytecodes", Part(name="warning", base=0, head=2577, line="model.py:27")),
+        counting("counters.python_calls", Part(name="stream", base=0, head=12, line="model.py:27")),
+        counting("counters.python_calls", Part(name="helper", base=0, head=30, line="model.py:31")),
+    )
+    assert cell(made) == "2,577 more bytecodes in `warning` at `model.py:27`"
+    assert why(made)[1:] == [
+        "- `warning` in `encoder/long`: 2,577 more bytecodes (0 → 2,577) at `model.py:27`",
+        "- `forward` outside operators, in `encoder/long` at `model.py:22`, 300 µs more",
+        "- `aten::mm` in `encoder/long` at `model.py:24`, 100 µs more self time",
+        "- `helper` in `encoder/long`: 30 more calls (0 → 30) at `model.py:31`",
+    ]

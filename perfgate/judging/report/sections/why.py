@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfgate.document.decision import Bottleneck, Explanation
+from perfgate.document.decision import Bottleneck, Clock, Explanation
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.headline import metric_name
@@ -58,7 +58,7 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
     told = abs(left) >= _TOLD * explained.measured
     return {
         "place": place(explained.workload, explained.shape),
-        "metric": metric_name(explained.metric or ""),
+        "metric": metric_name(explained.metric or "", _clock(summary, explained)),
         "measured": formats.quantity(explained.measured, "s"),
         "more": formats.quantity(more, "s"),
         "saved": formats.quantity(saved, "s") if saved >= _TOLD * explained.measured else None,
@@ -68,6 +68,13 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
         "bound": say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
         "base_bound": say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
     }
+
+
+def _clock(summary: Summary, explained: Explanation) -> Clock:
+    """Return what the explained metric was timed by."""
+    key = (explained.workload, explained.shape, explained.metric)
+    compared = summary.decision.comparisons
+    return next((one.clock for one in compared if (one.workload, one.shape, one.metric) == key), "wall")
 
 
 def _explanation(summary: Summary) -> Explanation | None:
