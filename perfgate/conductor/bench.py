@@ -276,6 +276,11 @@ class Bench:
             for server in old.values():
                 server.close()
 
+    def redraw(self, hash_seed: int) -> None:
+        """End every fork server: the next worker gets one with other addresses and other hashes."""
+        self.close()
+        self._hash_seed = hash_seed
+
     def close(self) -> None:
         """End every fork server and its workers."""
         for servers in (self._servers, self._coming):

@@ -55,12 +55,22 @@ FEWEST_QUADS, MOST_QUADS = 4, 16
 
 @dataclass
 class PairedMeasurement:
-    """The replicates of both run documents, the pairs that failed, and the traces of some that did not."""
+    """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
+
+    Before them so many pairs were measured in layouts that were given up (``given_up``), which are not among them.
+    """
 
     base: list[Replicate] = field(default_factory=list)
     head: list[Replicate] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
     traces: list[PairTrace] = field(default_factory=list)
+    given_up: int = 0
+
+    def give_up(self) -> None:
+        """Leave the pairs out, and keep how many there were."""
+        self.given_up += sum(replicate.member == "first" for replicate in self.base)
+        for kept in (self.base, self.head, self.failed, self.traces):
+            kept.clear()
 
 
 class _Plan(NamedTuple):
@@ -118,6 +128,8 @@ def measure_pairs(
     enough: Callable[[], bool],
     needs_names: Callable[[], bool] = lambda: True,
     deadline: float = math.inf,
+    budget_ends: float | None = None,
+    draw: int = 0,
     observer: Observer | None = None,
     traces: Path | None = None,
 ) -> None:
@@ -127,11 +139,12 @@ def measure_pairs(
     begins; that none could be measured is a failure, for a gate without times must not look like one with.
     ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. From where
     ``needs_names``, which is asked before the first pair and at every look, some pairs of the first round profile their
-    operators, and leave traces in the folder ``traces``, where there is one.
+    operators, and leave traces in the folder ``traces``, where there is one. ``draw`` is how often layouts were drawn before,
+    and ``budget_ends`` when their common budget does.
     """
     gate = bench.config.gate
     observer = observer or Observer()
-    budget_ends = observer.monotonic() + gate.budget
+    budget_ends = observer.monotonic() + gate.budget if budget_ends is None else budget_ends
     plans = draw_plans(
         bench.config.measure.seed,
         reference.name,
@@ -139,11 +152,12 @@ def measure_pairs(
         aa_pairs=gate.aa_pairs,
         first_look=looks[0],
         round_number=round_number,
+        draw=draw,
     )
     cpus = quietest_cpus(bench.config.pair_cpus())
     measuring = _Measuring(bench, reference, base, head, cpus, measured, observer, traces)
     ends = list(_ends_of_looks(plans, looks))
-    renewals = _renewals(bench, reference.name, round_number, at=[ends[0] // 2, *ends])
+    renewals = _renewals(bench, reference.name, round_number, draw, at=[ends[0] // 2, *ends])
     # Two looks are worth their time on any machine.
     sure = 2 if round_number == 0 else 1
     done = 0
@@ -172,15 +186,15 @@ def measure_pairs(
 
 
 def draw_plans(
-    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, round_number: int = 0
+    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, round_number: int = 0, draw: int = 0
 ) -> list[_Plan]:
-    """Return the pairs of one round in the order they run; the same seed, workload and round give the same plan.
+    """Return the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
     The base-against-base pairs lie scattered among those of the first look. Who starts is balanced over every four pairs of
     an arm, and who leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
     (benchmarks/gate/FINDINGS.md, section 5).
     """
-    lot = random.Random(f"{seed}/{workload}/{round_number}")
+    lot = random.Random(_lot(seed, workload, round_number, draw))
     early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
     lot.shuffle(early)
     late: list[Arm] = ["ab"] * (pairs - first_look)
@@ -196,6 +210,10 @@ def draw_plans(
         )
         for number, arm in enumerate(early + late)
     ]
+
+
+def _lot(seed: int, workload: str, round_number: int, draw: int) -> str:
+    return f"{seed}/{workload}/{round_number}" + (f"/{draw}" if draw else "")
 
 
 def _balanced(lot: random.Random, count: int, *, run: int) -> list[bool]:
@@ -215,14 +233,14 @@ def _ends_of_looks(plans: Sequence[_Plan], looks: Sequence[int]) -> Iterator[int
         yield pairs + aa_pairs
 
 
-def _renewals(bench: Bench, workload: str, round_number: int, *, at: Sequence[int]) -> dict[int, int]:
+def _renewals(bench: Bench, workload: str, round_number: int, draw: int, *, at: Sequence[int]) -> dict[int, int]:
     """Return before which plans new fork servers are started, and with which hash seed.
 
     Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one, and
     as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
     another CPU than theirs: where there is none, both sides of a pair wait for it alike.
     """
-    lot = random.Random(f"{bench.config.measure.seed}/{workload}/{round_number}/servers")
+    lot = random.Random(f"{_lot(bench.config.measure.seed, workload, round_number, draw)}/servers")
     return {number: lot.randrange(2**32) for number in at}
 
 

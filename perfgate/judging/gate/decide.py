@@ -227,6 +227,12 @@ def more_pairs_would_help(
     return any(c.metric in _MUST_DECIDE or _looks_worse(c) for c in undecided)
 
 
+def base_differs(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> bool:
+    """Return whether base against base differs in a workload, so that what the head differs by would prove nothing."""
+    floors = noise_floors(base, policy, deciding_clocks(base, head), pairs=_pairs(head))
+    return any(floor.differs for floor in floors if floor.workload == workload)
+
+
 def names_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
     """Return whether operators are judged, or something of this workload moved or looks worse: then one asks which it was."""
     if judges_operators(policy.tolerances):
