@@ -51,6 +51,15 @@ def test_decide__noise_floor_of_one_shape_above_its_limit__the_other_shape_is_un
     assert of_metric(decision, "latency.low", "second").outcome == "unchanged"
 
 
+def test_decide__noise_floor_above_a_limit_by_what_seven_pairs_may_show_by_chance__no_reason_to_refuse_it() -> None:
+    wobbling = [1.035, 1 / 1.035, 1.035, 1 / 1.035, 1.035, 1 / 1.035, 1.0]
+    decision = judged(*sides(NO_CHANGE, aa_ratios=wobbling), Policy())
+
+    (floor,) = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    assert 0.02 < floor < 0.036
+    assert of_metric(decision, "latency.low").outcome == "unchanged"
+
+
 def with_second_shape(run: RunDocument, other: RunDocument) -> RunDocument:
     """Return a run that also measured another run's shape, in the same pairs."""
 
