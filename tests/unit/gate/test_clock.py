@@ -45,18 +45,25 @@ def test_deciding_clock__what_workers_waited_and_computed(base: BlockColumns, he
     assert deciding_clock([base], [head]) == clock
 
 
-def busy(replicates: Sequence[Replicate], *, seed: int, work: float = 1.0, slept: float = 0.0) -> list[Replicate]:
-    """Return processes that waited for a CPU, each for a share of its own between 10 and 60 %."""
+def busy(
+    replicates: Sequence[Replicate], *, seed: int, work: float = 1.0, slept: float = 0.0, told: float = 1.0
+) -> list[Replicate]:
+    """Return processes that waited for a CPU, each for a share of its own between 10 and 60 %.
+
+    They say that they computed for ``told`` times as long as they did.
+    """
     lot = np.random.default_rng(seed)
     jitter = lot.normal(0.0, 0.003, len(replicates))
     return [
-        msgspec.structs.replace(one, shapes={shape: _busy(share, work * (1 + own), slept) for shape in one.shapes})
+        msgspec.structs.replace(
+            one, shapes={shape: _busy(share, work * (1 + own), slept, told) for shape in one.shapes}
+        )
         for one, share, own in zip(replicates, lot.uniform(0.1, 0.6, len(replicates)), jitter)
     ]
 
 
-def _busy(share: float, work: float, slept: float) -> BlockColumns:
-    made = columns(CALL * (work + share + slept), cpu=CALL * work)
+def _busy(share: float, work: float, slept: float, told: float) -> BlockColumns:
+    made = columns(CALL * (work + share + slept), cpu=CALL * work * told)
     return msgspec.structs.replace(made, run_delay_ns=[round(CALL * share * 21 * 1e9)] * 4)
 
 
@@ -94,6 +101,19 @@ def test_decide__calls_that_sleep_on_a_busy_machine__found_by_the_turnaround() -
     assert compared(decision, "latency.low").outcome == "unchanged"
     assert compared(decision, "throughput.turnaround").outcome == "regressed"
     assert decision.verdict == "FAIL"
+
+
+def test_decide__head_whose_cpu_clock_misses_what_it_does_more__found_by_the_turnaround() -> None:
+    decision = decided(work=1.08, told=1 / 1.08)
+    assert compared(decision, "latency.low").outcome == "unchanged"
+    assert compared(decision, "throughput.turnaround").outcome == "regressed"
+    assert decision.verdict == "FAIL"
+
+
+def test_decide__head_whose_cpu_clock_misses_more__the_wall_decides() -> None:
+    decision = decided(work=1.3, told=1 / 1.3)
+    assert compared(decision, "latency.low").clock == "wall"
+    assert decision.verdict != "PASS"
 
 
 def test_decide__idle_machine__the_wall_alone() -> None:
