@@ -14,6 +14,7 @@ from perfgate.document.samples import unpack
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.device import FakeDevice
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, Block, Call, Machine, Side, VirtualGate, works
+from tests.unit.gate.builders import pairs_of
 
 FOUR_LOOKS = Policy(looks=[2, 4, 6, 8])
 
@@ -349,3 +350,17 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
     for block in machine.blocks:
         pairs[(block.worker - 1) // 2].append(block)
     return [pairs[number] for number in sorted(pairs)]
+
+
+def test_draw_plans__another_draw__other_layouts_for_the_same_pairs() -> None:
+    first, again, other = (draw_plans(7, "w", pairs=16, aa_pairs=7, first_look=8, draw=draw) for draw in (0, 0, 1))
+    assert first == again
+    assert [plan.pair for plan in other] == [plan.pair for plan in first]
+    assert [plan.layout_seed for plan in other] != [plan.layout_seed for plan in first]
+
+
+def test_give_up__pairs_of_unlucky_layouts__left_out_and_counted() -> None:
+    base, head = pairs_of([1.0] * 8)
+    measured = PairedMeasurement(base=base, head=head)
+    measured.give_up()
+    assert (measured.base, measured.head, measured.given_up) == ([], [], 15)

@@ -13,7 +13,7 @@ from perfgate.document.files import canonical_bytes, write_decision, write_run
 from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import decide, exit_code, judge_folder, more_pairs_would_help
+from perfgate.judging.gate.decide import base_differs, decide, exit_code, judge_folder, more_pairs_would_help
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_HISTORY, DEFAULT_POLICY = History(), Policy()
@@ -321,3 +321,10 @@ def test_decide__nothing_tolerated_and_nothing_to_exclude__an_answer_and_no_cras
     nothing = dict.fromkeys(("latency.low", "latency.p50", "latency.p99"), 0.0)
     decision = judge(*sides(ratios, aa_ratios=[1.01, 0.99] * 4), policy=Policy(ok_margin=0.0, tolerances=nothing))
     assert comparison(decision, "latency.low").outcome in ("inconclusive", "improved")
+
+
+def test_base_differs__twin_in_other_layouts__named_for_its_workload_alone() -> None:
+    base, head = sides([1.0] * 8, aa_ratios=[1.05] * 7)
+    assert base_differs(base, head, Policy(), workload=WORKLOAD)
+    assert not base_differs(base, head, Policy(), workload="another")
+    assert not base_differs(*sides([1.05] * 8), Policy(), workload=WORKLOAD)
