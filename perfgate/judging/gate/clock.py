@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.document.decision import Clock
 from perfgate.document.run import BlockColumns, RunDocument
@@ -22,7 +23,7 @@ COMPUTES = 0.8
 ALIKE = 0.1
 
 
-class Lane(NamedTuple):
+class TimedLane(NamedTuple):
     """What is timed: the calls of a shape of a workload, or their preprocessing."""
 
     workload: str
@@ -30,7 +31,7 @@ class Lane(NamedTuple):
     preprocess: bool
 
 
-Clocks = Mapping[Lane, Clock]
+Clocks = Mapping[TimedLane, Clock]
 BY_THE_WALL: Clocks = {}
 
 
@@ -50,7 +51,7 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "wall"
 
 
-def awake_ns(columns: BlockColumns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def awake_ns(columns: BlockColumns) -> npt.NDArray[np.float64]:
     """Return what the conductor saw each block take, without what it and the worker waited for a CPU that others had."""
     seen = np.asarray(columns.seen_ns, dtype=np.float64)
     for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
@@ -59,13 +60,13 @@ def awake_ns(columns: BlockColumns) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.maximum(seen, 1.0)
 
 
-def _blocks(run: RunDocument) -> dict[Lane, list[BlockColumns]]:
-    found: dict[Lane, list[BlockColumns]] = {}
+def _blocks(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
+    found: dict[TimedLane, list[BlockColumns]] = {}
     for replicate in run.replicates:
         if replicate.arm == "ab":
             for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):
                 for shape, columns in lanes.items():
-                    found.setdefault(Lane(replicate.workload, shape, preprocess), []).append(columns)
+                    found.setdefault(TimedLane(replicate.workload, shape, preprocess), []).append(columns)
     return found
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfgate.document.decision import Clock
 from perfgate.document.run import Arm, BlockColumns, Replicate
 from perfgate.document.samples import Packed, unpack
-from perfgate.judging.gate.clock import BY_THE_WALL, Clocks, Lane, awake_ns
+from perfgate.judging.gate.clock import BY_THE_WALL, Clocks, TimedLane, awake_ns
 from perfgate.judging.gate.conditions import clean_pair
 from perfgate.judging.gate.location import QUANTILE, FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.rule import Differences
@@ -103,7 +103,7 @@ def paired_effects(
 
     ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
     """
-    clock, of_preprocessing = (clocks.get(Lane(workload, shape, lane), "wall") for lane in (False, True))
+    clock, of_preprocessing = (clocks.get(TimedLane(workload, shape, lane), "wall") for lane in (False, True))
     firsts = _by_pair(first, workload, shape, arm, "first")
     seconds = _by_pair(second, workload, shape, arm, "second")
     pairs = [
