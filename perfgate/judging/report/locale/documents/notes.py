@@ -36,6 +36,10 @@ MESSAGES: tuple[Text, ...] = (
         "复用了可能由更早作业写入的 kernel 缓存：{names}",
     ),
     Text(
+        "{workload}: base differed from base in {pairs} pairs, so all was measured again in other memory layouts",
+        "{workload}：base 与 base 在 {pairs} 对中不同，因此在其他内存布局下全部重新测量",
+    ),
+    Text(
         "nothing watched {device} beside the pairs: {why}",
         "成对测量期间无法监测 {device}：{why}",
     ),
