@@ -287,3 +287,25 @@ def test_budget__five_thousand_regressed_metrics__fits_as_posted_and_keeps_faili
     assert "4999" in posted.split("\n| **FAIL** |")[1]
     assert posted.count("\n<details>") == posted.count("\n</details>")
     assert "https://forge.example/a/1" in posted.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("clock", "decides"), [("cpu", "; CPU time decides"), ("device", "; the device's own time decides")]
+)
+@pytest.mark.parametrize("verdict", ["PASS", "INCONCLUSIVE"])
+def test_facts__workers_waited_for_cpus__the_comment_begins_with_it(verdict: str, clock: str, decides: str) -> None:
+    outcome = "unchanged" if verdict == "PASS" else "inconclusive"
+    made = make_decision(verdict, comparisons=[make_comparison(outcome=outcome, clock=clock)], waited=0.259)
+    lines = render_comment(made, CONTEXT).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("> **Busy machine:**"))
+    assert [line for line in lines[:at] if line][-1].startswith("## ")
+    assert lines[at] == (
+        "> **Busy machine:** the workers waited 25.9 % of the measured time for a CPU that other processes had"
+        + decides
+    )
+    assert lines[at + 1] == ""
+
+
+def test_facts__workers_waited_a_little_and_the_wall_decides__nothing_is_said_of_it() -> None:
+    assert "Busy machine" not in render_comment(make_decision("PASS", waited=0.03), CONTEXT)
+    assert "Busy machine" in render_comment(make_decision("PASS", waited=0.3), CONTEXT)

@@ -7,7 +7,15 @@ import re
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, OperatorChange, Part
+from perfgate.document.decision import (
+    Comparison,
+    Contribution,
+    DecisionDocument,
+    Explanation,
+    OperatorChange,
+    Part,
+    PartSite,
+)
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_operator_test, make_run
@@ -239,3 +247,11 @@ def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operat
         "- `aten::mm` in `encoder/long` at `model.py:24`, 100 µs more self time",
         "- `helper` in `encoder/long`: 30 more calls (0 → 30) at `model.py:31`",
     ]
+
+
+def test_why__cause_on_many_lines__the_rest_is_counted_in_words() -> None:
+    sites = [PartSite(line=f"model.py:{number}", base=0, head=10 - number) for number in range(1, 7)]
+    counted = Part(name="aten::clone", base=0, head=39, line="model.py:1", sites=sites)
+    text = render(decision(explained(part("aten::mm", "slower", 400)), counting("counters.framework_ops", counted)))
+    assert " and 3 more" in text
+    assert "mores" not in text
