@@ -74,14 +74,14 @@ def gate_asked(effects: Differences) -> str:
 
 
 def test_answer__pairs_like_the_one_before__wrong_unchanged_at_most_as_promised() -> None:
-    answers = [gate_asked(wandering(seed, 64, slower=0.02)) for seed in range(1000)]
-    assert answers.count("unchanged") <= 67  # 5 % promised; 2.5 standard errors. It was 11.9 %.
+    answers = [gate_asked(wandering(seed, 64, slower=0.02)) for seed in range(400)]
+    assert answers.count("unchanged") <= 0.08 * 400  # 5 % promised; 2.5 standard errors. It was 11.9 %.
 
 
 def test_answer__pairs_like_the_one_before_and_unchanged__mostly_said_so_and_hardly_an_alarm() -> None:
-    answers = [gate_asked(wandering(seed, 64, slower=0.0)) for seed in range(400)]
-    assert answers.count("unchanged") >= 392
-    assert answers.count("regressed") <= 6
+    answers = [gate_asked(wandering(seed, 64, slower=0.0)) for seed in range(200)]
+    assert answers.count("unchanged") >= 196
+    assert answers.count("regressed") <= 3
 
 
 def test_answer__four_percent_slower__found_in_nearly_every_series() -> None:

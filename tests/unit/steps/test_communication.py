@@ -218,6 +218,7 @@ def test_run_job__takes_too_long__ended_with_all_its_ranks(endless: Plan, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_run_job__ranks_that_hold_the_interpreter__ended_all_the_same(
     endless: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
