@@ -142,11 +142,17 @@ def _led_by_counted(found: list[Cause]) -> list[Cause]:
         place: cause for (place, _), cause in reversed(first.items()) if cause.part and cause.part.kind == "outside"
     }
 
+    most_python: dict[str, float] = {}
+    for cause in found:
+        if cause.amount == "bytecodes":
+            most_python[cause.places[0]] = max(most_python.get(cause.places[0], 0.0), cause.more_count)
+
     def led(cause: Cause) -> Cause:
-        if cause.amount == "bytecodes" and cause.more_count > 0 and cause.places[0] in outside:
+        place = cause.places[0]
+        if cause.amount == "bytecodes" and place in outside and cause.more_count >= EXPLAINS * most_python[place] > 0:
             # What runs outside operators is Python, and this says which.
-            return replace(cause, rank=outside[cause.places[0]].rank)
-        leading = first.get((cause.places[0], cause.line))
+            return replace(cause, rank=outside[place].rank)
+        leading = first.get((place, cause.line))
         if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
             return cause
         return replace(cause, rank=leading.rank)

@@ -109,7 +109,7 @@ def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_
     everything = parse_config(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE), path)
     assert everything.store.main_branch == "main"
     assert everything.measure.memory_limit == 16 * 2**30
-    assert everything.gate.tolerance == {"latency.*": 0.03, "latency.p99@example/short": 0.10}
+    assert everything.gate.tolerance == {"latency.*": 0.03, "latency.p99@example/short": 0.10, "op.*": 0.05}
     assert len(everything.budgets) == 2
     assert everything.expect.kernels == ["aten::addmm"]
     assert everything.report.language == "zh"

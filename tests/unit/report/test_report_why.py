@@ -237,6 +237,7 @@ def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operat
             part("aten::mm", "slower", 100, line="model.py:24"),
         ),
         counting("counters.bytecodes", Part(name="warning", base=0, head=2577, line="model.py:27")),
+        counting("counters.bytecodes", Part(name="<lambda>", base=0, head=12, line="model.py:9")),
         counting("counters.python_calls", Part(name="stream", base=0, head=12, line="model.py:27")),
         counting("counters.python_calls", Part(name="helper", base=0, head=30, line="model.py:31")),
     )
@@ -246,6 +247,7 @@ def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operat
         "- `forward` outside operators, in `encoder/long` at `model.py:22`, 300 µs more",
         "- `aten::mm` in `encoder/long` at `model.py:24`, 100 µs more self time",
         "- `helper` in `encoder/long`: 30 more calls (0 → 30) at `model.py:31`",
+        "- `<lambda>` in `encoder/long`: 12 more bytecodes (0 → 12) at `model.py:9`",
     ]
 
 
