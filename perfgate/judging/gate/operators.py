@@ -26,7 +26,7 @@ from perfgate.document.decision import (
     Policy,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument, Side
-from perfgate.document.tolerances import OPERATOR_TIME
+from perfgate.document.tolerances import OPERATOR_TIME, judges_operators
 from perfgate.judging.gate.explain import changed_counts, operator_lines
 from perfgate.judging.gate.policy import given_tolerance
 from perfgate.judging.gate.rounding import rounded
@@ -45,6 +45,7 @@ MIN_SHARE = 0.005
 MIN_PAIRS = 6  # the fewest that give a two-sided interval at 95 %
 MAX_OPERATORS = 100  # of a shape whose times are listed
 CONFIDENCE = 0.95
+_SIDES: tuple[Side, Side] = ("base", "head")
 LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 
 Floats = npt.NDArray[np.float64]
@@ -95,6 +96,8 @@ def judge_operators(
     One regressed where its change is estimated beyond its tolerance and shown beyond chance: of all those judged, a share of
     ``FALSE_ALARMS`` at most is called so wrongly, over all looks.
     """
+    if not judges_operators(policy.tolerances):  # asked at every look of every gate
+        return []
     asked = [
         (cell, allowed)
         for cell in _comparable(base, head, invalid)
@@ -154,10 +157,7 @@ def untimed_operators(
         if (one.workload, one.arm) != (workload, "ab"):
             continue
         first, second = before.get(one.pair, {}), after.get(one.pair, {})
-        sides: tuple[tuple[Side, dict[str, float], dict[str, float]], ...] = (
-            ("base", first, second), ("head", second, first)
-        )  # fmt: skip
-        for side, own, other in sides:
+        for side, own, other in zip(_SIDES, (first, second), (second, first)):
             absent = other.keys() - own.keys() - {OUTSIDE_OPERATORS} if own else {""}
             found |= {(op, side) for op in absent if (workload, shape, op) not in counts}
     return sorted(

@@ -106,11 +106,15 @@ def paired_effects(
     clock, of_preprocessing = (clocks.get(TimedLane(workload, shape, lane), "wall") for lane in (False, True))
     firsts = _by_pair(first, workload, shape, arm, "first")
     seconds = _by_pair(second, workload, shape, arm, "second")
-    pairs = [
-        pair
-        for number in sorted(firsts.keys() & seconds.keys())
-        if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], clock))
-    ]
+
+    def summarised(by: Clock) -> list[tuple[Statistics, Statistics]]:
+        return [
+            pair
+            for number in sorted(firsts.keys() & seconds.keys())
+            if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], by))
+        ]
+
+    pairs = summarised(clock)
     if not pairs:
         return {}
     effects = {
@@ -119,12 +123,7 @@ def paired_effects(
         "throughput.gap": _gap(pairs),
     }
     if clock != "wall":
-        by_the_wall = [
-            pair
-            for number in sorted(firsts.keys() & seconds.keys())
-            if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], "wall"))
-        ]
-        effects[WALL_TIME] = _fast_path(by_the_wall)
+        effects[WALL_TIME] = _fast_path(summarised("wall"))
     if tails := _tails(pairs):
         on_device = any(members[shape].cpu_source == "device" for members in (one.shapes for one in firsts.values()))
         tail = _log_ratio(tails, pairs=len(pairs))

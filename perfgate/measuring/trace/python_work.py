@@ -39,16 +39,16 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     """
     inputs = workload.pool(counted.shape)[0]
     with garbage_collection_paused():
-        _, *repeats = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
-    last = repeats[-1]
-    if None in repeats or last is None:
+        found = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
+    repeats = [sites for sites in found[1:] if sites is not None]
+    if len(repeats) < len(found) - 1:
         return counted
-    totals = [_totals(repeat) for repeat in repeats if repeat is not None]
+    totals = [_totals(repeat) for repeat in repeats]
     unstable = [name for name in totals[-1] if len({values.get(name) for values in totals}) > 1]
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **totals[-1]},
-        sites=sorted([*counted.sites, *counter_sites(last.items(), root)], key=lambda site: site.metric),
+        sites=sorted([*counted.sites, *counter_sites(repeats[-1].items(), root)], key=lambda site: site.metric),
         unstable=sorted([*counted.unstable, *unstable]),
     )
 

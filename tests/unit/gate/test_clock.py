@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, Replicate, RunDocument
+from perfgate.document.run import BlockColumns, Replicate
 from perfgate.judging.gate.clock import deciding_clock
 from perfgate.judging.gate.decide import decide
 from tests.unit.gate.builders import columns, sides
@@ -124,7 +124,6 @@ def test_decide__idle_machine__the_wall_alone() -> None:
 
 
 def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock() -> None:
-    base: RunDocument
     base, head = sides([1.0] * PAIRS)
     base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
     head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import Clock, DecisionDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.words import Words
 
 
 class Facts:
@@ -27,7 +28,8 @@ class Facts:
             return None
         return {
             "unread": summary.is_unread,
-            **_waiting(summary.decision),
+            "waited": _waited(summary.decision),
+            "clocks": _other_clocks(summary.decision),
             "counts": counts_line(summary, "markdown") if summary.is_measured else None,
             "base": base_line(summary, "markdown"),
             "warnings": warnings[:_SHOWN_WARNINGS],
@@ -36,11 +38,15 @@ class Facts:
         }
 
 
-def _waiting(decision: DecisionDocument) -> dict[str, object]:
+def _waited(decision: DecisionDocument) -> Words | None:
     """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide."""
-    clocks = {c.clock for c in decision.comparisons if c.metric in _BY_A_CLOCK} - {"wall"}
-    busy = decision.waited is not None and (bool(clocks) or decision.waited >= _BUSY)
-    return {"waited": formats.percent(decision.waited) if busy and decision.waited else None, "clocks": sorted(clocks)}
+    if decision.waited and (_other_clocks(decision) or decision.waited >= _BUSY):
+        return formats.percent(decision.waited)
+    return None
+
+
+def _other_clocks(decision: DecisionDocument) -> list[Clock]:
+    return sorted({c.clock for c in decision.comparisons if c.metric in _BY_A_CLOCK and c.clock != "wall"})
 
 
 _SHOWN_WARNINGS = 4
