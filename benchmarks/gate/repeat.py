@@ -17,7 +17,6 @@ runnable meanwhile, the first bound by memory.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -36,6 +35,7 @@ sys.path.insert(0, str(ROOT / "examples" / "minilm"))
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
 
 import gate as minilm  # noqa: E402 - the example's own script knows how to plant its changes
+import neighbours  # noqa: E402
 import slower  # noqa: E402
 import workloads as lab  # noqa: E402
 
@@ -65,13 +65,10 @@ CASES = (
     *(Case("lab", f"{name}-variant", "PASS") for name in lab.SOURCES),
     *(Case("lab", f"{name}-{percent}-percent", "FAIL") for name in lab.SOURCES for percent in (0.5, 1, 2, 3)),
 )
-# The class whose forward is the call of each of the lab's models.
-_MODELS = {"mlp": "Network", "conv": "Stem", "tblock": "Layer", "ewise": "Scale", "tiny": "Chain"}
 _CONFIG = """project = "lab"
 device = "cpu"
 workload = "perf/workload.py:workload"
 """
-_BURNERS = ("import numpy as n\na = n.zeros(2**24)\nwhile True: a += 1", "while True: pass")
 DEFAULT = ("demo/identical", "demo/mistake", "minilm/identical", "minilm/eager-attention",
            "minilm/contiguous-per-layer", "minilm/dtype-round-trip")  # fmt: skip
 
@@ -90,7 +87,7 @@ def main() -> int:
         chosen = [case for case in CASES if case.name in (options.only or DEFAULT)]
         if any(case.project == "minilm" for case in chosen):
             minilm.install_requirements()
-        with options.out.open("a", encoding="utf-8") as out, _load(options.load):
+        with options.out.open("a", encoding="utf-8") as out, neighbours.running(options.load):
             # Round after round, so that a busy spell of the machine meets every case.
             for number in range(options.times):
                 for record in _round(chosen, number, options):
@@ -107,17 +104,6 @@ def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Itera
             flush=True,
         )
         yield record
-
-
-@contextlib.contextmanager
-def _load(processes: int) -> Iterator[None]:
-    burners = [subprocess.Popen([sys.executable, "-c", _BURNERS[min(number, 1)]]) for number in range(processes)]
-    try:
-        yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
 
 
 def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -> dict[str, object]:
@@ -192,7 +178,7 @@ def _plant_lab(case: Case, number: int, repository: Path) -> None:
     if change == "variant":
         _write_modules(repository, name, 1 + number % lab.VARIANTS)
     else:
-        place = slower.Place("model.py", _MODELS[name], "workload", "perf")
+        place = slower.Place("model.py", lab.SOURCES[name].model, "workload", "perf")
         slower.plant(repository, place, percent=float(change.partition("-")[0]))
     _commit(repository, case.change)
 

@@ -48,8 +48,9 @@ DEAD_FUNCTIONS = (5, 120)
 PROFILED_PAIRS = 12
 # A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
 MOST_LONGER = 4
-# Quads of a pair: with s the start-up of a pair and q the time of a quad, 2 sqrt(s / q) of them tell most in a given time where
-# processes spread four times as much as quads (benchmarks/gate/FINDINGS.md, section 6).
+# Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
+# effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
+# (benchmarks/gate/FINDINGS.md, section 3).
 FEWEST_QUADS, MOST_QUADS = 4, 16
 
 
@@ -401,7 +402,7 @@ class _Measuring:
             return
         self._shortest_start = min(self._shortest_start, start)
         self._shortest_quad = min(self._shortest_quad, quad)
-        worth = round(math.sqrt(self._shortest_start / self._shortest_quad)) * 2
+        worth = round(1.5 * math.sqrt(self._shortest_start / self._shortest_quad)) * 2
         self._quads = max(FEWEST_QUADS, min(MOST_QUADS, worth))
 
     def _move(self, member: _Member, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Five small workloads, and heads of each that differ in code but not in speed.
+"""Checkouts of the lab's models, and heads of each that differ in code but not in speed.
 
 A head calls the same operators in the same order on the same data; what differs is what a refactoring leaves behind:
 functions nobody calls, another order, other names, more imports, docstrings, another number of lines and modules.
@@ -8,160 +8,12 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from models import SOURCES
 
 VARIANTS = 8  # heads that differ in code; number 0 is the base itself
 
-
-@dataclass(frozen=True)
-class Source:
-    """A workload: the definitions of its module in any order, the names a refactoring may change, its inputs."""
-
-    definitions: tuple[str, ...]
-    names: tuple[str, ...]
-    inputs: str
-    batch: int
-
-
-_MLP = Source(
-    definitions=(
-        """class Network(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(256, 512)
-        self.middle = nn.Linear(512, 512)
-        self.last = nn.Linear(512, 64)
-
-    def forward(self, batch):
-        hidden = activate(self.first(batch))
-        hidden = activate(self.middle(hidden))
-        return self.last(hidden)
-""",
-        """def activate(values):
-    return functional.relu(values)
-""",
-        """def make():
-    return Network().eval()
-""",
-    ),
-    names=("first", "middle", "last", "batch", "hidden", "activate", "values"),
-    inputs="torch.randn(batch, 256, generator=generator)",
-    batch=32,
-)
-_CONV = Source(
-    definitions=(
-        """class Stem(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.enter = nn.Conv2d(3, width, 3, padding=1)
-        self.leave = nn.Conv2d(width, width, 3, padding=1)
-
-    def forward(self, images):
-        features = activate(self.enter(images))
-        return pool(activate(self.leave(features)))
-""",
-        """def activate(values):
-    return functional.relu(values)
-""",
-        """def pool(features):
-    return features.mean(dim=(2, 3))
-""",
-        """def make():
-    return Stem(32).eval()
-""",
-    ),
-    names=("enter", "leave", "images", "features", "activate", "values", "pool", "width"),
-    inputs="torch.randn(batch, 3, 32, 32, generator=generator)",
-    batch=8,
-)
-_TBLOCK = Source(
-    definitions=(
-        '''class Attention(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.inward = nn.Linear(width, 3 * width)
-        self.outward = nn.Linear(width, width)
-
-    def forward(self, tokens):
-        count, length, width = tokens.shape
-        split = self.inward(tokens).view(count, length, 3, self.heads, -1)
-        query, key, value = split.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value)
-        return self.outward(mixed.transpose(1, 2).reshape(count, length, width))
-''',
-        '''class Layer(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.attention = Attention(width, heads)
-        self.forth = nn.Linear(width, 4 * width)
-        self.back = nn.Linear(4 * width, width)
-        self.before = nn.LayerNorm(width)
-        self.after = nn.LayerNorm(width)
-
-    def forward(self, tokens):
-        tokens = tokens + self.attention(self.before(tokens))
-        return tokens + self.back(activate(self.forth(self.after(tokens))))
-''',
-        '''def activate(values):
-    return functional.gelu(values)
-''',
-        '''def make():
-    return Layer(128, 4).eval()
-''',
-    ),
-    names=("inward", "outward", "tokens", "count", "length", "mixed", "split", "attention", "forth", "back", "before",
-           "after", "activate", "values"),
-    inputs="torch.randn(batch, 32, 128, generator=generator)",
-    batch=2,
-)  # fmt: skip
-_EWISE = Source(
-    definitions=(
-        """class Scale(nn.Module):
-    def __init__(self, factor):
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, values):
-        return clip(values * self.factor)
-""",
-        """def clip(scaled):
-    return torch.relu(scaled)
-""",
-        """def make():
-    return Scale(1.5).eval()
-""",
-    ),
-    names=("factor", "values", "clip", "scaled"),
-    inputs="torch.randn(batch * 2_000_000, generator=generator)",
-    batch=1,
-)
-_TINY = Source(
-    definitions=(
-        """class Chain(nn.Module):
-    def __init__(self, rounds):
-        super().__init__()
-        self.rounds = rounds
-
-    def forward(self, values):
-        for _ in range(self.rounds):
-            values = one_round(values)
-        return values
-""",
-        """def one_round(values):
-    shifted = values + 0.5
-    return shifted * 0.5
-""",
-        """def make():
-    return Chain(40).eval()
-""",
-    ),
-    names=("rounds", "values", "one_round", "shifted"),
-    inputs="torch.randn(batch * 16, generator=generator)",
-    batch=1,
-)
-SOURCES = {"mlp": _MLP, "conv": _CONV, "tblock": _TBLOCK, "ewise": _EWISE, "tiny": _TINY}
 
 _HEADER = '"""The model."""\n\n'
 _IMPORTS = "import torch\nfrom torch import nn\nfrom torch.nn import functional\n\n"
@@ -186,22 +38,23 @@ def write_harness(folder: Path, workload: str, *, dead_functions: int = 0, objec
     """Write the workload file and return its folder; with a prelude that runs first where anything dead is asked for."""
     source = SOURCES[workload]
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"""import torch
-from model import make
+    beside = f"\n\n{source.beside}" if source.beside else ""
+    text = f"""import model
+import torch
 
 from perfgate import Workload
 
 
 def build(device):
-    return make().to(device)
+    return model.make().to(device)
 
 
-def inputs(batch, seed):
+def inputs(batch, seed{source.asked}):
     generator = torch.Generator().manual_seed(seed)
     return {source.inputs}
+{beside}
 
-
-workload = Workload(build=build, inputs=inputs, batch={source.batch})
+workload = Workload(build=build, inputs=inputs, batch={source.batch}{source.options})
 """
     if dead_functions or objects:
         lot = random.Random(seed)

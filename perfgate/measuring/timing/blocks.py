@@ -22,13 +22,14 @@ from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.stages import Stage, line_of
 
-# The fastest calls of blocks that lie this close together count as equal, and the time after which noise alone may keep them
-# apart. The fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians
-# never agreed in half a second where fastest calls did in a tenth of it, and warming up took longer than measuring. The
-# first quad after a tenth of a second is within 1.6 % of later ones, on both sides alike (benchmarks/gate/FINDINGS.md).
+# Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
+# fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in
+# half a second where fastest calls did in a tenth of it. A quarter of a block is enough to tell: with whole ones warming up
+# took as long as the blocks of a pair.
 AGREEMENT = 0.02
-SETTLING_SECONDS = 0.1
+SETTLING_SECONDS = 0.05
 IN_A_ROW = 3
+SETTLING_BLOCKS = 4
 FEWEST_CALLS = 3
 
 Ints = npt.NDArray[np.int64]
@@ -241,20 +242,21 @@ def warm_up(
 
     A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
 
-    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a tenth of a second has passed and
-    they do not keep falling (then noise, not warming, holds them apart). All shapes share that tenth, for it is the
+    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has passed
+    and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, for it is the
     process that warms up, and ``cap_seconds``; where that ends the search, ``steady`` is False. What is alive is frozen,
     so that the collections between blocks are short.
     """
     _freeze()
     block_ns = int(block_seconds * 1e9)
+    settling_block_ns = block_ns // SETTLING_BLOCKS
     callers = {shape: workload.caller(shape) for shape in workload.shapes}
     preprocessing = preprocessing or {}
     lanes = len(callers) + len(preprocessing)
     settling_ns, cap_ns = (int(seconds * 1e9 / lanes) for seconds in (SETTLING_SECONDS, cap_seconds))
 
     def settle(call: Callable[[], Any]) -> _Settled:
-        return _settle(call, device, block_ns=block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
+        return _settle(call, device, block_ns=settling_block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
 
     called = {shape: settle(call) for shape, call in callers.items()}
     preprocessed = {shape: settle(call) for shape, call in preprocessing.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import sys
 
 import numpy as np
@@ -23,6 +24,7 @@ torch = pytest.importorskip("torch")
 def test_variants__other_text__same_output(workload, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     outputs, texts = [], set()
+    harness = workloads.write_harness(tmp_path / "harness", workload)
     for root in workloads.write_checkouts(tmp_path, workload, seed=3):
         with monkeypatch.context() as patch:
             patch.syspath_prepend(str(root))
@@ -32,7 +34,7 @@ def test_variants__other_text__same_output(workload, tmp_path, monkeypatch):
             torch.manual_seed(1)
             model = module.make()
             with torch.inference_mode():
-                outputs.append(model(_inputs(workload)))
+                outputs.append(model(_inputs(harness)))
         texts.add("".join(path.read_text() for path in sorted(root.glob("*.py"))))
     for name in ("model", "layers"):
         sys.modules.pop(name, None)
@@ -64,7 +66,7 @@ def test_robust_sd__one_wild_value__ignored():
     assert robust_sd(np.array([-0.01, 0.0, 0.01, 5.0, -0.02])) == pytest.approx(1.4826 * 0.01)
 
 
-def _inputs(workload):
-    source = workloads.SOURCES[workload]
-    names = {"torch": torch, "batch": source.batch, "generator": torch.Generator().manual_seed(2)}
-    return eval(source.inputs, names)
+def _inputs(harness):
+    workload = runpy.run_path(str(harness / "workload.py"))["workload"]
+    inputs = workload.inputs(workload.batch, 2, **list(workload.shapes.values())[-1])
+    return workload.preprocess(inputs) if workload.preprocess else inputs

@@ -127,7 +127,7 @@ def test_measure_pairs__layout__another_before_every_quad_and_the_same_on_both_s
     assert len({one.seed for one, _ in quads}) == len(quads)
 
 
-@pytest.mark.parametrize(("load", "quads"), [(0.0, 4), (0.5, 10), (60.0, MOST_QUADS)])
+@pytest.mark.parametrize(("load", "quads"), [(0.0, 4), (0.5, 14), (60.0, MOST_QUADS)])
 def test_measure_pairs__number_of_quads_unset__as_many_as_the_start_is_worth(load: float, quads: int) -> None:
     # A quad takes 47 ms and a pair two loads and 0.1 s to start.
     measured, _ = VirtualGate(works(MS), works(MS), quads=None, load=load).measure()

@@ -1,0 +1,23 @@
+"""Other processes that are runnable while something is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+# The first is bound by memory: it goes through 128 MiB again and again.
+_PROGRAMS = ("import numpy as n\na = n.zeros(2**24)\nwhile True: a += 1", "while True: pass")
+
+
+@contextlib.contextmanager
+def running(count: int) -> Iterator[None]:
+    """Keep so many processes runnable until the context ends."""
+    processes = [subprocess.Popen([sys.executable, "-c", _PROGRAMS[min(number, 1)]]) for number in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
