@@ -86,7 +86,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     cpus: int | None = None
     alpha: float = 0.01
     alpha_ok: float = 0.05
-    ok_margin: float = 0.02
+    ok_margin: float | None = None
     tolerance: dict[str, float] = {}
 
 
@@ -369,7 +369,7 @@ def _check_ranges(parsed: ConfigFile, path: Path) -> None:
         (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
         (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
         (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
-        (not 0 <= gate.ok_margin < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
+        (not 0 <= (gate.ok_margin or 0) < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
         (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
         (
             not all(pattern.strip() for pattern in (*parsed.paths.relevant, *parsed.paths.ignore)),

@@ -15,19 +15,22 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
 
+from models import SOURCES
 from neighbours import running
-from workloads import SOURCES, write_checkouts, write_harness
+from workloads import write_checkouts, write_harness
 
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
-from perfgate.document.run import BlockColumns
+from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack
 
 # The ten that the table in docs/accuracy.md is about; the lab has more.
@@ -97,11 +100,11 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
     print(f"server {server + 1}: {workload}, {len(measured.base)} pairs of {each:.2f} s", flush=True)
 
 
-def _pairs(measured: PairedMeasurement):
+def _pairs(measured: PairedMeasurement) -> Iterator[tuple[Replicate, Replicate]]:
     return zip(measured.base, measured.head)
 
 
-def _columns(pairs: list[tuple[BlockColumns, BlockColumns]], *, seconds: float, variant: int) -> dict[str, np.ndarray]:
+def _columns(pairs: list[tuple[BlockColumns, BlockColumns]], *, seconds: float, variant: int) -> dict[str, Any]:
     """Return the blocks of all pairs: a row a block, the calls of all of them in the same order."""
     blocks = [(number, side, one) for number, pair in enumerate(pairs) for side, one in enumerate(pair)]
     counts = [len(one.calls) for _, _, one in blocks]

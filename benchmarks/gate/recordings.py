@@ -27,7 +27,7 @@ TAIL_FROM = 0.98
 UNCONTENDED = 0.05  # the quantile of call times that is taken for a call without neighbours
 
 _NAME = re.compile(
-    r"(?P<set>aa-quiet|aa-disturbed|inj-quiet|spawn-quiet|layout-(?:same|random)-(?:pinned|unpinned))"
+    r"(?P<set>aa-quiet|aa-disturbed|inj-quiet|spawn-quiet|layout-(?:same|random)-(?:pinned|unpinned)|live(?:-load\d+)?)"
     r"-(?P<workload>\w+)-pass(?P<number>\d+)\.npz"
 )
 
@@ -42,14 +42,21 @@ class Block(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two processes that took turns: the blocks of each, and the number of the pass they were recorded in."""
+    """Two processes that took turns: the blocks of each, and the number of the pass, or of the server, they were recorded in.
+
+    Of a live recording ``wall_seconds`` is what the pair took with its start, and ``variant`` which head it is of.
+    """
 
     number: int
     sides: tuple[tuple[Block, ...], tuple[Block, ...]]
+    wall_seconds: float | None = None
+    variant: int = 0
 
     @property
     def seconds(self) -> float:
         """Return what measuring both sides took."""
+        if self.wall_seconds is not None:
+            return self.wall_seconds
         return sum(block.span for side in self.sides for block in side)
 
 
@@ -63,6 +70,11 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.workload}/{self.condition}"
+
+    @property
+    def live(self) -> bool:
+        """Return whether the pairs were measured as the gate does, by server, another layout before every quad."""
+        return self.condition.startswith("live")
 
 
 class Injection(NamedTuple):
@@ -108,7 +120,13 @@ def read_cells(folder: Path, sets: Sequence[str] = SETS) -> list[Cell]:
 def read_pairs(path: Path, number: int) -> list[Pair]:
     """Return the pairs of one file, all modes of injection together."""
     columns = _columns(path)
-    return [Pair(number, _sides(columns, rows)) for rows in _rows_by(columns["b_pair"])]
+    rows_by_pair = _rows_by(columns["b_pair"])
+    if "variant" not in columns:
+        return [Pair(number, _sides(columns, rows)) for rows in rows_by_pair]
+    return [
+        Pair(number, _sides(columns, rows), float(seconds), int(variant))
+        for rows, seconds, variant in zip(rows_by_pair, columns["pair_seconds"], columns["variant"])
+    ]
 
 
 def read_injections(folder: Path) -> list[Injection]:

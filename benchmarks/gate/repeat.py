@@ -35,6 +35,7 @@ sys.path.insert(0, str(ROOT / "examples" / "minilm"))
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
 
 import gate as minilm  # noqa: E402 - the example's own script knows how to plant its changes
+import models  # noqa: E402
 import neighbours  # noqa: E402
 import slower  # noqa: E402
 import workloads as lab  # noqa: E402
@@ -62,8 +63,8 @@ CASES = (
     Case("demo", "3-percent", "FAIL"),
     Case("demo", "5-percent", "FAIL"),
     *(Case("minilm", change.name, change.verdict) for change in minilm.CHANGES),
-    *(Case("lab", f"{name}-variant", "PASS") for name in lab.SOURCES),
-    *(Case("lab", f"{name}-{percent}-percent", "FAIL") for name in lab.SOURCES for percent in (0.5, 1, 2, 3)),
+    *(Case("lab", f"{name}-variant", "PASS") for name in models.SOURCES),
+    *(Case("lab", f"{name}-{percent}-percent", "FAIL") for name in models.SOURCES for percent in (0.5, 1, 2, 3)),
 )
 _CONFIG = """project = "lab"
 device = "cpu"
@@ -178,7 +179,7 @@ def _plant_lab(case: Case, number: int, repository: Path) -> None:
     if change == "variant":
         _write_modules(repository, name, 1 + number % lab.VARIANTS)
     else:
-        place = slower.Place("model.py", lab.SOURCES[name].model, "workload", "perf")
+        place = slower.Place("model.py", models.SOURCES[name].model, "workload", "perf")
         slower.plant(repository, place, percent=float(change.partition("-")[0]))
     _commit(repository, case.change)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.location import FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.pairs import GAP_QUANTILE, taken_together
-from perfgate.judging.gate.policy import FAMILIES, margin_for_unchanged, tolerance
+from perfgate.judging.gate.policy import FAMILIES, margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
@@ -34,9 +34,13 @@ def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Dec
 
     Two blocks of a run in a row are its share of a quad. Runs that were not measured in pairs only inform: nothing is decided.
     """
+    return _decided("latency.low", differences_of(base, head), ctx)
+
+
+def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
+    """Return the effects of pairs on the fast path."""
     compared = [compare_fast_paths(_located(first), _located(second)) for first, second in zip(base, head)]
-    values = np.array([one.effect for one in compared])
-    return _decided("latency.low", Differences(values, np.array([one.weight for one in compared])), ctx)
+    return Differences(np.array([one.effect for one in compared]), np.array([one.weight for one in compared]))
 
 
 def decide_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
@@ -85,9 +89,12 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
     if not ctx.get("paired"):
         return {"decision": "undecided", "effect": effect, "ci": None}
     policy = Policy()
-    limits = Limits(
-        math.log1p(tolerance(policy, metric, *_PLACE)), math.log1p(margin_for_unchanged(policy, metric, *_PLACE))
-    )
+    moved = bool(ctx.get("moved"))
+    tolerated = tolerance(policy, metric, *_PLACE, moved=moved)
+    margins = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
+    # While the gate may still measure it seeks the smaller margin, and at the end the larger one is enough.
+    margin = margins.enough if ctx.get("last") else margins.sought
+    limits = Limits(math.log1p(tolerated), math.log1p(margin))
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)
     ci: tuple[float, float] | None = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None

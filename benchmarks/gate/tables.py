@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from recordings import Cell
+from recordings import Cell, runs_of
+from rule import differences_of
 from trials import GAP_SHARE, P99_SHARE, SIZES, STORED_SIZES, Plan, Row
+
+from perfgate.judging.gate.rule import spread
+from perfgate.stats.signed_rank import lower_bound, upper_bound
 
 MUST_FIND = 0.95
 
@@ -19,6 +23,8 @@ def document(rows: Sequence[Row], rules: Sequence[str], cells: Sequence[Cell], p
         parts.append(_overview(rows, rules))
         parts.append(_cells(rows, rules[0]))
         parts.append(_best_by_cell(rows, rules))
+    if "equal heads" in scenarios:
+        parts.append(_equal_heads(rows, rules[0], [cell for cell in cells if cell.live], plan))
     if "p99" in scenarios:
         parts.append(
             _two_sizes(rows, rules, "p99", f"The slowest 2 % of head's calls {P99_SHARE:.0%} slower, CPU time:")
@@ -124,6 +130,34 @@ def _best_by_cell(rows: Sequence[Row], rules: Sequence[str]) -> str:
             size = _size(smallest_found(slower, 1.0))
             shown.append(f"({size})" if _ratio(alarms, "regressed") > 0.02 else size)
         lines.append(f"| {rule} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _equal_heads(rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Plan) -> str:
+    """Heads that differ in code and not in speed: what they seem slower by, over all pairs and the largest of one head."""
+    lines = [
+        f"Heads of other code and equal speed, {rule}. sd: 1.4826 x median absolute deviation of a pair's effect:",
+        "",
+        "| cell | pairs, servers | seconds a pair, blocks | sd | effect of all heads [95 %] | largest of one | alarms | ok |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for cell in cells:
+        mine = [row for row in _of(rows, rule, "equal heads") if row.cell == cell.name]
+        runs = [runs_of(pair, plan.clock) for pair in cell.pairs]
+        effects = differences_of([base for base, _ in runs], [head for _, head in runs])
+        heads = [
+            effects[[pair.variant == one for pair in cell.pairs]] for one in sorted({p.variant for p in cell.pairs})
+        ]
+        low, high = (bound(effects.values, 0.025, effects.weights) for bound in (lower_bound, upper_bound))
+        largest = max((head.estimate for head in heads), key=abs)
+        seconds = sum(pair.seconds for pair in cell.pairs)
+        timed = sum(block.span for pair in cell.pairs for side in pair.sides for block in side)
+        lines.append(
+            f"| {cell.name} | {len(cell.pairs)}, {len({pair.number for pair in cell.pairs})}"
+            f" | {seconds / len(cell.pairs):.2f}, {timed / seconds:.0%} | {spread(effects):.2%}"
+            f" | {effects.estimate:+.2%} [{low:+.2%}, {high:+.2%}] | {largest:+.2%}"
+            f" | {_share(mine, 'regressed')} | {_share(mine, 'ok')} |"
+        )
     return "\n".join(lines)
 
 

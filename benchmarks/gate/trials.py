@@ -6,19 +6,28 @@ under the same luck, and a row depends on the seed alone, not on which rules or 
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from recordings import Cell, Floats, Injection, Pair, Run, runs_of, scaled, slow_tail
 from rivals import Rule
+
+from perfgate.config import GateSettings
 
 SIZES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.10)
 P99_SHARE = 0.10
 GAP_SHARE = 0.01
 STORED_SIZES = (0.0, 0.05, 0.10)
+# Pairs of base against base lie among those of the first look.
+AA_PAIRS = GateSettings().aa_pairs
+# How many pairs of a gate come from each server (perfgate/conductor/pairs.py, _renewals): from half of the first look on.
+RUNS = (4, 4, 8, 16, 32)
 
+Ints = npt.NDArray[np.int64]
 Change = Callable[[Run, float], Run]
 CHANGES: dict[str, Change] = {"scale": scaled, "tail": slow_tail}
 
@@ -44,6 +53,7 @@ class Task(NamedTuple):
     clock: str
     change: str = "scale"
     swap: str = "pair"
+    live: bool = False
 
 
 class Row(NamedTuple):
@@ -77,16 +87,20 @@ def tasks_of(cells: Sequence[Cell], injections: Sequence[Injection], plan: Plan)
     ``unchanged`` swaps the labels of each pair at random, so that base and head are alike by construction; ``unchanged, as
     one`` swaps all pairs of a gate together, so that what its few distinct pairs happen to differ by stays in: an upper
     bound. ``slower`` slows head exactly. ``p99`` slows the slowest 2 % of head's calls, on CPU time; ``gap`` the time
-    between calls, by a share of a call. ``stored`` takes base from one pass and head from another.
+    between calls, by a share of a call. ``stored`` takes base from one pass and head from another. ``equal heads``, of live
+    recordings, swaps nothing: head is a variant that differs in code and not in speed, in all pairs of a gate the same one.
     """
     tasks = []
     for cell in cells:
-        tasks.append(Task("unchanged", cell.name, cell.pairs, (0.0,), plan.clock))
-        tasks.append(Task("unchanged, as one", cell.name, cell.pairs, (0.0,), plan.clock, swap="gate"))
-        tasks.append(Task("slower", cell.name, cell.pairs, SIZES, plan.clock))
-        tasks.append(Task("p99", cell.name, cell.pairs, (0.0, P99_SHARE), "cpu", change="tail"))
-        tasks.append(Task("gap", cell.name, cell.pairs, (0.0, GAP_SHARE), "gap"))
-        if len({pair.number for pair in cell.pairs}) > 1:
+        unchanged = Task("unchanged", cell.name, cell.pairs, (0.0,), plan.clock, live=cell.live)
+        tasks.append(unchanged)
+        tasks.append(unchanged._replace(scenario="unchanged, as one", swap="gate"))
+        tasks.append(unchanged._replace(scenario="slower", sizes=SIZES))
+        tasks.append(unchanged._replace(scenario="p99", sizes=(0.0, P99_SHARE), clock="cpu", change="tail"))
+        tasks.append(unchanged._replace(scenario="gap", sizes=(0.0, GAP_SHARE), clock="gap"))
+        if cell.live:
+            tasks.append(unchanged._replace(scenario="equal heads", swap="none"))
+        elif len({pair.number for pair in cell.pairs}) > 1:
             tasks.append(Task("stored", cell.name, cell.pairs, STORED_SIZES, plan.clock, swap="stored"))
     for injection in injections:
         clock = "gap" if injection.kind == "gap" else plan.clock
@@ -96,7 +110,7 @@ def tasks_of(cells: Sequence[Cell], injections: Sequence[Injection], plan: Plan)
 
 def trials_of(task: Task, plan: Plan) -> int:
     """Return how many gates a task holds for each size."""
-    return plan.unchanged if task.scenario.startswith("unchanged") else plan.changed
+    return plan.unchanged if task.scenario.startswith(("unchanged", "equal")) else plan.changed
 
 
 def rows_of(task: Task, rules: Sequence[Rule], plan: Plan) -> list[Row]:
@@ -120,7 +134,10 @@ def _draw(task: Task, plan: Plan, number: int) -> _Draw:
     rng = np.random.default_rng([plan.seed, name, number])
     seconds = np.array([pair.seconds for pair in task.pairs])
     most = int(plan.budget / seconds.min()) + 2
-    if task.swap == "stored":
+    if task.live:
+        picked = _by_server(rng, task, most).reshape(-1, 1).repeat(2, axis=1)
+        spent = np.cumsum(seconds[picked[:, 0]]) + AA_PAIRS * float(np.median(seconds))
+    elif task.swap == "stored":
         picked = _two_passes(rng, task.pairs, most)
         spent = np.cumsum(seconds[picked].mean(axis=1))
     else:
@@ -134,6 +151,20 @@ def _draw(task: Task, plan: Plan, number: int) -> _Draw:
     }[task.swap]
     n = max(2, int(np.searchsorted(spent, plan.budget, side="right")))
     return _Draw(picked[:n], swapped[:n], spent[:n], int(rng.integers(2**31)))
+
+
+def _by_server(rng: np.random.Generator, task: Task, most: int) -> Ints:
+    """Return indices of pairs of which a run comes from one server, as the gate renews its servers."""
+    variants = np.array([pair.variant for pair in task.pairs])
+    servers = np.array([pair.number for pair in task.pairs])
+    kept = variants == rng.choice(variants) if task.scenario == "equal heads" else variants >= 0
+    picked: list[Ints] = []
+    for run in itertools.chain(RUNS, itertools.repeat(RUNS[-1])):
+        server = rng.choice(servers[kept])
+        picked.append(rng.choice(np.nonzero(servers == server)[0], size=run))
+        if sum(one.size for one in picked) >= most:
+            return np.concatenate(picked)[:most]
+    raise AssertionError("the runs never end")
 
 
 def _two_passes(rng: np.random.Generator, pairs: Sequence[Pair], most: int) -> np.ndarray:
@@ -153,7 +184,11 @@ def _gate(
     most = min(len(base), looks[-1]) if looks else len(base)
     decide = rule.decide_on("gap" if task.clock == "gap" else task.scenario)
     for n in [*(look for look in looks if look < most), most]:
-        answer = decide(base[:n], head[:n], {"paired": task.swap != "stored", "seed": draw.seed})
+        answer = decide(
+            base[:n],
+            head[:n],
+            {"paired": task.swap != "stored", "seed": draw.seed, "moved": task.live, "last": n == most},
+        )
         if answer["decision"] != "undecided":
             break
     return answer["decision"], float(draw.spent[n - 1]), float(answer["effect"])

@@ -11,6 +11,7 @@ from perfgate.catalogue.gating import judged_by
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import Budget
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
+from perfgate.document.tolerances import OK_MARGIN
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
@@ -18,6 +19,9 @@ DECISION_SCHEMA_VERSION = 1
 # Few looks, each twice the last: every further one takes from the others, and unchanged code mostly needs the first alone.
 DEFAULT_LOOKS = (8, 16, 32, 64)
 MOST_LOOKS = 12
+
+# The metrics of what one call takes, and the preprocessing of one batch.
+FAST_PATHS = ("latency.low", "preprocess.low")
 
 Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]
 Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]
@@ -53,14 +57,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ``tolerances`` maps a metric, or a pattern (``latency.*``, ``latency.p99@encoder/long``), to its allowed relative
     worsening (0.01 = 1 %); ``budgets`` are absolute bounds, ``limits`` the bounds of those limits of the checklist that gate,
     and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
-    excluded before a time metric is called unchanged; ``alpha`` the chance of a false alarm of the whole gate, and
-    ``alpha_ok`` that of a wrong "unchanged" per comparison. ``looks`` are the numbers of pairs after which the gate may
-    decide; both errors are spent over all of them and over the reruns that add pairs.
+    excluded before a time metric is called unchanged (None: pairs are measured until 1 % is, and 2 % is enough in the end);
+    ``alpha`` the chance of a false alarm of the whole gate, and ``alpha_ok`` that of a wrong "unchanged" per comparison.
+    ``looks`` are the numbers of pairs after which the gate may decide; both errors are spent over all of them and over the
+    reruns that add pairs.
     """
 
     alpha: float = 0.01
     alpha_ok: float = 0.05
-    ok_margin: float = 0.02
+    ok_margin: float | None = None
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     tolerances: dict[str, float] = {}
     budgets: list[Budget] = []
@@ -128,6 +133,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
     ``parts`` are those that did not.
+    ``excluded`` is the slowdown that "unchanged" excludes.
     ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
     """
 
@@ -150,6 +156,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int | None = None
     pairs_needed: int | None = None
     detectable: float | None = None
+    excluded: float | None = None
     reason: str | None = None
     parts: list[Part] = []
     accepted: str | None = None
@@ -477,3 +484,10 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     unmoved: list[str] = []
     recorded: bool = False
     duration: float = 0.0
+
+    @property
+    def excluded(self) -> float:
+        """Return the slowdown that every unchanged time of a call excludes, up to what its tolerance allows."""
+        calls = [c.excluded for c in self.comparisons if c.metric in FAST_PATHS and c.excluded is not None]
+        by_default = OK_MARGIN if self.policy.ok_margin is None else self.policy.ok_margin
+        return max(calls, default=by_default)

@@ -350,7 +350,8 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     be equal on both sides: the kernel's word on its threads, the worker's on torch and the garbage collector.
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
-    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad.
+    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None where
+    it is not said, which is held to what is stricter.
     """
 
     pair: int
@@ -362,7 +363,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     start_up: float
     warm_up_calls: int
     steady: bool
-    moved: bool = False
+    moved: bool | None = None
     shapes: dict[str, BlockColumns]
     preprocess: dict[str, BlockColumns] = {}
     round: int = 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from workloads import SOURCES, VARIANTS
+from models import SOURCES
+from workloads import VARIANTS
 
 Head = Literal["same", "variant", "twin-functions", "twin-objects"]
 THP = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}

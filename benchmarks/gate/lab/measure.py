@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 import numpy as np
 from conditions import Condition
-from workloads import SOURCES, VARIANTS, write_checkouts, write_harness
+from models import SOURCES
+from table import LOW_QUANTILES
+from workloads import VARIANTS, write_checkouts, write_harness
 
 from perfgate.conductor.bench import Bench, Checkout, open_bench
 from perfgate.conductor.pairs import PairedMeasurement, draw_plans, measure_pairs
@@ -25,7 +27,6 @@ from perfgate.conductor.workers import Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.location import LOW_QUANTILES
 from perfgate.judging.gate.pairs import statistics
 
 ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from table import robust_sd
+from table import LOW_QUANTILES, robust_sd
 
 from perfgate.document.run import Replicate
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.location import LOW_QUANTILES
 
 Floats = npt.NDArray[np.float64]
 Quads = list[list[Floats]]  # per quad the calls of its two blocks, in seconds

@@ -21,6 +21,10 @@ Record = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 
+# The statistic of the findings up to section 6: the mean logarithm of these quantiles of the calls.
+LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
+
+
 def print_tables(records: list[Record]) -> None:
     """Print one row per workload and condition, then where a pair's seconds go."""
     good = [record for record in records if "failed" not in record]

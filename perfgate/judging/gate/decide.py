@@ -51,19 +51,19 @@ from perfgate.judging.gate.expected import compare_expected
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.kernel_times import compare_kernel_times, untimed_places
-from perfgate.judging.gate.location import LOW_QUANTILES
+from perfgate.judging.gate.location import QUANTILE
 from perfgate.judging.gate.operators import compare_operators, judge_operators, operator_times
-from perfgate.judging.gate.policy import FAMILIES
+from perfgate.judging.gate.policy import FAMILIES, margins_for_unchanged
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.stored import compare_stored
-from perfgate.judging.gate.time import compare_time, noise_floors
+from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
-PROCEDURE_VERSION = 4
+PROCEDURE_VERSION = 5
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 _NO_CHECK = "the correctness check could not run"
@@ -131,9 +131,7 @@ def decide(
         head=side_of(head.source, sha256=content_sha256(head)),
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
-        procedure=Procedure(
-            name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=list(LOW_QUANTILES)
-        ),
+        procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
         comparisons=comparisons,
         stored=compare_stored(head, history),
         noise_floors=floors,
@@ -152,7 +150,7 @@ def decide(
         warnings=_warnings(base, head),
         pairs=_pairs(head),
         waited=_waited(base, head),
-        unmoved=_unmoved(base, head),
+        unmoved=unmoved(base, head),
         recorded=recorded,
         rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
         duration=_duration(head),
@@ -212,7 +210,8 @@ def more_pairs_would_help(
 ) -> bool:
     """Return whether the verdict hangs on a time comparison of this workload that more pairs could decide.
 
-    Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. Where the
+    Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time that
+    must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one. Where the
     gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it costs.
     ``to_come`` workloads are measured after this one: what is shown must still be so when they are corrected for too.
     """
@@ -223,8 +222,17 @@ def more_pairs_would_help(
     measured = max((comparison.pairs or 0 for comparison in gating), default=0)
     if any(comparison.outcome == "regressed" for comparison in gating) and measured >= second_look:
         return False
-    undecided = [c for c in gating if c.outcome == "inconclusive" and c.method not in RULE_METHODS]
-    return any(c.metric in _MUST_DECIDE or _looks_worse(c) for c in undecided)
+    moved = workload not in unmoved(base, head)
+    open_ones = [c for c in gating if c.method not in RULE_METHODS and _is_open(c, policy, moved=moved)]
+    return any(c.metric in _MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in open_ones)
+
+
+def _is_open(comparison: Comparison, policy: Policy, *, moved: bool) -> bool:
+    """Return whether a comparison is undecided, or decided for a larger margin than is sought."""
+    if comparison.excluded is None:
+        return comparison.outcome == "inconclusive"
+    sought = margins_for_unchanged(policy, comparison.metric, comparison.workload, comparison.shape, moved=moved).sought
+    return comparison.excluded > sought
 
 
 def base_differs(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> bool:
@@ -466,11 +474,6 @@ def _pairs(head: RunDocument) -> int:
 def _waited(base: RunDocument, head: RunDocument) -> float | None:
     share = waited_share([*base.replicates, *head.replicates])
     return None if share is None else rounded(share)
-
-
-def _unmoved(base: RunDocument, head: RunDocument) -> list[str]:
-    """Return the workloads of which a pair kept its memory layout on either side."""
-    return sorted({one.workload for one in (*base.replicates, *head.replicates) if not one.moved})
 
 
 def _warnings(base: RunDocument, head: RunDocument) -> list[str]:

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from perfgate.document.budget import parse_place
-from perfgate.document.decision import Policy
-from perfgate.document.tolerances import DEFAULT_TOLERANCES
+from perfgate.document.decision import FAST_PATHS, Policy
+from perfgate.document.tolerances import DEFAULT_TOLERANCES, OK_MARGIN, SOUGHT_OK_MARGIN, UNMOVED_TOLERANCES
 
 
 class Family(NamedTuple):
@@ -23,7 +23,7 @@ class Family(NamedTuple):
 
 # The error is shared out by what a metric needs: gaps hardly spread, and the tail is the hardest to tell.
 FAMILIES = (
-    Family(("latency.low", "preprocess.low"), share=0.6, must_decide=True),
+    Family(FAST_PATHS, share=0.6, must_decide=True),
     Family(("throughput.gap",), share=0.05, must_decide=True),
     Family(("latency.p99",), share=0.25, must_decide=False),
     Family(("latency.p50",), share=0.05, must_decide=False),
@@ -31,17 +31,20 @@ FAMILIES = (
 )
 # What is compared beside the clock that decides, and decides nothing.
 INFORMING = Family(("latency.wall",), share=0.05, must_decide=False)
-# Of the slowdown that "unchanged" excludes: a gap is known ten times better than a call, and is held to more.
-_OF_OK_MARGIN = {"throughput.gap": 0.25}
+# A gap is known ten times better than a call, is held to more, and does not care where a workload lies.
+_GAP, _GAP_OK_MARGIN, _GAP_OF_OK_MARGIN = "throughput.gap", 0.005, 0.25
 
 
-def tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float:
-    """Return the allowed relative worsening of a metric of a workload's shape.
+def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True) -> float:
+    """Return the allowed relative worsening of a metric of a workload's shape; ``moved`` is whether its layout moved.
 
     Of several entries that fit, the one that says most counts: the exact metric before a pattern, then the longest.
     """
     given = given_tolerance(policy, metric, workload, shape)
-    return DEFAULT_TOLERANCES.get(metric, 0.0) if given is None else given
+    if given is not None:
+        return given
+    by_default = DEFAULT_TOLERANCES.get(metric, 0.0)
+    return by_default if moved else UNMOVED_TOLERANCES.get(metric, by_default)
 
 
 def given_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float | None:
@@ -51,9 +54,24 @@ def given_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> f
     return None if best is None else policy.tolerances[best]
 
 
-def margin_for_unchanged(policy: Policy, metric: str, workload: str, shape: str) -> float:
-    """Return the slowdown that must be excluded before a time metric is called unchanged."""
-    return max(policy.ok_margin * _OF_OK_MARGIN.get(metric, 1.0), tolerance(policy, metric, workload, shape))
+class Margins(NamedTuple):
+    """Slowdowns to exclude before a metric is called unchanged: pairs are measured for ``sought``, ``enough`` is in the end."""
+
+    sought: float
+    enough: float
+
+
+def margins_for_unchanged(policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True) -> Margins:
+    """Return what must be excluded; ``moved`` is whether the layout of the workload moved before every quad."""
+    if metric == _GAP:
+        margin = _GAP_OK_MARGIN if policy.ok_margin is None else policy.ok_margin * _GAP_OF_OK_MARGIN
+        found = Margins(margin, margin)
+    elif policy.ok_margin is not None:
+        found = Margins(policy.ok_margin, policy.ok_margin)
+    else:
+        found = Margins(SOUGHT_OK_MARGIN if moved else OK_MARGIN, OK_MARGIN)
+    allowed = tolerance(policy, metric, workload, shape, moved=moved)
+    return Margins(max(found.sought, allowed), max(found.enough, allowed))
 
 
 def fits(key: str, metric: str, workload: str, shape: str) -> bool:

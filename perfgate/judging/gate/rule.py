@@ -55,7 +55,7 @@ class Differences:
         array = np.asarray(values, dtype=np.float64)
         return cls(array, np.ones(array.size))
 
-    def __getitem__(self, which: slice) -> Differences:
+    def __getitem__(self, which: slice | list[bool]) -> Differences:
         return Differences(self.values[which], self.weights[which])
 
     def __neg__(self) -> Differences:

@@ -13,7 +13,7 @@ from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Po
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.clock import Clocks
 from perfgate.judging.gate.pairs import PREPROCESS, Effects, paired_effects, stage_times
-from perfgate.judging.gate.policy import FAMILIES, INFORMING, Family, margin_for_unchanged, tolerance
+from perfgate.judging.gate.policy import FAMILIES, INFORMING, Family, margins_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -43,7 +43,8 @@ class _Cell(NamedTuple):
     shape: str
     metric: str
     effects: Effects
-    parts: Sequence[Part] = ()
+    moved: bool
+    parts: Sequence[Part]
 
 
 def compare_time(
@@ -53,8 +54,9 @@ def compare_time(
 
     Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured.
     """
+    kept = unmoved(base, head)
     cells = [
-        _Cell(workload, shape, name, effects, _stages(base, head, workload, shape) if name == PREPROCESS else ())
+        _Cell(workload, shape, name, effects, workload not in kept, _stages(base, head, workload, shape, name))
         for workload, shape in _shapes(head)
         for name, effects in paired_effects(
             base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
@@ -67,7 +69,9 @@ def compare_time(
     return gating + [msgspec.structs.replace(comparison, gating=False) for comparison in beside]
 
 
-def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str) -> list[Part]:
+def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str, name: str) -> list[Part]:
+    if name != PREPROCESS:
+        return []
     changed = head.source.changed_functions
     return [
         Part(
@@ -87,7 +91,7 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
     is known to be 0. ``differs`` needs all evidence on one side and more than what the job would call unchanged: the second
     is a twin in other code, which luck of layout alone may make 1 % faster or slower.
     """
-    floors = []
+    floors, kept = [], unmoved(base)
     for workload, shape in _shapes(base):
         effects = paired_effects(
             base.replicates, base.replicates, workload=workload, shape=shape, arm="aa", clocks=clocks
@@ -104,11 +108,20 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
                     clock=effect.clock,
                     differs=name not in INFORMING.metrics
                     and differs(
-                        differences, math.log1p(margin_for_unchanged(policy, name, workload, shape)), alpha=AA_ALPHA
+                        differences,
+                        math.log1p(
+                            margins_for_unchanged(policy, name, workload, shape, moved=workload not in kept).enough
+                        ),
+                        alpha=AA_ALPHA,
                     ),
                 )
             )
     return floors
+
+
+def unmoved(*runs: RunDocument) -> list[str]:
+    """Return the workloads of which a pair kept its memory layout."""
+    return sorted({one.workload for run in runs for one in run.replicates if one.moved is False})
 
 
 def _shapes(run: RunDocument) -> list[tuple[str, str]]:
@@ -137,13 +150,14 @@ class _Answer(NamedTuple):
     outcome: Outcome
     reason: str | None = None
     pairs_needed: int | None = None
+    excluded: float | None = None
 
 
 def _compare_cell(
     cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: NoiseFloor | None
 ) -> Comparison:
     differences = cell.effects.differences
-    allowed = tolerance(policy, cell.metric, cell.workload, cell.shape)
+    allowed = tolerance(policy, cell.metric, cell.workload, cell.shape, moved=cell.moved)
     effect = differences.estimate
     said = _answer(cell, policy, alpha=alpha, p_adjusted=p_adjusted, floor=floor)
     described = metric(cell.metric)
@@ -170,6 +184,7 @@ def _compare_cell(
         pairs=cell.effects.pairs,
         pairs_needed=said.pairs_needed,
         detectable=None if visible is None else rounded(visible),
+        excluded=said.excluded,
         reason=said.reason,
         parts=list(cell.parts),
         clock=cell.effects.clock,
@@ -188,14 +203,27 @@ def _errors(policy: Policy, alpha: float) -> Errors:
 
 
 def _answer(cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: NoiseFloor | None) -> _Answer:
+    """Answer for the margin that is sought, and where that says nothing, for the one that is enough."""
+    margins = margins_for_unchanged(policy, cell.metric, cell.workload, cell.shape, moved=cell.moved)
+    for margin in margins:
+        said = _answer_for(margin, cell, policy, alpha=alpha, p_adjusted=p_adjusted, floor=floor)
+        if said.outcome != "inconclusive":
+            break
+    return said
+
+
+def _answer_for(
+    margin: float, cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, floor: NoiseFloor | None
+) -> _Answer:
     differences, errors = cell.effects.differences, _errors(policy, alpha)
-    place = (cell.metric, cell.workload, cell.shape)
-    to_exclude = margin_for_unchanged(policy, *place)
-    limits = Limits(math.log1p(tolerance(policy, *place)), math.log1p(to_exclude))
+    allowed = tolerance(policy, cell.metric, cell.workload, cell.shape, moved=cell.moved)
+    limits = Limits(math.log1p(allowed), math.log1p(margin))
     outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
-    if outcome == "unchanged" and floor and _lies_above(floor, to_exclude):
-        return _refused(to_exclude, floor, pairs=cell.effects.pairs)
-    return _undecided(cell, limits, errors) if outcome == "inconclusive" else _Answer(outcome)
+    if outcome == "unchanged" and floor and _lies_above(floor, margin):
+        return _refused(margin, floor, pairs=cell.effects.pairs)
+    if outcome == "inconclusive":
+        return _undecided(cell, limits, errors)
+    return _Answer(outcome, excluded=margin if outcome == "unchanged" else None)
 
 
 def _lies_above(floor: NoiseFloor, limit: float) -> bool:

@@ -146,7 +146,7 @@ def _bottom(summary: Summary, base: RunDocument | None, head: RunDocument) -> di
         "gate_title": worded(CARDS[20].title),
         "seed": str(decision.procedure.seed),
         "alpha": formats.setting(decision.policy.alpha),
-        "margin": formats.setting(decision.policy.ok_margin),
+        "margin": formats.setting(decision.excluded),
         "version": decision.perfgate_version,
         "sha256": {"base": decision.base.sha256, "head": decision.head.sha256},
     }

@@ -13,6 +13,7 @@ from tests.unit.benchmarks.conftest import GATE
 
 sys.path.insert(0, str(GATE / "lab"))
 
+import models
 import workloads
 from bias import largest_bias
 from table import robust_sd
@@ -20,7 +21,7 @@ from table import robust_sd
 torch = pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("workload", workloads.SOURCES)
+@pytest.mark.parametrize("workload", models.SOURCES)
 def test_variants__other_text__same_output(workload, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     outputs, texts = [], set()

@@ -140,12 +140,12 @@ def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None
 @pytest.mark.parametrize(
     ("tolerances", "expected"),
     [
-        ({}, 0.01),
+        ({}, 0.005),
         ({"latency.*": 0.5}, 0.5),
         ({"latency.*": 0.5, "latency.low": 0.2}, 0.2),
         ({"latency.low": 0.2, "latency.low@encoder": 0.3}, 0.3),
         ({"latency.low@encoder": 0.3, "latency.low@encoder/l*": 0.4}, 0.4),
-        ({"latency.low@decoder": 0.3}, 0.01),
+        ({"latency.low@decoder": 0.3}, 0.005),
         ({"latency.*@encoder/long": 0.6, "latency.low": 0.2}, 0.2),
     ],
 )

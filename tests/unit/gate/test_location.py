@@ -17,13 +17,19 @@ def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, dr
     ]  # fmt: skip
 
 
-def test_fast_path__one_to_hundred_ms__tenth_percentile_and_fastest_and_low_of_each_quad() -> None:
+def test_fast_path__one_to_hundred_ms__tenth_percentile_of_all_and_of_each_quad_and_its_fastest() -> None:
     calls = np.arange(1, 101) / 1000
     found = fast_path([calls[:50], calls[50:]])
     assert math.exp(found.p10) == pytest.approx(0.0109)  # numpy's linear quantile
     assert np.exp(found.fastest) == pytest.approx([0.001, 0.051])
-    # Linear quantiles of 1…50 ms at 2, 4, 6, 8, 10 % are 1.98, 2.96, 3.94, 4.92 and 5.9 ms.
-    assert math.exp(found.low[0]) == pytest.approx((1.98 * 2.96 * 3.94 * 4.92 * 5.9) ** (1 / 5) / 1000)
+    assert np.exp(found.low) == pytest.approx([0.0059, 0.0559])
+
+
+def test_compare_fast_paths__three_locations_disagree__the_middle_one_counts() -> None:
+    # Slower by 1 % is the fastest call of every quad, by 2 % its low ones, by 3 % those of all calls.
+    first = fast_path([np.array([1.0, *[1.1] * 19])] * 3)
+    second = first._replace(fastest=first.fastest + 0.01, low=first.low + 0.02, p10=first.p10 + 0.03)
+    assert compare_fast_paths(first, second).effect == pytest.approx(0.02)
 
 
 def test_compare_fast_paths__every_call_four_percent_slower__four_percent() -> None:
@@ -47,5 +53,5 @@ def test_compare_fast_paths__quads_that_disagree__weigh_less() -> None:
 
 def test_compare_fast_paths__one_quad__weighs_as_pairs_do_among_each_other() -> None:
     assert compare_fast_paths(fast_path(quads(1, count=1)), fast_path(quads(2, count=1))).weight == pytest.approx(
-        1 / 0.015
+        1 / 0.007
     )

@@ -75,7 +75,7 @@ def test_decide__one_stage_a_third_slower__fails_with_stage_and_line() -> None:
     assert decision.reasons == ["regressed: encoder/long preprocess.low"]
     assert found.delta == pytest.approx(0.2, abs=1e-3)
     assert (found.base, found.head) == (pytest.approx(0.005), pytest.approx(0.006, rel=1e-3))
-    assert found.tolerance == 0.01
+    assert found.tolerance == 0.005
     parts = {part.name: (part.base, part.head, part.line) for part in found.parts}
     assert parts["decode"] == (pytest.approx(0.002), pytest.approx(0.002), "data/images.py:12")
     assert parts["resize"] == (pytest.approx(0.003), pytest.approx(0.004, rel=1e-3), "data/images.py:31")

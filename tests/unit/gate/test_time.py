@@ -97,3 +97,33 @@ def test_more_pairs_would_help__workloads_to_come__a_regression_must_survive_the
     documents = sides([1.05] * 10)
     assert not more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD)
     assert more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD, to_come=9)
+
+
+# Pairs that alternate around no change: 16 of them exclude 1 % where they differ by 0.3 %, and only 2 % where by 1.3 %.
+QUIET, NOISY = [1.003, 0.997] * 8, [1.013, 0.987] * 8
+
+
+@pytest.mark.parametrize(("ratios", "excluded"), [(QUIET, 0.01), (NOISY, 0.02)])
+def test_decide__unchanged__says_what_is_excluded(ratios: list[float], excluded: float) -> None:
+    base, head = sides(ratios)
+    low = of_metric(judged(base, head, Policy()), "latency.low")
+    assert (low.outcome, low.excluded) == ("unchanged", excluded)
+    # Where only the larger margin is excluded, it is worth going on.
+    assert more_pairs_would_help(base, head, policy=Policy(), workload=WORKLOAD) == (excluded == 0.02)
+
+
+def test_decide__margin_asked_for__the_larger_one_is_not_enough() -> None:
+    low = of_metric(judged(*sides(NOISY), Policy(ok_margin=0.01)), "latency.low")
+    assert (low.outcome, low.excluded) == ("inconclusive", None)
+
+
+@pytest.mark.parametrize(("moved", "outcome"), [(True, "regressed"), (None, "regressed"), (False, "unchanged")])
+def test_decide__slower_by_less_than_luck_of_one_layout__regresses_where_layouts_move_or_nothing_is_said(
+    moved: bool | None, outcome: str
+) -> None:
+    base, head = (
+        msgspec.structs.replace(run, replicates=[msgspec.structs.replace(one, moved=moved) for one in run.replicates])
+        for run in sides([1.008] * 16)
+    )
+    low = of_metric(judged(base, head, Policy()), "latency.low")
+    assert (low.outcome, low.tolerance) == (outcome, 0.01 if moved is False else 0.005)

@@ -45,7 +45,7 @@ def test_explain__metric_of_an_operator__is_derived() -> None:
 
 
 def test_explain__gated_metric__says_the_default_tolerance() -> None:
-    assert "a worsening above 1 % regresses" in explain("latency.low")
+    assert "a worsening above 0.5 % regresses" in explain("latency.low")
     assert "a worsening above 0 % regresses" in explain("counters.copies")
 
 

@@ -34,7 +34,7 @@ class Environment:
             "procedure_version": decision.procedure.version,
             "seed": str(decision.procedure.seed),
             "alpha": formats.setting(decision.policy.alpha),
-            "margin": formats.setting(decision.policy.ok_margin),
+            "margin": formats.setting(decision.excluded),
             "differences": decision.testbed_differences[:_SHOWN],
             "packages": decision.package_differences[:_SHOWN],
             "more_packages": max(0, len(decision.package_differences) - _SHOWN),

@@ -28,7 +28,7 @@ class Unchanged:
             "rows": grouped(row(comparison, summary) for comparison in kept),
             "total": len(found),
             "more": len(found) - len(kept),
-            "margin": formats.setting(summary.decision.policy.ok_margin),
+            "margin": formats.setting(summary.decision.excluded),
             "confidence": common_confidence(kept),
             "timed": any(comparison.method == "paired" for comparison in found),
         }
