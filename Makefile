@@ -70,7 +70,7 @@ test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 	PATH="$(CURDIR)/$(CI_TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -m ci tests/ci
 
 bench-gate: $(VENV)/.installed
-	$(BIN)/python benchmarks/gate/repeat.py
+	$(BIN)/python benchmarks/gate/live.py
 
 # Our decision rule and its rivals on recorded noise; RECORDINGS=FOLDER where they are not beside the checkout.
 bench-rules: $(VENV)/.installed

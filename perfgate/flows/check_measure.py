@@ -28,12 +28,19 @@ from perfgate.flows.progress import Progress
 from perfgate.flows.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.flows.session import forget_traces, job_notes, put_together
 from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
-from perfgate.judging.gate.decide import base_differs, more_pairs_would_help, names_would_help, rerun_would_help
+from perfgate.judging.gate.decide import (
+    base_differs,
+    more_pairs_would_help,
+    names_would_help,
+    regressed_so_far,
+    rerun_would_help,
+)
 from perfgate.judging.gate.rule import looks_left
 
 BASE_STEPS = (4,)
 # How often a broken budget or SLA is measured again before the head is blamed for it.
 CONFIRMATIONS = 2
+_NAMED = 3
 
 
 class Job(NamedTuple):
@@ -114,6 +121,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 )
             )
             _confirm_bounds(bench, reference, (base, head), job, found)
+            _say_what_regressed(reference, job, found, progress)
             found.pairs.append(PairedMeasurement())
             # In the folder of the results, where there is space and the recordings of the middle pair stay.
             with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
@@ -157,6 +165,14 @@ def _confirm_bounds(
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
             findings.add_attempt(again.steps, attempt)
+
+
+def _say_what_regressed(reference: WorkloadReference, job: Job, found: Measured, progress: Progress) -> None:
+    """Say what the exact counters show, long before pairs tell what it costs."""
+    names = regressed_so_far(*documents_of(job, found), policy=job.policy, workload=reference.name)
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
 
 
 def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:

@@ -256,6 +256,12 @@ def _looks_worse(comparison: Comparison) -> bool:
     return (comparison.delta or 0.0) > (comparison.tolerance or 0.0)
 
 
+def regressed_so_far(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> list[str]:
+    """Return the metrics of a workload that regressed by what is measured, whatever more pairs say."""
+    found = _compared(base, head, policy).comparisons
+    return [c.metric for c in found if c.workload == workload and c.gating and c.outcome == "regressed"]
+
+
 def rerun_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
     """Return whether another job could add to this workload: it is undecided, or its times proved nothing."""
     if any(entry.workload == workload for entry in _compared(base, head, policy).invalid):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,7 +26,8 @@ def test_trace__a_few_thousand_events__every_way_is_costed_on_both_layouts() -> 
 @pytest.mark.parametrize(
     "script",
     [
-        "gate/repeat.py",
+        "gate/live.py",
+        "gate/record.py",
         "gate/lab",
         "gate/yardstick.py",
         "gate/recording.py",
@@ -35,3 +37,26 @@ def test_trace__a_few_thousand_events__every_way_is_costed_on_both_layouts() -> 
 )
 def test_benchmark__asked_what_it_does__starts_and_says_so(script: str) -> None:
     assert "usage:" in run(str(BENCHMARKS / script), "--help")
+
+
+def test_record__two_servers__the_yardstick_replays_their_pairs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    measured = run(
+        str(BENCHMARKS / "gate" / "record.py"),
+        "--out",
+        str(tmp_path),
+        "--servers",
+        "2",
+        "--pairs",
+        "2",
+        "--workload",
+        "images",
+    )
+    assert measured.count("images, 2 pairs") == 2
+    printed = run(
+        str(BENCHMARKS / "gate" / "yardstick.py"), "--recordings", str(tmp_path), "--sets", "live", "--only-rules", "perfgate",
+        "--unchanged", "2", "--changed", "1",
+    )  # fmt: skip
+    heads = printed.partition("Heads of other code and equal speed")[2]
+    assert "| images/live | 4, 2 |" in heads
+    assert "| images_preprocess/live | 4, 2 |" in heads

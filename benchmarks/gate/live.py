@@ -1,13 +1,14 @@
 """Gate the same changes many times on this machine: does unchanged code pass, is every planted mistake caught?
 
-    python benchmarks/gate/repeat.py --times 20
-    python benchmarks/gate/repeat.py --times 5 --only demo/identical --only minilm/eager-attention
-    python benchmarks/gate/repeat.py --times 100 --only demo/3-percent -- --steps 4
-    python benchmarks/gate/repeat.py --times 8 --only lab/conv-variant --only lab/conv-2-percent --load 3
+    python benchmarks/gate/live.py --times 20
+    python benchmarks/gate/live.py --times 5 --only demo/identical --only minilm/eager-attention
+    python benchmarks/gate/live.py --times 100 --only demo/3-percent -- --steps 4
+    python benchmarks/gate/live.py --times 8 --only 'lab/*-variant' --only 'lab/*-2-percent' --load 3
 
 Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends, so an
-interrupted series is not lost; the table at the end is made from those lines. The exit code is 0 only when unchanged code got
-at most one verdict other than PASS per 20 gates and every planted regression was caught every time.
+interrupted series is not lost; the tables at the end are made from those lines: case by case, and of the lab's models what
+share of gates passed and failed by change and load. The exit code is 0 only when unchanged code got at most one verdict other
+than PASS per 20 gates and every planted regression was caught every time.
 
 The lab's models (benchmarks/gate/lab/workloads.py) come as a variant, which differs in code and not in speed, another in
 every round, and with 0.5, 1, 2 and 3 % more work. ``--load`` keeps so many other processes
@@ -24,8 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +80,17 @@ DEFAULT = ("demo/identical", "demo/mistake", "minilm/identical", "minilm/eager-a
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--only", action="append", metavar="PROJECT/CHANGE", choices=[case.name for case in CASES])
-    parser.add_argument("--out", type=Path, default=Path("perfgate-out/repeat.jsonl"))
+    parser.add_argument("--only", action="append", metavar="PROJECT/CHANGE", help="names of cases, or patterns of them")
+    parser.add_argument("--out", type=Path, default=Path("perfgate-out/live.jsonl"))
     parser.add_argument("--load", type=int, default=0, help="other processes that are runnable meanwhile")
     parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
     parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if not options.table:
-        chosen = [case for case in CASES if case.name in (options.only or DEFAULT)]
+        chosen = [case for case in CASES if any(fnmatchcase(case.name, pattern) for pattern in options.only or DEFAULT)]
+        if not chosen:
+            parser.error(f"no case is called {options.only}; there are {', '.join(case.name for case in CASES)}")
         if any(case.project == "minilm" for case in chosen):
             minilm.install_requirements()
         with options.out.open("a", encoding="utf-8") as out, neighbours.running(options.load):
@@ -98,7 +103,7 @@ def main() -> int:
 
 def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Iterator[dict[str, object]]:
     for case in cases:
-        with tempfile.TemporaryDirectory(prefix="perfgate-repeat-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="perfgate-live-") as scratch:
             record = _gate(case, number, Path(scratch), options)
         print(
             f"{number + 1:3} {case.name:32} {record['verdict']:12} {record['seconds']:6.1f} s  {record['reasons']}",
@@ -137,7 +142,8 @@ def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -
         "reasons": found["reasons"],
         "exit_code": done.returncode,
         "seconds": round(time.monotonic() - started, 1),
-        "load": os.getloadavg()[0],
+        "neighbours": options.load,
+        "waited": found.get("waited"),
         "pairs": found.get("pairs"),
         "duration": found.get("duration"),
         "why": {one["metric"]: one["reason"] for one in times if one["outcome"] == "inconclusive"},
@@ -194,9 +200,9 @@ def _commit(repository: Path, message: str) -> None:
     _git(
         repository,
         "-c",
-        "user.name=repeat",
+        "user.name=live",
         "-c",
-        "user.email=repeat@perfgate.invalid",
+        "user.email=live@perfgate.invalid",
         "commit",
         "--quiet",
         "-m",
@@ -224,7 +230,23 @@ def _report(out: Path) -> int:
         seconds = sorted(record["seconds"] for record in mine)[len(mine) // 2]
         print(f"{case.name:32} {len(mine):5}  {passed:4} {failed:4} {len(mine) - passed - failed:5}  {seconds:8.1f}  "
               f"{'yes' if right else 'NO'} ({case.expected} expected)")  # fmt: skip
+    _report_rates([record for record in records if record["case"].startswith("lab/")])
     return 0 if good else 1
+
+
+def _report_rates(records: list[dict[str, Any]]) -> None:
+    """Print what share of the gates of the lab's models passed and failed, all models together."""
+    groups: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        groups[record["neighbours"], record["case"].partition("-")[2]].append(record)
+    if groups:
+        print(f"\n{'other processes, change':32} {'gates':>5}  {'PASS':>5} {'FAIL':>5}  {'median s':>8}")
+    for (count, change), mine in sorted(groups.items()):
+        passed, failed = (
+            sum(record["verdict"] == verdict for record in mine) / len(mine) for verdict in ("PASS", "FAIL")
+        )
+        seconds = sorted(record["seconds"] for record in mine)[len(mine) // 2]
+        print(f"{f'{count}, {change}':32} {len(mine):5}  {passed:5.0%} {failed:5.0%}  {seconds:8.1f}")
 
 
 if __name__ == "__main__":
