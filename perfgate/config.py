@@ -18,9 +18,9 @@ import msgspec
 from perfgate.catalogue.card import LANGUAGES, Language
 from perfgate.catalogue.gating import GATING_LIMITS
 from perfgate.catalogue.lookup import LIMITS, METRICS
+from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
-from perfgate.document.tolerances import OPERATOR_TIME
 from perfgate.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -409,7 +409,9 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
         wanted = parse_place(name).metric
-        if not wanted.startswith(("ops.count:", "ops.time:", OPERATOR_TIME)) and not fnmatch.filter(METRICS, wanted):
+        if not wanted.startswith(("ops.count:", "ops.time:", *SUBROUTINE_TIMES)) and not fnmatch.filter(
+            METRICS, wanted
+        ):
             raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(wanted, METRICS)}")
         if not 0 <= value < math.inf:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")

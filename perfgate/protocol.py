@@ -248,14 +248,15 @@ class Collected(msgspec.Struct, frozen=True, tag="collected"):
 
 
 class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
-    """Profile a few calls of a shape; the worker keeps what it saw until it is asked for the operators.
+    """Profile a few calls of a shape; the worker keeps what it saw until it is asked for the operators, or the subroutines.
 
-    Where traces are analysed later, it leaves the recording in ``folder`` instead.
+    Where traces are analysed later, it leaves the recording of operators in ``folder`` instead.
     """
 
     shape: str
     calls: int
     folder: str | None = None
+    subroutines: bool = False
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
@@ -284,9 +285,10 @@ class OperatorsRequest(msgspec.Struct, frozen=True, tag="operators"):
 
 
 class OperatorsReply(msgspec.Struct, frozen=True, tag="operator_times"):
-    """Per shape, each operator's typical self time in one call, in seconds."""
+    """Per shape, each operator's typical self time in one call, and each subroutine's with all that it calls, in seconds."""
 
     shapes: dict[str, dict[str, float]]
+    subroutines: dict[str, dict[str, float]]
 
 
 class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):

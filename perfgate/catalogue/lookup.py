@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfgate.catalogue import steps
 from perfgate.catalogue.card import Metric, Rule, StepCard, Text
 from perfgate.catalogue.sources import DISPATCH, TRACE
+from perfgate.catalogue.subroutines import SUBROUTINE_TIMES, paired_time
 from perfgate.discovery import load_members
 
 CARDS: dict[int, StepCard] = {
@@ -31,13 +32,15 @@ def measuring_step(name: str) -> int:
 
 
 def metric(name: str) -> Metric:
-    """Return a metric of the catalogue; those of operators (``ops.count:NAME``, ``ops.time:NAME``, ``op.NAME``) are derived.
+    """Return a metric of the catalogue; those of operators and other parts are derived.
+
+    They are ``ops.count:NAME``, ``ops.time:NAME``, ``op.NAME``, ``module.NAME`` and ``function.FILE:NAME``.
 
     Raises KeyError for a name that is not in the catalogue.
     """
+    if name.startswith(SUBROUTINE_TIMES):
+        return paired_time(name)
     kind, colon, op = name.partition(":")
-    if name.startswith("op."):
-        return _paired_time(name, name.partition(".")[2])
     if not colon or kind not in {"ops.time", "ops.count"}:
         return METRICS[name]
     if kind == "ops.time":
@@ -51,19 +54,3 @@ def metric(name: str) -> Metric:
         f"How often one call of the workload dispatches the operator {op}.", f"一次调用中分发算子 {op} 的次数。"
     )
     return Metric(name, title, "1", "lower", "exact", 4, explanation, DISPATCH)
-
-
-def _paired_time(name: str, op: str) -> Metric:
-    return Metric(
-        name,
-        Text(f"time of `{op}`", f"`{op}` 耗时"),
-        "s",
-        "lower",
-        "noisy",
-        4,
-        Text(
-            f"Self time of the operator {op} in one call, compared within every pair, where a tolerance asks for it.",
-            f"算子 {op} 在一次调用中的自身耗时，在每对进程内比较；仅在设置了容差时判定。",
-        ),
-        TRACE,
-    )

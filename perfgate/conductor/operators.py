@@ -1,4 +1,4 @@
-"""The operators of a pair: both workers profile a few calls at a time, in turns, when their timed blocks are done."""
+"""Operators and subroutines of a pair: both workers profile a few calls at a time, in turns, after their timed blocks."""
 
 from __future__ import annotations
 
@@ -55,17 +55,29 @@ def with_operators(
     """
     first, second = replicates
     try:
-        _profile(workers, first, timeout)
-        replies = [
-            worker.ask(OperatorsRequest(), OperatorsReply, timeout=timeout, doing=f"profiling {first.workload}")
-            for worker in workers
-        ]
+        before, after = _take_turns(workers, first, timeout, subroutines=False)
     except WorkerError as error:
         say(f"{first.workload}: no operators from pair {first.pair}: {error}")
         return replicates
     return (
-        msgspec.structs.replace(first, operators=replies[0].shapes),
-        msgspec.structs.replace(second, operators=replies[1].shapes),
+        msgspec.structs.replace(first, operators=before.shapes),
+        msgspec.structs.replace(second, operators=after.shapes),
+    )
+
+
+def with_subroutines(
+    workers: tuple[Worker, Worker], replicates: tuple[Replicate, Replicate], *, timeout: float, say: Say
+) -> tuple[Replicate, Replicate]:
+    """Return both members of a pair with their modules and functions; a failure costs them alone."""
+    first, second = replicates
+    try:
+        before, after = _take_turns(workers, first, timeout, subroutines=True)
+    except WorkerError as error:
+        say(f"{first.workload}: no modules and functions from pair {first.pair}: {error}")
+        return replicates
+    return (
+        msgspec.structs.replace(first, subroutines=before.subroutines),
+        msgspec.structs.replace(second, subroutines=after.subroutines),
     )
 
 
@@ -171,15 +183,20 @@ def _key(replicate: Replicate) -> _Key:
     return _Key(replicate.workload, replicate.pair, replicate.member)
 
 
-def _profile(workers: tuple[Worker, Worker], first: Replicate, timeout: float) -> None:
-    """Let them take turns, A B B A or B A A B by lot, the shapes one after another within each."""
+def _take_turns(
+    workers: tuple[Worker, Worker], first: Replicate, timeout: float, *, subroutines: bool
+) -> tuple[OperatorsReply, OperatorsReply]:
+    """Let them take turns, A B B A or B A A B by lot, the shapes one after another within each, and return what they saw."""
     lot = random.Random(first.layout_seed)
+    doing = f"profiling {first.workload}"
     for _ in range(QUADS):
         order = (1, 0, 0, 1) if lot.random() < 0.5 else (0, 1, 1, 0)
         for shape, blocks in first.shapes.items():
-            request = ProfileRequest(shape=shape, calls=_calls_of_turn(blocks))
+            request = ProfileRequest(shape=shape, calls=_calls_of_turn(blocks), subroutines=subroutines)
             for index in order:
-                workers[index].ask(request, Profiled, timeout=timeout, doing=f"profiling {first.workload}")
+                workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
+    before, after = (worker.ask(OperatorsRequest(), OperatorsReply, timeout=timeout, doing=doing) for worker in workers)
+    return before, after
 
 
 def _calls_of_turn(blocks: BlockColumns) -> int:

@@ -18,16 +18,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.subroutines import PYTHON_TIMES
 from perfgate.conductor.bench import Bench, Checkout
 from perfgate.conductor.granted import quietest_cpus
 from perfgate.conductor.handover import refuse_other_blocks
-from perfgate.conductor.operators import LateOperators, PairTrace, with_operators
+from perfgate.conductor.operators import LateOperators, PairTrace, with_operators, with_subroutines
 from perfgate.conductor.outside import Observer
 from perfgate.conductor.traces import TRACED_PAIRS, record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
-from perfgate.document.tolerances import judges_operators
+from perfgate.document.tolerances import judges_subroutines
 from perfgate.interrupts import safe_point
 from perfgate.protocol import (
     BlockDone,
@@ -275,7 +276,7 @@ class _Measuring:
         self._late = LateOperators(bench)
         self._failures_in_a_row = 0
         self._profiled: int | None = None
-        self._most_profiled = math.inf if judges_operators(bench.config.gate.tolerance) else PROFILED_PAIRS
+        self._most_profiled = math.inf if judges_subroutines(bench.config.gate.tolerance) else PROFILED_PAIRS
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
 
@@ -347,6 +348,8 @@ class _Measuring:
             if plan.arm != "ab" or self._profiled is None or self._profiled >= self._most_profiled:
                 return replicates
             workers = members[0].worker, members[1].worker
+            if judges_subroutines(self._bench.config.gate.tolerance, PYTHON_TIMES):
+                replicates = with_subroutines(workers, replicates, timeout=self._timeout, say=self._bench.say)
             traces = self._traces if self._profiled < TRACED_PAIRS else None
             self._profiled += 1
             if members[0].analysed_late:

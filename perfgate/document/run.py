@@ -346,8 +346,10 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
 
     ``round`` counts the jobs whose pairs were put together: 0 is the first, each job that added pairs is one more.
     ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
-    OUTSIDE_OPERATORS to the rest of the call. ``settings`` are those that the worker had after its last block and that must
-    be equal on both sides: the kernel's word on its threads, the worker's on torch and the garbage collector.
+    OUTSIDE_OPERATORS to the rest of the call; ``subroutines`` maps shape and ``module.NAME`` or ``function.FILE:NAME`` to the
+    typical time of those in one call with all that they call, in seconds of the host.
+    ``settings`` are those that the worker had after its last block and that must be equal on both sides: the kernel's word on
+    its threads, the worker's on torch and the garbage collector.
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
     whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None where
@@ -368,6 +370,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     preprocess: dict[str, BlockColumns] = {}
     round: int = 0
     operators: dict[str, dict[str, float]] = {}
+    subroutines: dict[str, dict[str, float]] = {}
     settings: dict[str, str] = {}
     readings: list[Reading] = []
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
+
 # Allowed relative worsening. A counter is exact, so any worsening counts; time tolerances lie above what a code change that
 # does not change speed can shift by luck of memory layout: where layouts move before every quad, that is part of the spread.
 DEFAULT_TOLERANCES: dict[str, float] = {
@@ -43,10 +45,10 @@ SOUGHT_OK_MARGIN, OK_MARGIN = 0.01, 0.02
 # What a counter may grow by in any case: some 10 µs of Python.
 ALLOWED_MORE: dict[str, float] = {"counters.python_calls": 20, "counters.bytecodes": 300}
 
-# What the time of an operator is called in a tolerance, ``op.aten::mm`` or ``op.*``: it is judged only where one is given.
-OPERATOR_TIME = "op."
 
+def judges_subroutines(tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES) -> bool:
+    """Return whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
 
-def judges_operators(tolerances: Iterable[str]) -> bool:
-    """Return whether the times of single operators are to be judged."""
-    return any(key.startswith(OPERATOR_TIME) for key in tolerances)
+    They are judged only where a tolerance names them.
+    """
+    return any(key.startswith(kinds) for key in tolerances)

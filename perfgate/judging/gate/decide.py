@@ -33,7 +33,7 @@ from perfgate.document.decision import (
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
-from perfgate.document.tolerances import judges_operators
+from perfgate.document.tolerances import judges_subroutines
 from perfgate.errors import (
     EXIT_FAIL,
     EXIT_INCONCLUSIVE,
@@ -52,7 +52,7 @@ from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
 from perfgate.judging.gate.kernel_times import compare_kernel_times, untimed_places
 from perfgate.judging.gate.location import QUANTILE
-from perfgate.judging.gate.operators import compare_operators, judge_operators, operator_times
+from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.policy import FAMILIES, margins_for_unchanged
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times
@@ -201,7 +201,7 @@ def _compared(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: 
     held = compare_budgets(base, head, policy) + compare_expected(head, policy)
     exact = compare_promises(base, head) + held + compare_counters(base, head, policy)
     profiled = compare_kernel_times(base, head, policy) if are_recordings(base, head) else []
-    operators = judge_operators(base, head, policy, invalid=invalid)
+    operators = judge_subroutines(base, head, policy, invalid=invalid)
     return _Compared(exact + profiled + _veto(times, invalid) + operators, floors, invalid)
 
 
@@ -243,7 +243,7 @@ def base_differs(base: RunDocument, head: RunDocument, policy: Policy, *, worklo
 
 def names_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
     """Return whether operators are judged, or something of this workload moved or looks worse: then one asks which it was."""
-    if judges_operators(policy.tolerances):
+    if judges_subroutines(policy.tolerances):
         return True
     comparisons = [c for c in _compared(base, head, policy).comparisons if c.workload == workload]
     return any(

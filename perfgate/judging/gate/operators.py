@@ -1,4 +1,4 @@
-"""Operators, tested one by one over the pairs: a loss of one of them shows here when the whole call hardly moves.
+"""Operators, modules and functions, tested one by one over the pairs: a loss of one shows here when the call hardly moves.
 
 FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 % of one of its parts.
 """
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.subroutines import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.decision import (
     Comparison,
     Explanation,
@@ -26,7 +27,7 @@ from perfgate.document.decision import (
     Policy,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, Replicate, RunDocument, Side
-from perfgate.document.tolerances import OPERATOR_TIME, judges_operators
+from perfgate.document.tolerances import judges_subroutines
 from perfgate.judging.gate.explain import changed_counts, operator_lines
 from perfgate.judging.gate.policy import given_tolerance
 from perfgate.judging.gate.rounding import rounded
@@ -50,14 +51,20 @@ LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 
 Floats = npt.NDArray[np.float64]
 _Outcome = Literal["regressed", "improved", "unchanged", "inconclusive"]
+_Kind = Literal["operators", "subroutines"]
+_Pairs = list[tuple[dict[str, float], dict[str, float]]]
 
 
 class _Cell(NamedTuple):
-    """One operator of one shape: the log ratios of its pairs, its median seconds and its share in the base."""
+    """A part of the calls of a shape, an operator or so: the log ratios of its pairs, its median seconds and share in the base.
+
+    ``metric`` is what a tolerance calls its time.
+    """
 
     workload: str
     shape: str
     op: str
+    metric: str
     differences: Floats
     base: float
     share: float
@@ -88,20 +95,20 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
     return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
 
 
-def judge_operators(
+def judge_subroutines(
     base: RunDocument, head: RunDocument, policy: Policy, *, invalid: Iterable[Invalid] = ()
 ) -> list[Comparison]:
-    """Judge the operators that ``[gate.tolerance]`` names by their paired times, whatever the whole call does.
+    """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
 
     One regressed where its change is estimated beyond its tolerance and shown beyond chance: of all those judged, a share of
     ``FALSE_ALARMS`` at most is called so wrongly, over all looks.
     """
-    if not judges_operators(policy.tolerances):  # asked at every look of every gate
+    if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     asked = [
         (cell, allowed)
-        for cell in _comparable(base, head, invalid)
-        if (allowed := given_tolerance(policy, OPERATOR_TIME + cell.op, cell.workload, cell.shape)) is not None
+        for cell in [*_comparable(base, head, invalid), *_of_python(base, head, invalid)]
+        if (allowed := given_tolerance(policy, cell.metric, cell.workload, cell.shape)) is not None
     ]
     evidence = _evidence([cell for cell, _ in asked])
     lines = {(cell.workload, cell.shape): operator_lines(head, cell.workload, cell.shape) for cell, _ in asked}
@@ -119,7 +126,7 @@ def _judged(cell: _Cell, allowed: float, evidence: _Evidence, policy: Policy, li
         outcome = "regressed" if test.delta > 0 else "improved"
     elif test.interval is not None and test.interval[1] < max(allowed, EXCLUDED_CHANGE):
         outcome = "unchanged"
-    described = metric(OPERATOR_TIME + cell.op)
+    described = metric(cell.metric)
     return Comparison(
         workload=cell.workload,
         shape=cell.shape,
@@ -142,43 +149,80 @@ def _judged(cell: _Cell, allowed: float, evidence: _Evidence, policy: Policy, li
     )
 
 
-def untimed_operators(
+def untimed_subroutines(
     base: RunDocument, head: RunDocument, policy: Policy, workload: str, shape: str
 ) -> list[tuple[str, Side]]:
-    """Return the operators that ``[gate.tolerance]`` names and one side did not time in a pair where the other did.
+    """Return the times that ``[gate.tolerance]`` names and one side lacks in a pair where the other has them, by metric.
 
-    The name is empty where a side timed none in a pair at all. What the sides run differently often is no matter of its time.
+    Where a side timed none in a pair at all, "operators" or "subroutines" stands for them. What the sides run differently often
+    is no matter of its time, and a module or function that one side never ran is one that the change added or took away.
     """
-    before = _times(base.replicates, workload, shape, "first")
-    after = _times(head.replicates, workload, shape, "second")
-    counts = changed_counts(base, head)
+    changed = changed_counts(base, head)
+    operators = {
+        (OPERATOR_TIME + op if op else "operators", side)
+        for op, side in _absent(base, head, workload, shape, "operators")
+        if (workload, shape, op) not in changed and judges_subroutines(policy.tolerances, (OPERATOR_TIME,))
+    }
+    subroutines = {
+        (name or "subroutines", side)
+        for name, side in _absent(base, head, workload, shape, "subroutines")
+        if judges_subroutines(policy.tolerances, PYTHON_TIMES)
+    }
+    return sorted(
+        (name, side)
+        for name, side in operators | subroutines
+        if "." not in name or given_tolerance(policy, name, workload, shape) is not None
+    )
+
+
+def _absent(base: RunDocument, head: RunDocument, workload: str, shape: str, kind: _Kind) -> set[tuple[str, Side]]:
+    """Return what one side did not time in a pair and the other did; the name is empty where a side timed nothing in a pair."""
+    times = [
+        _times(base.replicates, workload, shape, "first", kind),
+        _times(head.replicates, workload, shape, "second", kind),
+    ]
+    ever = [{name for pair in side.values() for name in pair} for side in times]
     found: set[tuple[str, Side]] = set()
     for one in head.replicates:
         if (one.workload, one.arm) != (workload, "ab"):
             continue
-        first, second = before.get(one.pair, {}), after.get(one.pair, {})
-        for side, own, other in zip(_SIDES, (first, second), (second, first)):
-            absent = other.keys() - own.keys() - {OUTSIDE_OPERATORS} if own else {""}
-            found |= {(op, side) for op in absent if (workload, shape, op) not in counts}
-    return sorted(
-        (op, side)
-        for op, side in found
-        if not op or given_tolerance(policy, OPERATOR_TIME + op, workload, shape) is not None
-    )
+        for index, side in enumerate(_SIDES):
+            own, other = times[index].get(one.pair), times[1 - index].get(one.pair, {})
+            absent = {""} if own is None or (ever[1 - index] and not ever[index]) else other.keys() - own.keys()
+            if kind == "subroutines":
+                absent &= ever[index] | {""}
+            found |= {(name, side) for name in absent - {OUTSIDE_OPERATORS}}
+    return found
 
 
 def _comparable(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid]) -> list[_Cell]:
     """Return the operators that both sides run equally often, of shapes whose times prove something."""
-    spoiled = {(entry.workload, entry.shape) for entry in invalid}
     counts = changed_counts(base, head)
     return [
         cell
-        for workload in head.workloads
-        for shape in workload.shapes
-        if (workload.name, shape) not in spoiled
-        for cell in _cells(base, head, workload.name, shape)
+        for workload, shape in _valid_shapes(head, invalid)
+        for cell in _cells(base, head, workload, shape)
         if (cell.workload, cell.shape, cell.op) not in counts
     ]
+
+
+def _of_python(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid]) -> list[_Cell]:
+    """Return the modules and functions that both sides run, of shapes whose times prove something."""
+    return [
+        cell
+        for workload, shape in _valid_shapes(head, invalid)
+        for pairs in [paired_times(base, head, workload, shape, "subroutines")]
+        if pairs
+        # Whatever runs in a call runs within its longest subroutine.
+        for total in [float(np.median([max(first.values(), default=0.0) for first, _ in pairs]))]
+        for cell in _timed(workload, shape, pairs, total)
+    ]
+
+
+def _valid_shapes(head: RunDocument, invalid: Iterable[Invalid]) -> list[tuple[str, str]]:
+    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    every = [(workload.name, shape) for workload in head.workloads for shape in workload.shapes]
+    return [place for place in every if place not in spoiled]
 
 
 def operator_times(
@@ -249,31 +293,39 @@ def _cells(base: RunDocument, head: RunDocument, workload: str, shape: str) -> l
     if not pairs:
         return []
     total = float(np.median([sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]))
+    return _timed(workload, shape, pairs, total, prefix=OPERATOR_TIME)
+
+
+def _timed(workload: str, shape: str, pairs: _Pairs, total: float, *, prefix: str = "") -> list[_Cell]:
+    """Return what enough pairs timed on both sides and is enough of the total."""
     cells = []
-    for op in sorted({op for first, _ in pairs for op in first} - {OUTSIDE_OPERATORS}):
-        times = np.array([(a[op], b[op]) for a, b in pairs if min(a.get(op, 0.0), b.get(op, 0.0)) > 0])
+    for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
+        times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
         if len(times) >= MIN_PAIRS and (typical := float(np.median(times[:, 0]))) >= MIN_SHARE * total:
-            ratios = np.log(times[:, 1]) - np.log(times[:, 0])
-            cells.append(_Cell(workload, shape, op, ratios.clip(-LARGEST, LARGEST), typical, typical / total))
+            ratios = (np.log(times[:, 1]) - np.log(times[:, 0])).clip(-LARGEST, LARGEST)
+            cells.append(_Cell(workload, shape, name, prefix + name, ratios, typical, typical / total))
     return cells
 
 
-def paired_times(
-    base: RunDocument, head: RunDocument, workload: str, shape: str
-) -> list[tuple[dict[str, float], dict[str, float]]]:
-    """Return the seconds of every operator of a shape, and outside them, of both members of each pair, by pair."""
-    before = _times(base.replicates, workload, shape, "first")
-    after = _times(head.replicates, workload, shape, "second")
+def paired_times(base: RunDocument, head: RunDocument, workload: str, shape: str, kind: _Kind = "operators") -> _Pairs:
+    """Return the seconds of every operator of a shape, and outside them, of both members of each pair, by pair.
+
+    Those of its modules and functions where the ``kind`` is "subroutines".
+    """
+    before = _times(base.replicates, workload, shape, "first", kind)
+    after = _times(head.replicates, workload, shape, "second", kind)
     return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
 
 
-def _times(replicates: Iterable[Replicate], workload: str, shape: str, member: str) -> dict[int, dict[str, float]]:
-    """Return the operators of the shape by pair."""
+def _times(
+    replicates: Iterable[Replicate], workload: str, shape: str, member: str, kind: _Kind
+) -> dict[int, dict[str, float]]:
+    """Return the times of the shape by pair."""
     return {
-        replicate.pair: replicate.operators[shape]
+        replicate.pair: times[shape]
         for replicate in replicates
         if (replicate.workload, replicate.arm, replicate.member) == (workload, "ab", member)
-        and shape in replicate.operators
+        and shape in (times := replicate.operators if kind == "operators" else replicate.subroutines)
     }
 
 

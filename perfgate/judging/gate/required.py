@@ -24,10 +24,10 @@ from perfgate.document.run import (
     Side,
     WorkloadRecord,
 )
-from perfgate.document.tolerances import OPERATOR_TIME, judges_operators
+from perfgate.document.tolerances import judges_subroutines
 from perfgate.judging.gate.budgets import SLA, bounds_with_lost_values
 from perfgate.judging.gate.counters import LOW_PRECISION
-from perfgate.judging.gate.operators import untimed_operators
+from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.recorded import are_recordings
 
 LATENCY, PREPROCESS = "latency.low", "preprocess.low"
@@ -115,7 +115,7 @@ def _of_workload(both: _Documents, name: str, required: Required, policy: Policy
         yield from _missing_twins(both.base, name, required)
         yield from _missing_columns(both, name)
         yield from _missing_settings(both, name)
-        yield from _missing_operators(both, name, shapes, policy)
+        yield from _missing_subroutines(both, name, shapes, policy)
     yield from _missing_steps(both, name)
     yield from _missing_harness(both, name)
     yield from _missing_sla(both, name, stored)
@@ -283,18 +283,16 @@ def _missing_columns(both: _Documents, name: str) -> Iterator[Missing]:
                 yield Missing(workload=name, shape=shape, metric=column, side=side)
 
 
-def _missing_operators(both: _Documents, name: str, shapes: Sequence[str], policy: Policy) -> Iterator[Missing]:
-    """Yield the operators that are judged and of which a pair lacks the time."""
-    if not judges_operators(policy.tolerances):
+def _missing_subroutines(both: _Documents, name: str, shapes: Sequence[str], policy: Policy) -> Iterator[Missing]:
+    """Yield the parts of a call that are judged and of which a pair lacks the time."""
+    if not judges_subroutines(policy.tolerances):
         return
     for shape in shapes:
         lacking: dict[str, list[Side]] = {}
-        for op, side in untimed_operators(*both, policy, name, shape):
-            lacking.setdefault(op, []).append(side)
-        for op, sides in lacking.items():
-            yield Missing(
-                workload=name, shape=shape, metric=OPERATOR_TIME + op if op else "operators", side=_sides(sides)
-            )
+        for metric, side in untimed_subroutines(*both, policy, name, shape):
+            lacking.setdefault(metric, []).append(side)
+        for metric, sides in lacking.items():
+            yield Missing(workload=name, shape=shape, metric=metric, side=_sides(sides))
 
 
 def _missing_settings(both: _Documents, name: str) -> Iterator[Missing]:

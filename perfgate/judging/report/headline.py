@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
-from perfgate.document.tolerances import OPERATOR_TIME
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.locale.language import phrase, say, worded
@@ -125,13 +125,13 @@ def further_reasons(summary: Summary) -> list[str]:
 
 
 def metric_name(name: str, clock: Clock = "wall") -> str:
-    """Return a metric's title as our words; of an operator's metric the operator's name, which is from outside.
+    """Return a metric's title as our words; of an operator, a module or a function its name, which is from outside.
 
     What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
     """
     if (name, clock) in _OTHER_CLOCKS:
         return say(_OTHER_CLOCKS[name, clock])
-    if name.startswith(OPERATOR_TIME):
+    if name.startswith(SUBROUTINE_TIMES):
         return name.partition(".")[2]
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]

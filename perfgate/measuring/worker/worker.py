@@ -25,6 +25,7 @@ from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.trace.collect import keep_recording
 from perfgate.measuring.trace.profile import OperatorProfile, recorded_times
+from perfgate.measuring.trace.subroutines import SubroutineTimes
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -80,6 +81,7 @@ class Worker:
         self.recorder: BlockRecorder | None = None
         self.layout: Layout | None = None
         self.profile: OperatorProfile | None = None
+        self.subroutines: SubroutineTimes | None = None
         self.root = Path()
         self._frozen = 0
         self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
@@ -207,6 +209,8 @@ class Worker:
         )
 
     def _profile(self, request: ProfileRequest) -> Profiled:
+        if request.subroutines:
+            return self._time_subroutines(request)
         if self.profile is None:
             self.profile = OperatorProfile(self._loaded, self._opened)
         with collector_off():
@@ -216,6 +220,13 @@ class Worker:
             recording = self.profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
         return Profiled(recording=str(recording))
 
+    def _time_subroutines(self, request: ProfileRequest) -> Profiled:
+        if self.subroutines is None:
+            self.subroutines = SubroutineTimes(self._loaded, self._opened, self.root)
+        with collector_off():
+            self.subroutines.run(request.shape, calls=request.calls)
+        return Profiled()
+
     def _trace(self, request: TraceRequest) -> Traced:
         call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
@@ -224,7 +235,10 @@ class Worker:
         return Traced(recording=str(file))
 
     def _operators(self, _: OperatorsRequest) -> OperatorsReply:
-        return OperatorsReply(shapes=self.profile.typical_times() if self.profile else {})
+        return OperatorsReply(
+            shapes=self.profile.typical_times() if self.profile else {},
+            subroutines=self.subroutines.typical_times() if self.subroutines else {},
+        )
 
     def _watch_load(self, request: WatchLoadRequest) -> LoadWatched:
         return LoadWatched(checks=watch_device(self._open(request.device), request.seconds))

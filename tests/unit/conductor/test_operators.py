@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.operators import LateOperators, with_operators
+from perfgate.conductor.operators import LateOperators, with_operators, with_subroutines
 from perfgate.conductor.traces import record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
@@ -29,11 +29,17 @@ from perfgate.protocol import (
 
 TIMEOUT = 60.0
 WORKLOAD = """
+import sys
 import torch
 from perfgate import Workload
 
 def refuse(model, x):
     if torch.autograd._profiler_enabled():
+        raise ValueError("not while I am watched")
+    return model(x)
+
+def refuse_profile(model, x):
+    if sys.getprofile() is not None:
         raise ValueError("not while I am watched")
     return model(x)
 
@@ -45,6 +51,7 @@ def inputs(batch, seed):
 
 well = Workload(build=build, inputs=inputs, batch=32)
 shy = Workload(build=build, inputs=inputs, batch=32, call=refuse)
+sly = Workload(build=build, inputs=inputs, batch=32, call=refuse_profile)
 """
 
 
@@ -112,6 +119,27 @@ def test_with_operators__workload_that_fails_under_the_profiler__pair_without_op
     assert pair == replicates
     assert reply.shapes == {}
     assert said == ["shy: no operators from pair 3: ValueError: not while I am watched"]
+
+
+def test_with_subroutines__two_workers__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
+    with ExitStack() as stack:
+        workers, replicates = measured_pair(bench, stack, "well")
+        pair = with_subroutines(workers, replicates, timeout=TIMEOUT, say=pytest.fail)
+
+    for before, after in zip(replicates, pair):
+        assert after == msgspec.structs.replace(before, subroutines=after.subroutines)
+        times = after.subroutines["default"]
+        assert times.keys() == {"module.Sequential", "module.Sequential.*"}
+        assert 0 < times["module.Sequential.*"] < times["module.Sequential"] < 5
+
+
+def test_with_subroutines__workload_that_fails__pair_without_them_and_a_word(bench: Bench) -> None:
+    said: list[str] = []
+    with ExitStack() as stack:
+        workers, replicates = measured_pair(bench, stack, "sly")
+        pair = with_subroutines(workers, replicates, timeout=TIMEOUT, say=said.append)
+    assert pair == replicates
+    assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched"]
 
 
 def test_record_traces__two_workers_in_turns__a_recording_of_each_with_as_many_calls(

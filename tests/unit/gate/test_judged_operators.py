@@ -1,15 +1,16 @@
-"""Operators that ``[gate.tolerance]`` names fail the gate by their own paired times, whatever the whole call does."""
+"""Operators, modules and functions that ``[gate.tolerance]`` names fail the gate by their own paired times."""
 
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.operators import judge_operators
+from perfgate.judging.gate.operators import judge_subroutines
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 from tests.unit.gate.test_operators import TIMES, measured
 
@@ -21,22 +22,22 @@ def outcomes(found: list[Comparison], outcome: str) -> set[str]:
     return {comparison.metric for comparison in found if comparison.outcome == outcome}
 
 
-def test_judge_operators__tenth_of_an_operator_with_3_percent_of_the_call__found_in_95_of_100_gates() -> None:
-    gates = [judge_operators(*measured(pairs=32, seed=seed, slower=SLOWER), POLICY) for seed in range(100)]
+def test_judge_subroutines__tenth_of_an_operator_with_3_percent_of_the_call__found_in_95_of_100_gates() -> None:
+    gates = [judge_subroutines(*measured(pairs=32, seed=seed, slower=SLOWER), POLICY) for seed in range(100)]
     assert sum("op.aten::mm" in outcomes(found, "regressed") for found in gates) >= 95
 
 
-def test_judge_operators__unchanged__an_alarm_in_1_of_100_gates_at_most() -> None:
-    gates = [judge_operators(*measured(pairs=16, seed=seed), POLICY) for seed in range(100)]
+def test_judge_subroutines__unchanged__an_alarm_in_1_of_100_gates_at_most() -> None:
+    gates = [judge_subroutines(*measured(pairs=16, seed=seed), POLICY) for seed in range(100)]
     assert sum(bool(outcomes(found, "regressed")) for found in gates) <= 2
 
 
-def test_judge_operators__no_tolerance_names_one__nothing_is_judged() -> None:
-    assert judge_operators(*measured(pairs=32, slower=SLOWER), Policy(tolerances={"latency.*": 0.1})) == []
+def test_judge_subroutines__no_tolerance_names_one__nothing_is_judged() -> None:
+    assert judge_subroutines(*measured(pairs=32, slower=SLOWER), Policy(tolerances={"latency.*": 0.1})) == []
 
 
-def test_judge_operators__tolerances_of_one_and_of_all__the_nearer_one() -> None:
-    found = judge_operators(*measured(pairs=32, slower={"aten::copy_": 1.3, "aten::mm": 1.3}), POLICY)
+def test_judge_subroutines__tolerances_of_one_and_of_all__the_nearer_one() -> None:
+    found = judge_subroutines(*measured(pairs=32, slower={"aten::copy_": 1.3, "aten::mm": 1.3}), POLICY)
     assert outcomes(found, "regressed") == {"op.aten::mm"}
     (copied,) = [comparison for comparison in found if comparison.metric == "op.aten::copy_"]
     assert (copied.tolerance, copied.gating, copied.unit, copied.method) == (0.5, True, "s", "paired")
@@ -83,3 +84,88 @@ def test_decide__nothing_profiled_on_either_side__named_and_no_pass() -> None:
     decision = decided(base, head)
     assert [(entry.metric, entry.side) for entry in decision.missing] == [("operators", "both")]
     assert decision.verdict == "INCONCLUSIVE"
+
+
+# Of a call of 1 ms; whatever runs in it runs within the model.
+PARTS = {"module.Net": 1e-3, "module.Net.layers.*": 6e-4, "function.model.py:Net.mask": 3e-5}
+OF_PYTHON = Policy(looks=[16, 32], tolerances={"module.*": 0.05, "function.*": 0.05, "module.Net": 0.5})
+
+
+def with_parts(slower: dict[str, float], *, pairs: int = 32, seed: int = 1) -> dict[str, RunDocument]:
+    """Return both sides with modules and functions, of which the head's take so many times as long."""
+    lot = np.random.default_rng(seed)
+    return {
+        side: msgspec.structs.replace(
+            document,
+            replicates=[
+                msgspec.structs.replace(
+                    one,
+                    subroutines={
+                        SHAPE: {
+                            name: time
+                            * float(lot.lognormal(sigma=0.03))
+                            * (slower.get(name, 1) if side == "head" else 1)
+                            for name, time in PARTS.items()
+                        }
+                    },
+                )
+                for one in document.replicates
+            ],
+        )
+        for side, document in zip(("base", "head"), measured(pairs=pairs))
+    }
+
+
+def test_judge_subroutines__function_with_3_percent_of_the_call_is_a_tenth_slower__found_by_name() -> None:
+    gates = [with_parts({"function.model.py:Net.mask": 1.1}, seed=seed) for seed in range(40)]
+    found = [outcomes(judge_subroutines(**gate, policy=OF_PYTHON), "regressed") for gate in gates]
+    assert found.count({"function.model.py:Net.mask"}) >= 38
+
+
+def test_judge_subroutines__unchanged__nothing_regressed() -> None:
+    gates = [with_parts({}, seed=seed) for seed in range(40)]
+    assert not any(outcomes(judge_subroutines(**gate, policy=OF_PYTHON), "regressed") for gate in gates)
+
+
+def test_judge_subroutines__tolerance_of_functions_alone__modules_are_not_judged() -> None:
+    documents = with_parts({"module.Net.layers.*": 1.3})
+    policy = Policy(looks=[16, 32], tolerances={"function.*": 0.05})
+    assert [c.metric for c in judge_subroutines(**documents, policy=policy)] == ["function.model.py:Net.mask"]
+    # Operators, which nobody judges, may be missing then.
+    assert decided(**documents, policy=policy).verdict == "PASS"
+
+
+def test_decide__function_that_the_change_removed__no_matter_of_its_time() -> None:
+    documents = with_parts({})
+    documents["head"] = without(documents["head"], "function.model.py:Net.mask")
+    decision = decided(**documents, policy=OF_PYTHON)
+    assert (decision.verdict, decision.missing) == ("PASS", [])
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+@pytest.mark.parametrize(
+    ("left_out", "pairs", "named"),
+    [
+        ("function.model.py:Net.mask", {3}, "function.model.py:Net.mask"),
+        ("", {3}, "subroutines"),
+        ("", set(range(32)), "subroutines"),
+    ],
+)
+def test_decide__times_of_judged_functions_left_out__named_and_no_pass(side, left_out, pairs, named) -> None:
+    documents = with_parts({})
+    documents[side] = without(documents[side], left_out, pairs)
+    decision = decided(**documents, policy=OF_PYTHON)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [(entry.metric, entry.side) for entry in decision.missing] == [(named, side)]
+
+
+def without(run: RunDocument, name: str, pairs: set[int] | None = None) -> RunDocument:
+    """Return a side without the times of a subroutine, or of all where the name is empty, in some pairs or in all."""
+    kept = {SHAPE: {one: time for one, time in PARTS.items() if one != name}} if name else {}
+    return msgspec.structs.replace(
+        run,
+        replicates=[
+            msgspec.structs.replace(one, subroutines=kept) if pairs is None or one.pair in pairs else one
+            for one in run.replicates
+        ],
+    )
