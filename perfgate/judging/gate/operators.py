@@ -303,7 +303,9 @@ def _timed(workload: str, shape: str, pairs: _Pairs, total: float, *, prefix: st
         times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
         if len(times) >= MIN_PAIRS and (typical := float(np.median(times[:, 0]))) >= MIN_SHARE * total:
             ratios = (np.log(times[:, 1]) - np.log(times[:, 0])).clip(-LARGEST, LARGEST)
-            cells.append(_Cell(workload, shape, name, prefix + name, ratios, typical, typical / total))
+            named = prefix + name
+            part = named.partition(".")[2]
+            cells.append(_Cell(workload, shape, part, named, ratios, typical, typical / total))
     return cells
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from perfgate.catalogue.subroutines import PYTHON_TIMES
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,
@@ -47,6 +48,8 @@ _Key = tuple[str, str, Amount]
 class Cause:
     """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in one or several places.
 
+    A module or function that is judged by itself stands like a stage, its time ``inclusive`` of what it calls.
+
     Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
     name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the gate's explanation of a slower
     call, None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
@@ -70,6 +73,7 @@ class Cause:
     also: str | None = None
     sites: tuple[PartSite, ...] = ()
     amount: Amount = "calls"
+    inclusive: bool = False
 
     @property
     def more_count(self) -> float:
@@ -286,7 +290,8 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
         if comparison.method == "profiled":
             yield from (_of_kernels(where, part) for part in comparison.parts)
         elif comparison.unit == "s":
-            yield from (_of_stage(where, part) for part in slower_stages(comparison))
+            inclusive = comparison.metric.startswith(PYTHON_TIMES)
+            yield from (_of_stage(where, part, inclusive=inclusive) for part in slower_stages(comparison))
         else:
             amount = _AMOUNTS.get(comparison.metric, "calls")
             yield from (_of_count(where, part, amount) for part in comparison.parts)
@@ -316,9 +321,17 @@ def _of_kernels(where: tuple[str, ...], part: Part) -> Cause:
     return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=part.head - part.base)
 
 
-def _of_stage(where: tuple[str, ...], part: Part) -> Cause:
-    more = part.head - part.base
-    return Cause(places=where, op=part.name, base_count=0, head_count=0, more_time=more, line=part.line, stage=True)
+def _of_stage(where: tuple[str, ...], part: Part, *, inclusive: bool) -> Cause:
+    return Cause(
+        places=where,
+        op=part.name,
+        base_count=0,
+        head_count=0,
+        more_time=part.head - part.base,
+        line=part.line,
+        stage=True,
+        inclusive=inclusive,
+    )
 
 
 def _of_change(change: OperatorChange, more_time: float | None) -> Cause:

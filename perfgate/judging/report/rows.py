@@ -105,6 +105,7 @@ def worded_cause(cause: Cause) -> dict[str, object]:
         **dict(zip(("base", "head"), _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH))),
         "time": _grown(cause.more_time, "s"),
         "kind": cause.part.kind if cause.part else None,
+        "inclusive": cause.inclusive,
         "function": cause.part.function if cause.part else None,
         **dict(zip(("base_input", "head_input"), _changed_input(cause))),
     }
