@@ -70,11 +70,12 @@ class BlockWarmUp:
 def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: bool = False) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
-    That first call finds caches and branch predictors as the other side left them. On a device with a queue the second
-    column is device time between two events, which holds the launch of the first kernel, as the queue is empty before
-    each call; else, and for what runs ``on_host`` anyway, it is thread CPU time. Collection of garbage waits until the end.
+    That first call finds caches and branch predictors as the other side left them, and weights where they have just been
+    moved to. On a device with a queue the second column is device time between two events, which holds the launch of the first
+    kernel, as the queue is empty before each call; else, and for what runs ``on_host`` anyway, it is thread CPU time. Collection
+    of garbage waits until the end.
     """
-    timed = _run_on_queue if "queue" in device.capabilities and not on_host else _run_on_host
+    timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()
     with collector_off():
         call()
@@ -95,6 +96,10 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
         took_ns=device.clock_ns() - began,
         took_delay_ns=None if waited is None or waited_after is None else waited_after - waited,
     )
+
+
+def _timed_on(device: Device) -> Callable[[Callable[[], Any], Device, int], tuple[Ints, Ints, int, int]]:
+    return _run_on_queue if "queue" in device.capabilities else _run_on_host
 
 
 def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:
@@ -163,12 +168,6 @@ class BlockRecorder:
         measured = workload.shapes if workload.stages else []
         self.preprocessing = {shape: Preprocessing(workload, device, shape) for shape in measured}
         self._preprocess_columns = {shape: _Columns() for shape in measured}
-
-    def call_each(self) -> None:
-        """Make one call of every shape that nobody times."""
-        for call in self._callers.values():
-            call()
-        self._device.synchronize()
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
@@ -292,9 +291,11 @@ def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, settling_
     device.synchronize()
     started = device.clock_ns()
     used, block_calls, fastest = 1, 1, list[float]()
+    timed = _timed_on(device)
     while True:
-        wall = run_block(call, device, calls=block_calls).wall
-        used += block_calls + 1
+        with collector_off():
+            wall, *_ = timed(call, device, block_calls)
+        used += block_calls
         fastest.append(max(1.0, float(wall.min())))
         call_ns = max(1.0, float(np.median(wall)))
         block_calls = max(1, math.ceil(block_ns / call_ns))

@@ -189,11 +189,9 @@ class Worker:
         )
 
     def _move(self, request: MoveRequest) -> Moved:
-        recorder = self._warmed
         if self.layout is None:
             self.layout = Layout(self._loaded)
         self.layout.move(request.seed)
-        recorder.call_each()
         return Moved(movable=self.layout.movable)
 
     def _block(self, request: BlockRequest) -> BlockDone:
