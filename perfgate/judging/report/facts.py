@@ -1,4 +1,4 @@
-"""The two lines of facts under every title: what moved and how it was measured; base, head and testbed."""
+"""The lines of facts under every title: a busy machine; what moved and how it was measured; base, head and testbed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from perfgate.judging.report.text import Medium, line
 from perfgate.judging.report.words import Words
 
 _COMMIT_LENGTH = 9
+_BUSY = 0.1
+_BY_A_CLOCK = ("latency.low", "preprocess.low")
 
 
 def counts_line(summary: Summary, medium: Medium) -> Words:
@@ -28,6 +30,15 @@ def base_line(summary: Summary, medium: Medium) -> Words:
         "rules": decision.comparing == "rules",
     }
     return line("shared/base.j2", medium, values)
+
+
+def busy_line(summary: Summary, medium: Medium) -> Words | None:
+    """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
+    decision = summary.decision
+    clocks = {one.clock for one in decision.comparisons if one.metric in _BY_A_CLOCK and one.clock != "wall"}
+    if not decision.waited or not (clocks or decision.waited >= _BUSY):
+        return None
+    return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})
 
 
 def _named(side: SideSummary) -> dict[str, object]:

@@ -15,6 +15,7 @@ from perfgate.judging.report.words import Words
 
 DASH = Words("–")
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
+_SHORTEST = 1e-12  # no clock of ours tells less: what is shorter is left over from rounding
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
 _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
 _SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
@@ -65,6 +66,8 @@ def quantity(value: float | None, unit: str, *, metric: str = "") -> Words:
 
 def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -> list[Words]:
     """Return values that are read side by side in one common unit, with the digits it takes to tell them apart."""
+    if unit == "s":
+        values = [0.0 if value is not None and abs(value) < _SHORTEST else value for value in values]
     known = [value for value in values if value is not None and math.isfinite(value)]
     factor, name = _scale(known, unit, share=is_share(metric))
     countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in known)

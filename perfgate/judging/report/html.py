@@ -12,7 +12,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.causes import Cause, across_places, causes
-from perfgate.judging.report.facts import base_line, counts_line
+from perfgate.judging.report.facts import base_line, busy_line, counts_line
 from perfgate.judging.report.headline import headline, named_missing
 from perfgate.judging.report.locale.language import speaking, worded
 from perfgate.judging.report.operators import operator_rows
@@ -65,6 +65,7 @@ def _top(summary: Summary) -> dict[str, object]:
         "cause": worst_cause(summary),
         "subject": decision.head.subject,
         "branch": decision.head.branch,
+        "busy": busy_line(summary, "html"),
         "counts": counts_line(summary, "html"),
         "base_line": base_line(summary, "html"),
         "warnings": decision.warnings[:_MAX_ROWS],

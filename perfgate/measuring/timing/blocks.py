@@ -72,8 +72,8 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
 
     That first call finds caches and branch predictors as the other side left them, and weights where they have just been
     moved to. On a device with a queue the second column is device time between two events, which holds the launch of the first
-    kernel, as the queue is empty before each call; else, and for what runs ``on_host`` anyway, it is thread CPU time. Collection
-    of garbage waits until the end.
+    kernel, as the queue is empty before each call; else, and for what runs ``on_host`` anyway, it is thread CPU time.
+    Collection of garbage waits until the end.
     """
     timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()

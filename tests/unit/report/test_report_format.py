@@ -15,6 +15,7 @@ from tests.fakes.documents import make_comparison, make_counter
         (1.5, "s", "1.50 s"),
         (0.0000123, "s", "12.3 µs"),
         (0.0, "s", "0 s"),
+        (-2.2e-16, "s", "0 s"),
         (2_909_798_400, "B", "2.71 GiB"),
         (512, "B", "512 B"),
         (65, "1", "65"),

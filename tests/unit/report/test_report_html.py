@@ -54,6 +54,13 @@ def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_t
     assert "AMD EPYC 7B13" in page
 
 
+def test_render_html__workers_waited_for_cpus__the_page_says_so_above_its_counts() -> None:
+    waited = make_decision("PASS", waited=0.259)
+    page = render_html(waited, make_run("base"), make_run("head"))
+    assert "<p><strong>Busy machine:</strong> the workers waited 25.9 % of the measured time" in page
+    assert "Busy machine" not in failing_page()
+
+
 def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_name() -> None:
     missing = [Missing(workload="encoder", shape=f"s{number}", metric="seen_ns", side="head") for number in range(30)]
     decision = replace(make_decision("FAIL", comparisons=regressed_time()), missing=missing)

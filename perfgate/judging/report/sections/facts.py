@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfgate.document.decision import Clock, DecisionDocument
-from perfgate.judging.report import format as formats
-from perfgate.judging.report.facts import base_line, counts_line
+from perfgate.judging.report.facts import base_line, busy_line, counts_line
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
-from perfgate.judging.report.words import Words
 
 
 class Facts:
@@ -28,8 +25,7 @@ class Facts:
             return None
         return {
             "unread": summary.is_unread,
-            "waited": _waited(summary.decision),
-            "clocks": _other_clocks(summary.decision),
+            "busy": busy_line(summary, "markdown"),
             "counts": counts_line(summary, "markdown") if summary.is_measured else None,
             "base": base_line(summary, "markdown"),
             "warnings": warnings[:_SHOWN_WARNINGS],
@@ -38,18 +34,5 @@ class Facts:
         }
 
 
-def _waited(decision: DecisionDocument) -> Words | None:
-    """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide."""
-    if decision.waited and (_other_clocks(decision) or decision.waited >= _BUSY):
-        return formats.percent(decision.waited)
-    return None
-
-
-def _other_clocks(decision: DecisionDocument) -> list[Clock]:
-    return sorted({c.clock for c in decision.comparisons if c.metric in _BY_A_CLOCK and c.clock != "wall"})
-
-
 _SHOWN_WARNINGS = 4
-_BUSY = 0.1
-_BY_A_CLOCK = ("latency.low", "preprocess.low")
 SECTION = Facts()
