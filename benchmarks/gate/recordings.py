@@ -19,7 +19,7 @@ Run = list[Floats]
 Columns = dict[str, npt.NDArray[Any]]
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "gate-noise"
-SETS = ("aa-quiet", "aa-disturbed")
+SETS = ("aa-quiet", "aa-disturbed", "live")
 # The recordings' README: passes 0 to 3 ran on a busy machine, passes 4 and 5 on one that was nearly idle.
 FIRST_CALM_PASS = 4
 MODES = {0: "none", 1: "spin", 2: "tail", 3: "gap", 4: "work"}

@@ -66,7 +66,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recordings", type=Path, default=FOLDER, help="folder of the .npz files")
-    parser.add_argument("--sets", default=",".join(SETS), help="sets of recordings, e.g. aa-quiet,layout-same-pinned")
+    parser.add_argument("--sets", default=",".join(SETS), help="sets of recordings, e.g. aa-quiet,live-load3")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cells whose name contains the text")
     parser.add_argument("--rule", default=str(OURS), metavar="FILE[:FUNCTION]", help="the rule beside the rivals")
     parser.add_argument("--only-rules", default="", metavar="TEXT", help="only rules whose name contains the text")
