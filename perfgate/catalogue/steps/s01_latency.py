@@ -227,9 +227,9 @@ CARD = StepCard(
                 "Instructions that the processor executes in a call, in user space, all threads together. They hardly "
                 "spread, so that half a percent more work shows where times are too noisy. They only inform where calls "
                 "got faster, and where the host waits for a device, as waiting executes instructions too. Nothing is "
-                "compared where the kernel does not count them, as in most virtual machines.",
+                "compared where the kernel does not count them, as in many virtual machines.",
                 "处理器在一次调用中于用户态执行的指令数，所有线程合计。其波动极小，即使时间噪声太大，也能看出 0.5 % 的额外"
-                "工作。若调用变快，或 Host 需等待设备（等待本身也会执行指令），则仅供参考。内核不提供该计数时（多数虚拟机如"
+                "工作。若调用变快，或 Host 需等待设备（等待本身也会执行指令），则仅供参考。内核不提供该计数时（许多虚拟机如"
                 "此）不作比较。",
             ),
             source=HARDWARE,
