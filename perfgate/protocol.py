@@ -240,11 +240,15 @@ class CollectRequest(msgspec.Struct, frozen=True, tag="collect"):
 
 
 class Collected(msgspec.Struct, frozen=True, tag="collected"):
-    """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them."""
+    """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them.
+
+    ``uncounted`` says which hardware counters the blocks lack, and why.
+    """
 
     shapes: dict[str, BlockColumns]
     preprocess: dict[str, BlockColumns] = {}
     settings: dict[str, str] = {}
+    uncounted: str | None = None
 
 
 class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):

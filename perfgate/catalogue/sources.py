@@ -17,6 +17,10 @@ INTERPRETER = Text(
     "sys.settrace with frame.f_trace_opcodes over single steady calls, repeated",
     "sys.settrace 与 frame.f_trace_opcodes，逐次统计稳态调用并重复核对",
 )
+HARDWARE = Text(
+    "perf_event_open(2): median over blocks of count / (calls + 1)",
+    "perf_event_open(2)：各时间块的 计数 / (调用次数 + 1) 的中位数",
+)
 
 # Where limits come from. The list of the twenty steps names eight numbers, in steps 2, 3 and 4, and the list of a check that
 # a CI job should make one; all others had to be chosen, by a measurement, by a vendor's document or by us.

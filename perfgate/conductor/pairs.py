@@ -60,6 +60,7 @@ class PairedMeasurement:
     """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
 
     Before them so many pairs were measured in layouts that were given up (``given_up``), which are not among them.
+    ``uncounted`` says which hardware counters a worker lacked, and why.
     """
 
     base: list[Replicate] = field(default_factory=list)
@@ -67,6 +68,7 @@ class PairedMeasurement:
     failed: list[FailedPair] = field(default_factory=list)
     traces: list[PairTrace] = field(default_factory=list)
     given_up: int = 0
+    uncounted: str | None = None
 
     def give_up(self) -> None:
         """Leave the pairs out, and keep how many there were."""
@@ -459,6 +461,7 @@ class _Measuring:
         settings = self._observer.thread_settings(member.worker.pid)
         doing = f"collecting {self._reference.name}"
         collected = member.worker.ask(CollectRequest(), Collected, timeout=self._timeout, doing=doing)
+        self._measured.uncounted = self._measured.uncounted or collected.uncounted
         return Replicate(
             pair=plan.pair,
             arm=plan.arm,

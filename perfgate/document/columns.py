@@ -12,12 +12,13 @@ def misfit(columns: BlockColumns) -> str | None:
     counted = (columns.involuntary_switches, columns.minor_faults)
     seen = (columns.seen_ns, columns.run_delay_ns, columns.used_ns, columns.out_of_turn_ns, columns.waited_ns,
             columns.asked_ns, columns.conductor_delay_ns, columns.took_ns, columns.took_delay_ns)  # fmt: skip
+    of_hardware = (columns.instructions, columns.cycles, columns.cache_misses)
     reported = (columns.throttled, columns.clock_share, columns.foreign_processes)
     if not blocks:
         return "columns without a block"
     if any(len(column) != blocks for column in (*whole, *counted)):
         return f"columns of different lengths, where {blocks} blocks ran"
-    if any(len(column) not in (0, blocks) for column in (*seen, *reported)):
+    if any(len(column) not in (0, blocks) for column in (*seen, *of_hardware, *reported)):
         return f"a column of what was seen of {blocks} blocks has another length"
     if min(columns.calls) < 1:
         return "a block without a call"
@@ -29,4 +30,6 @@ def misfit(columns: BlockColumns) -> str | None:
         return "a block that ends before it starts"
     if any(value < 0 for column in seen for value in column):
         return "a time below zero"
+    if any(value < 0 for column in of_hardware for value in column):
+        return "a count below zero"
     return None

@@ -310,8 +310,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
     theirs for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a CPU. What
     the worker says of the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns`` of it in which
-    it was ready to run without a CPU. What the device reported: ``throttled``, ``clock_share`` (clock over rated clock) and
-    ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
+    it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses`` of all its threads,
+    the unrecorded call of every block included. What the device reported: ``throttled``, ``clock_share`` (clock over rated
+    clock) and ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
 
     Where a call is one of the preprocessing it has ``stages``, whose times add up to its ``wall``.
     """
@@ -335,6 +336,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     conductor_delay_ns: list[int] = []
     took_ns: list[int] = []
     took_delay_ns: list[int] = []
+    instructions: list[int] = []
+    cycles: list[int] = []
+    cache_misses: list[int] = []
     throttled: list[bool | None] = []
     clock_share: list[float | None] = []
     foreign_processes: list[int | None] = []

@@ -129,6 +129,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces), to_come=to_come)
                 sides = found.base[-1], found.head[-1]
                 found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
+    _say_what_is_not_counted(found, progress)
     of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
     of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
     of_job = [
@@ -173,6 +174,13 @@ def _say_what_regressed(reference: WorkloadReference, job: Job, found: Measured,
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
+
+
+def _say_what_is_not_counted(found: Measured, progress: Progress) -> None:
+    """Say which hardware counters the pairs lack: once, for they lack them all."""
+    reason = next((pairs.uncounted for pairs in found.pairs if pairs.uncounted), None)
+    if reason:
+        progress.note(reason)
 
 
 def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ block_seconds = 0.002
 "latency.p99" = 1.0
 "throughput.gap" = 1.0
 "throughput.turnaround" = 1.0
+"hardware.instructions" = 1.0
 """
 # Exit code and verdict where the machine was too busy to tell, or so busy that the times prove nothing.
 UNDECIDED = ((3, "INCONCLUSIVE"), (4, "INCONCLUSIVE"))

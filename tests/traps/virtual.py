@@ -23,6 +23,7 @@ from perfgate.document.run import BlockColumns, CorrectnessResult, CounterSet, R
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
+from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.worker import Worker
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -194,7 +195,7 @@ class _InProcessWorker(Worker):
     """The real worker, but for the workload: that is the call of its side, and no file."""
 
     def __init__(self, gate: VirtualGate, device: FakeDevice) -> None:
-        super().__init__(connection=None, cpus=[0])  # type: ignore[arg-type]
+        super().__init__(connection=None, cpus=[0], counters=gate.counters)  # type: ignore[arg-type]
         self.device = device
         self.side = ""
         self._gate = gate
@@ -224,7 +225,7 @@ class _InProcessWorker(Worker):
         columns = self._warmed.columns()
         if self.side == "head":
             columns = {shape: self._gate.reported(blocks) for shape, blocks in columns.items()}
-        return Collected(shapes=columns)
+        return Collected(shapes=columns, uncounted=self._warmed.uncounted)
 
 
 @dataclass
@@ -233,8 +234,9 @@ class VirtualGate:
 
     ``device`` makes the machine of a pair; ``reported`` changes what the head's worker hands over; only a ``profiled``
     workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
-    takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time. Pairs are measured
-    until ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself goes on.
+    takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
+    that a worker opens. Pairs are measured until ``policy`` has enough of them, or with ``all_looks`` as long as the loop
+    itself goes on.
     """
 
     base: Side
@@ -253,6 +255,7 @@ class VirtualGate:
     profiled: bool = False
     needs_names: Callable[[], bool] = lambda: True
     run_delay: Callable[[int], int | None] = lambda now: 0
+    counters: HardwareCounters | None = None
 
     def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.card import Metric, Rule, StepCard, Text
-from perfgate.catalogue.sources import QUANTILE
+from perfgate.catalogue.sources import HARDWARE, QUANTILE
 
 CARD = StepCard(
     number=1,
@@ -215,6 +215,52 @@ CARD = StepCard(
                 "藏在 worker 时钟之外，会在这里显现。",
             ),
             source="mean logarithm of the 10th to 30th percentile over blocks of (request to reply) / (calls + 1)",
+        ),
+        Metric(
+            name="hardware.instructions",
+            title=Text("instructions", "指令数"),
+            unit="1",
+            better="lower",
+            kind="noisy",
+            step=1,
+            explanation=Text(
+                "Instructions that the processor executes in a call, in user space, all threads together. They hardly "
+                "spread, so that half a percent more work shows where times are too noisy. They only inform where calls "
+                "got faster, and where the host waits for a device, as waiting executes instructions too. Nothing is "
+                "compared where the kernel does not count them, as in many virtual machines.",
+                "处理器在一次调用中于用户态执行的指令数，所有线程合计。其波动极小，即使时间噪声太大，也能看出 0.5 % 的额外"
+                "工作。若调用变快，或 Host 需等待设备（等待本身也会执行指令），则仅供参考。内核不提供该计数时（许多虚拟机如"
+                "此）不作比较。",
+            ),
+            source=HARDWARE,
+        ),
+        Metric(
+            name="hardware.cycles",
+            title=Text("cycles", "周期数"),
+            unit="1",
+            better="lower",
+            kind="noisy",
+            step=1,
+            explanation=Text(
+                "Cycles that the processor takes for a call, in user space, all threads together: time without the clock's "
+                "speed. They stand beside the instructions and inform.",
+                "处理器在一次调用中于用户态所用的周期数，所有线程合计：不受频率影响的时间。列在指令数旁，仅供参考。",
+            ),
+            source=HARDWARE,
+        ),
+        Metric(
+            name="hardware.cache_misses",
+            title=Text("cache misses", "缓存未命中数"),
+            unit="1",
+            better="lower",
+            kind="noisy",
+            step=1,
+            explanation=Text(
+                "Reads and writes of a call that the caches could not serve, mostly the last one's, as the processor defines "
+                "it. They stand beside the instructions and inform.",
+                "一次调用中缓存未能满足的读写次数，多指末级缓存，以处理器的定义为准。列在指令数旁，仅供参考。",
+            ),
+            source=HARDWARE,
         ),
     ),
     rules=(

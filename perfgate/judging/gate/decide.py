@@ -392,7 +392,7 @@ def _name(comparison: Comparison) -> str:
 def _faster(counted: Comparison, gating: list[Comparison]) -> bool:
     """Return whether the pairs show that calls of this place take less time."""
     here = (c for c in gating if (c.workload, c.shape, c.method) == (counted.workload, counted.shape, "paired"))
-    return any(c.outcome == "improved" for c in here)
+    return any(c.unit == "s" and c.outcome == "improved" for c in here)
 
 
 def _check_sides(base: RunDocument, head: RunDocument) -> None:

@@ -6,7 +6,7 @@ The process, not the call, is the unit of evidence: calls of one process share i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,13 @@ from perfgate.judging.gate.rule import Differences
 PREPROCESS = "preprocess.low"
 # The fast path by the wall, beside the clock that decides where that is another.
 WALL_TIME = "latency.wall"
+INSTRUCTIONS = "hardware.instructions"
+# What the processor counts of a block, by its metric.
+HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
+    INSTRUCTIONS: "instructions",
+    "hardware.cycles": "cycles",
+    "hardware.cache_misses": "cache_misses",
+}
 TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
 GAP_QUANTILE = 0.1
 # Fewer calls have no P99 at all; pairs are taken together, in the order of measuring, until both sides have so many. What a
@@ -35,7 +42,7 @@ class Statistics(NamedTuple):
     """One process and shape: its fast path and log seconds of P50; gap in seconds; seconds of device or CPU time a call.
 
     ``turnaround`` is log seconds a call as the conductor saw its blocks, without what was waited for a CPU; None where it did
-    not look.
+    not look. ``hardware`` is the logarithm of what the processor counted a call, by metric, of those that were counted.
     """
 
     fast_path: FastPath
@@ -43,6 +50,7 @@ class Statistics(NamedTuple):
     cpu: Floats
     gap: float
     turnaround: float | None
+    hardware: dict[str, float]
 
 
 class Effects(NamedTuple):
@@ -78,6 +86,11 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
         cpu=cpu,
         gap=float(np.quantile((spans - sums) / calls, GAP_QUANTILE)),
         turnaround=_turnaround(awake_ns(blocks)[kept] / 1e9, calls) if blocks.seen_ns else None,
+        hardware={
+            metric: _counted(np.asarray(column, dtype=np.float64)[kept], calls)
+            for metric, name in HARDWARE.items()
+            if (column := getattr(blocks, name))
+        },
     )
 
 
@@ -88,6 +101,11 @@ def _by_quad(wall: Floats, quad_of_call: npt.NDArray[np.int64]) -> list[Floats]:
 def _turnaround(seen: Floats, calls: npt.NDArray[np.int64]) -> float:
     # One call of every block is made and not recorded.
     return float(np.mean(np.log(np.quantile(seen / (calls + 1), TURNAROUND_QUANTILES))))
+
+
+def _counted(counts: Floats, calls: npt.NDArray[np.int64]) -> float:
+    # One call of every block is made and not recorded. A count of none has no logarithm.
+    return float(np.log(np.median(np.maximum(counts, 1) / (calls + 1))))
 
 
 def paired_effects(
@@ -131,6 +149,12 @@ def paired_effects(
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
         effects["throughput.turnaround"] = _log_ratio(seen, pairs=len(pairs))
+    for metric in HARDWARE:
+        counts = [
+            (a.hardware[metric], b.hardware[metric]) for a, b in pairs if metric in a.hardware and metric in b.hardware
+        ]
+        if len(counts) == len(pairs):
+            effects[metric] = _log_ratio(counts, pairs=len(pairs))
     preprocessed = [
         pair
         for first, second in _lanes_of_preprocessing(firsts, seconds, shape)

@@ -27,10 +27,10 @@ FAMILIES = (
     Family(("throughput.gap",), share=0.05, must_decide=True),
     Family(("latency.p99",), share=0.25, must_decide=False),
     Family(("latency.p50",), share=0.05, must_decide=False),
-    Family(("throughput.turnaround",), share=0.05, must_decide=False),
+    Family(("throughput.turnaround", "hardware.instructions"), share=0.05, must_decide=False),
 )
-# What is compared beside the clock that decides, and decides nothing.
-INFORMING = Family(("latency.wall",), share=0.05, must_decide=False)
+# What is compared beside what decides, and decides nothing.
+INFORMING = Family(("latency.wall", "hardware.cycles", "hardware.cache_misses"), share=0.05, must_decide=False)
 # A gap is known ten times better than a call, is held to more, and does not care where a workload lies.
 _GAP, _GAP_OK_MARGIN, _GAP_OF_OK_MARGIN = "throughput.gap", 0.005, 0.25
 

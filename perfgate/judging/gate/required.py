@@ -33,9 +33,10 @@ from perfgate.judging.gate.recorded import are_recordings
 LATENCY, PREPROCESS = "latency.low", "preprocess.low"
 COUNTERS = "counters.framework_ops"
 SIGNATURE = "correctness.signature"
-# What the conductor sees of every block, whatever the device. A column that the device fills is held to the other blocks.
+# What the conductor sees of every block, whatever the device. A column that the device or the kernel
+# fills is held to the other blocks.
 _ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
-_REPORTED = ("run_delay_ns", "throttled", "clock_share", "foreign_processes")
+_REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
 _SIDES: tuple[Side, ...] = ("base", "head")
 
 

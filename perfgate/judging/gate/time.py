@@ -9,10 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
-from perfgate.document.run import RunDocument
+from perfgate.document.decision import FAST_PATHS, Comparison, NoiseFloor, Outcome, Part, Policy
+from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.clock import Clocks
-from perfgate.judging.gate.pairs import PREPROCESS, Effects, paired_effects, stage_times
+from perfgate.judging.gate.pairs import INSTRUCTIONS, PREPROCESS, Effects, paired_effects, stage_times
 from perfgate.judging.gate.policy import FAMILIES, INFORMING, Family, margins_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
@@ -66,7 +66,28 @@ def compare_time(
         comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors, to_come)
     ]
     beside = _compare_family(cells, INFORMING, policy, floors, to_come)
-    return gating + [msgspec.structs.replace(comparison, gating=False) for comparison in beside]
+    inform = [msgspec.structs.replace(comparison, gating=False) for comparison in beside]
+    return [_held_to_instructions(comparison, gating, head) for comparison in gating] + inform
+
+
+def _held_to_instructions(comparison: Comparison, gating: Sequence[Comparison], head: RunDocument) -> Comparison:
+    """Return a comparison that gates; that of instructions only informs where more of them need be no loss."""
+    if comparison.metric != INSTRUCTIONS:
+        return comparison
+    workload, shape, reason = comparison.workload, comparison.shape, None
+    if any((c.workload, c.shape, c.metric, c.outcome) == (workload, shape, FAST_PATHS[0], "improved") for c in gating):
+        reason = "calls take less time"
+    # The slower the device, the longer the host asks whether it is done, and every time it asks is an instruction.
+    if any(one.workload == workload and _on_device(one, shape) for one in head.replicates):
+        reason = "the host waits for the device, and waiting executes instructions too"
+    if reason is None:
+        return comparison
+    said = reason if comparison.outcome == "regressed" else comparison.reason
+    return msgspec.structs.replace(comparison, gating=False, reason=said)
+
+
+def _on_device(one: Replicate, shape: str) -> bool:
+    return shape in one.shapes and one.shapes[shape].cpu_source == "device"
 
 
 def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str, name: str) -> list[Part]:

@@ -20,7 +20,8 @@ from perfgate.document.decision import (
 
 OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
-_HOLDS_ALL_TIMES = "throughput.turnaround"
+# They come to what all the other times come to, or to what those are made of.
+_FOLLOW_TIMES = ("throughput.turnaround", "hardware.instructions")
 _TAKEN_BY_OPERATORS = ("counters.allocations", "memory.peak")
 _METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "profiled": 6, "recorded": 7}
 
@@ -166,7 +167,8 @@ def place(workload: str, shape: str) -> str:
 
 
 def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The turnaround holds all the other times, so it comes after them: it is news where it stands alone.
+    """Order what moved. The turnaround holds all the other times, so it comes after them: it is news where it stands alone, and
+    so are instructions.
 
     A counter that names the line of what it has more of comes before one that only says how many, and what an operator does
     before the memory that it takes for that.
@@ -176,7 +178,7 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
         key=lambda c: (
             not c.gating,
             _METHOD_RANK[c.method],
-            c.metric == _HOLDS_ALL_TIMES,
+            c.metric in _FOLLOW_TIMES,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
             c.metric in _TAKEN_BY_OPERATORS,
             -_size(c),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfgate.document.run import BlockColumns, StageTimes
 from perfgate.document.samples import pack
 from perfgate.measuring.devices.device import Condition, Device
+from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -41,7 +42,8 @@ class BlockTimes:
     """One block: nanoseconds of each call by the host clock, and of CPU or device; when it ran; what disturbed it.
 
     ``took_ns`` is the whole of it, with the call that is not recorded and the collection of garbage, and ``took_delay_ns`` how
-    much of that the thread was ready to run without a CPU; None where the kernel does not say.
+    much of that the thread was ready to run without a CPU; None where the kernel does not say. ``counts`` are of the whole of
+    it too, None where nothing counts.
     ``stages`` has a row a call and a column a stage where the calls were preprocessing.
     """
 
@@ -54,6 +56,7 @@ class BlockTimes:
     condition: Condition
     took_ns: int
     took_delay_ns: int | None
+    counts: Counts | None = None
     stages: Ints | None = None
 
 
@@ -67,7 +70,14 @@ class BlockWarmUp:
     preprocess_calls: dict[str, int]
 
 
-def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: bool = False) -> BlockTimes:
+def run_block(
+    call: Callable[[], Any],
+    device: Device,
+    *,
+    calls: int,
+    on_host: bool = False,
+    counters: HardwareCounters | None = None,
+) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
     That first call finds caches and branch predictors as the other side left them, and weights where they have just been
@@ -77,12 +87,14 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
     """
     timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()
+    counts_before = counters.read() if counters else []
     with collector_off():
         call()
         device.synchronize()
         before = resource.getrusage(resource.RUSAGE_SELF)
         wall, cpu, start, end = timed(call, device, calls)
         after = resource.getrusage(resource.RUSAGE_SELF)
+    counts = counted(counts_before, counters.read()) if counters else None
     waited_after = device.run_delay_ns()
     # The whole process, not the thread alone: a switch of any OpenMP thread holds the call up just as well.
     return BlockTimes(
@@ -95,6 +107,7 @@ def run_block(call: Callable[[], Any], device: Device, *, calls: int, on_host: b
         condition=device.condition(),
         took_ns=device.clock_ns() - began,
         took_delay_ns=None if waited is None or waited_after is None else waited_after - waited,
+        counts=counts,
     )
 
 
@@ -161,8 +174,9 @@ class BlockRecorder:
     ``preprocessing`` maps each shape to its preprocessing; it is empty where the workload has none.
     """
 
-    def __init__(self, workload: BoundWorkload, device: Device) -> None:
+    def __init__(self, workload: BoundWorkload, device: Device, *, counters: HardwareCounters | None = None) -> None:
         self._device = device
+        self._counters = counters
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._columns = {shape: _Columns() for shape in workload.shapes}
         measured = workload.shapes if workload.stages else []
@@ -171,18 +185,26 @@ class BlockRecorder:
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
-        block = run_block(self._callers[shape], self._device, calls=calls)
+        block = run_block(self._callers[shape], self._device, calls=calls, counters=self._counters)
         self._columns[shape].add(block, quad=quad, sequence=sequence)
         return block
 
     def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block of preprocessing alone. Raises KeyError for an unknown shape, and where there is none."""
         preprocessing = self.preprocessing[shape]
-        block = run_block(preprocessing, self._device, calls=calls, on_host=True)
+        block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
         stages = preprocessing.taken(calls)
         block = replace(block, wall=stages.sum(axis=1), stages=stages)
         self._preprocess_columns[shape].add(block, quad=quad, sequence=sequence)
         return block
+
+    @property
+    def uncounted(self) -> str | None:
+        """Which hardware counters the blocks lack, and why; None where they lack none, or nobody counts."""
+        if self._counters is None or self._counters.absent:
+            return self._counters.absent if self._counters else None
+        lanes = [*self._columns.values(), *self._preprocess_columns.values()]
+        return shared_counters([block.counts for kept in lanes for block in kept.blocks if block.counts])
 
     def columns(self) -> dict[str, BlockColumns]:
         """Return the blocks of every shape in the order they ran; shapes without a block are left out."""
@@ -208,7 +230,7 @@ def _stage_times(stages: Sequence[Stage], blocks: Sequence[BlockTimes], root: Pa
 
 def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
     blocks = kept.blocks
-    delays = [block.took_delay_ns for block in blocks if block.took_delay_ns is not None]
+    counts = [block.counts or Counts(None, None, None) for block in blocks]
     return BlockColumns(
         quad=list(kept.quad),
         sequence=list(kept.sequence),
@@ -221,12 +243,21 @@ def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> 
         cpu=pack(np.concatenate([block.cpu for block in blocks])),
         cpu_source=source,
         took_ns=[block.took_ns for block in blocks],
-        took_delay_ns=delays if len(delays) == len(blocks) else [],
+        took_delay_ns=_whole([block.took_delay_ns for block in blocks]),
+        instructions=_whole([one.instructions for one in counts]),
+        cycles=_whole([one.cycles for one in counts]),
+        cache_misses=_whole([one.cache_misses for one in counts]),
         throttled=[block.condition.throttled for block in blocks],
         clock_share=[block.condition.clock_share for block in blocks],
         foreign_processes=[block.condition.foreign_processes for block in blocks],
         stages=stages,
     )
+
+
+def _whole(column: Sequence[int | None]) -> list[int]:
+    """Return a column that every block has; empty where one lacks it."""
+    values = [value for value in column if value is not None]
+    return values if len(values) == len(column) else []
 
 
 def warm_up(

@@ -11,6 +11,7 @@ import tempfile
 import traceback
 from typing import NoReturn
 
+from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.worker.worker import Worker
 from perfgate.processes import adopt_orphans, be_open, die_with_parent
@@ -37,7 +38,7 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
     # with addresses averages out instead of favouring one side.
     pad = bytearray(16 * (request.layout_seed % 65536) + 16)
     try:
-        Worker(connection, cpus=request.cpus).loop()
+        Worker(connection, cpus=request.cpus, counters=HardwareCounters()).loop()
     except ConnectionClosed:
         return 0
     except BaseException:  # noqa: BLE001 - a request we cannot read: into the log

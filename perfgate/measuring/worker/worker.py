@@ -21,6 +21,7 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import watch_device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
+from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.trace.collect import keep_recording
@@ -71,11 +72,15 @@ from perfgate.protocol import (
 
 
 class Worker:
-    """One worker process: at most one workload on one device, at one end of a socket."""
+    """One worker process: at most one workload on one device, at one end of a socket.
 
-    def __init__(self, connection: socket.socket, *, cpus: list[int]) -> None:
+    ``counters`` see the threads that are started after them alone, so they are opened before anything else.
+    """
+
+    def __init__(self, connection: socket.socket, *, cpus: list[int], counters: HardwareCounters | None = None) -> None:
         self.connection = connection
         self.cpus = cpus
+        self.counters = counters
         self.device: Device | None = None
         self.workload: BoundWorkload | None = None
         self.recorder: BlockRecorder | None = None
@@ -172,7 +177,7 @@ class Worker:
         return _step_reply(*run_step(find_steps()[request.number], context), kept=context.kept)
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
-        self.recorder = BlockRecorder(self._loaded, self._opened)
+        self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
         warm = warm_up(
             self._loaded,
             self._opened,
@@ -204,6 +209,7 @@ class Worker:
             shapes=self._warmed.columns(),
             preprocess=self._warmed.preprocess_columns(self.root),
             settings=_library_settings(frozen_more=self._count_frozen() > self._frozen),
+            uncounted=self._warmed.uncounted,
         )
 
     def _profile(self, request: ProfileRequest) -> Profiled:

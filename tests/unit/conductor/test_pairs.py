@@ -13,6 +13,7 @@ from perfgate.document.run import TIME_SPENT, Replicate
 from perfgate.document.samples import unpack
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.device import FakeDevice
+from tests.fakes.processor import FakeProcessor, no_processor
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, Block, Call, Machine, Side, VirtualGate, works
 from tests.unit.gate.builders import pairs_of
 
@@ -320,6 +321,20 @@ def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted
         assert shares == pytest.approx(0.1, rel=0.001)
     lengths = {len(replicate.shapes[SHAPE].run_delay_ns) for replicate in [*silent.base, *silent.head]}
     assert lengths == {0}
+
+
+def test_measure_pairs__hardware_counters__in_the_blocks_of_both_sides() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, counters=FakeProcessor().counters()).measure()
+    for replicate in (*measured.base, *measured.head):
+        assert set(replicate.shapes[SHAPE].instructions) == {3000}
+    assert measured.uncounted is None
+
+
+def test_measure_pairs__no_hardware_counters__no_columns_and_said_why() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, counters=no_processor().counters()).measure()
+    assert all(replicate.shapes[SHAPE].instructions == [] for replicate in (*measured.base, *measured.head))
+    assert measured.uncounted is not None
+    assert measured.uncounted.endswith("this machine has no hardware counters (a virtual machine?)")
 
 
 def test_measure_pairs__books__cpu_time_of_a_block_and_of_the_time_between_are_the_workers_own() -> None:

@@ -37,6 +37,11 @@ MESSAGES: tuple[Text, ...] = (
         "轮到 {other} 时 {busy} 仍在工作，占该时间的 {share}（{quiet}：{rest}）；其线程或进程拖慢了另一侧",
     ),
     Text("the calls of a block take longer than the block itself", "一个块内的调用比块本身还长"),
+    Text("calls take less time", "调用耗时减少"),
+    Text(
+        "the host waits for the device, and waiting executes instructions too",
+        "Host 在等待设备，而等待本身也会执行指令",
+    ),
     Text("a call takes no time at all", "有调用耗时为零"),
     Text(
         "a block takes longer by the worker's clock than the conductor waited for it",

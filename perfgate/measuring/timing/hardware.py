@@ -1,0 +1,163 @@
+"""What the processor counts while a block runs: instructions, cycles and cache misses of all threads, in user space.
+
+The kernel counts by perf_event_open(2). The layout of its argument and the numbers below are those of linux/perf_event.h
+(PERF_ATTR_SIZE_VER0), the numbers of the system call those of asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Callable, Sequence
+
+# The function itself, taken before user code runs.
+from os import read
+from pathlib import Path
+from typing import NamedTuple
+
+_SYSCALLS = {"x86_64": 298, "aarch64": 241}
+_ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # type, size, config, sample_period, sample_type, read_format, flags, ...
+_TYPE_HARDWARE = 0
+_INSTRUCTIONS, _CPU_CYCLES, _CACHE_MISSES = 1, 0, 3
+_TOTAL_TIME_ENABLED, _TOTAL_TIME_RUNNING = 1 << 0, 1 << 1
+_INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV = 1 << 1, 1 << 5, 1 << 6
+_FD_CLOEXEC = 1 << 3
+_READING = struct.Struct("=QQQ")
+_NAMES = {_INSTRUCTIONS: "instructions", _CPU_CYCLES: "cycles", _CACHE_MISSES: "cache misses"}
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+# Without an own patch of the distribution 2 is the most, and it allows a process to count itself in user space.
+_MOST_PARANOID = 2
+_SHARED = "something else uses the hardware counters too, so that they did not run all the time"
+
+# Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError where the kernel refuses.
+Opener = Callable[[int], int]
+
+
+class Reading(NamedTuple):
+    """A counter, and the nanoseconds for which the kernel was asked to count and for which it did."""
+
+    value: int
+    enabled: int
+    running: int
+
+
+class Counts(NamedTuple):
+    """What a block took of each; None where that was not counted all the time."""
+
+    instructions: int | None
+    cycles: int | None
+    cache_misses: int | None
+
+
+class HardwareCounters:
+    """The counters of this process and of every thread and process that it starts from now on.
+
+    Counting needs no library and may be refused: ``absent`` then says what is not counted, why, and what to do.
+    """
+
+    def __init__(
+        self, opener: Opener | None = None, reader: Callable[[int, int], bytes] = read, paranoid: Path = _PARANOID
+    ) -> None:
+        self._reader = reader
+        self._descriptors: list[int | None] = []
+        refused: list[str] = []
+        reason = ""
+        for config, name in _NAMES.items():
+            try:
+                self._descriptors.append((opener or open_counter)(config))
+            except OSError as error:
+                self._descriptors.append(None)
+                refused.append(name)
+                reason = reason or _why(error, paranoid)
+        self.absent = _not_counted(refused, reason) if refused else None
+
+    def read(self) -> list[Reading | None]:
+        """Return every counter as it stands; None for one that could not be opened, or that user code closed."""
+        return [self._read(descriptor) for descriptor in self._descriptors]
+
+    def _read(self, descriptor: int | None) -> Reading | None:
+        if descriptor is None:
+            return None
+        try:
+            return Reading(*_READING.unpack(self._reader(descriptor, _READING.size)))
+        except (OSError, struct.error):
+            return None
+
+
+def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -> Counts:
+    """Return what was counted between two readings.
+
+    Where more events are asked for than the processor has counters, the kernel lets them take turns. Such a count could be
+    scaled, which is a guess of the size of what is looked for; so it is none.
+    """
+    return Counts(*(_difference(first, second) for first, second in zip(before, after)))
+
+
+def shared_counters(counts: Sequence[Counts]) -> str | None:
+    """Return what some block lacks, which the counters of this process were there for; None where nothing is."""
+    lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
+    return _not_counted(lacking, _SHARED) if lacking else None
+
+
+def open_counter(config: int) -> int:
+    """Ask the kernel to count for this process, on any CPU; return the descriptor. Raises OSError where it refuses."""
+    number = _SYSCALLS.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    attributes = ctypes.create_string_buffer(attribute_bytes(config), _ATTRIBUTES.size)
+    this_process, any_cpu, no_group = (ctypes.c_long(value) for value in (0, -1, -1))
+    system_call = ctypes.CDLL(None, use_errno=True).syscall
+    system_call.restype = ctypes.c_long
+    descriptor = system_call(
+        ctypes.c_long(number), attributes, this_process, any_cpu, no_group, ctypes.c_ulong(_FD_CLOEXEC)
+    )
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(descriptor)
+
+
+def attribute_bytes(config: int) -> bytes:
+    """Return a struct perf_event_attr that counts at once: user space alone, and of threads to come too."""
+    return _ATTRIBUTES.pack(
+        _TYPE_HARDWARE,
+        _ATTRIBUTES.size,
+        config,
+        0,
+        0,
+        _TOTAL_TIME_ENABLED | _TOTAL_TIME_RUNNING,
+        _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HV,
+        0,
+        0,
+        0,
+    )
+
+
+def _difference(before: Reading | None, after: Reading | None) -> int | None:
+    if before is None or after is None:
+        return None
+    value, enabled, running = (second - first for first, second in zip(before, after))
+    return value if 0 < enabled == running else None
+
+
+def _not_counted(names: Sequence[str], reason: str) -> str:
+    return f"{', '.join(names)} of calls are not counted: {reason}"
+
+
+def _why(error: OSError, paranoid: Path) -> str:
+    """Return what a refusal means and what to do; which value forbids what is in sysctl/kernel.rst of the kernel."""
+    if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+        return "this machine has no hardware counters (a virtual machine?)"
+    if error.errno == errno.ENOSYS:
+        return "there is no perf_event_open here (a container that hides it?)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        try:
+            level = int(paranoid.read_text())
+        except (OSError, ValueError):
+            level = _MOST_PARANOID
+        if level > _MOST_PARANOID:
+            return f"kernel.perf_event_paranoid is {level}: allow 2, or give CAP_PERFMON"
+        return "perf_event_open is forbidden (a container?): allow it in its seccomp profile, or give CAP_PERFMON"
+    return f"perf_event_open: {error.strerror}"
