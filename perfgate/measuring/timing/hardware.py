@@ -30,7 +30,7 @@ _NAMES = {_INSTRUCTIONS: "instructions", _CPU_CYCLES: "cycles", _CACHE_MISSES: "
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # Without an own patch of the distribution 2 is the most, and it allows a process to count itself in user space.
 _MOST_PARANOID = 2
-_SHARED = "something else uses the hardware counters too, so that they did not run all the time"
+_SHARED = "something else had the hardware counters for all of a block"
 
 # Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError where the kernel refuses.
 Opener = Callable[[int], int]
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a block took of each; None where that was not counted all the time."""
+    """What a block took of each; None where that was not counted."""
 
     instructions: int | None
     cycles: int | None
@@ -90,8 +90,8 @@ class HardwareCounters:
 def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -> Counts:
     """Return what was counted between two readings.
 
-    Where more events are asked for than the processor has counters, the kernel lets them take turns. Such a count could be
-    scaled, which is a guess of the size of what is looked for; so it is none.
+    Where more events are asked for than the processor has counters, the kernel lets them take turns, and what a counter saw
+    stands for all of the time, as in perf-stat(1). That is a guess; what it spreads is in the base against itself too.
     """
     return Counts(*(_difference(first, second) for first, second in zip(before, after)))
 
@@ -139,7 +139,7 @@ def _difference(before: Reading | None, after: Reading | None) -> int | None:
     if before is None or after is None:
         return None
     value, enabled, running = (second - first for first, second in zip(before, after))
-    return value if 0 < enabled == running else None
+    return round(value * enabled / running) if running > 0 else None
 
 
 def _not_counted(names: Sequence[str], reason: str) -> str:

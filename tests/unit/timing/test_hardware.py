@@ -67,14 +67,20 @@ def test_block_recorder__counters__one_count_a_block() -> None:
     assert recording.uncounted is None
 
 
-def test_block_recorder__counters_that_others_use_in_one_block__no_column_and_the_reason() -> None:
-    recording = recorder(FakeProcessor(shared=[3]).counters())
+def test_block_recorder__counters_that_others_had_half_of_a_block__what_was_seen_stands_for_all_of_it() -> None:
+    recording = recorder(FakeProcessor(shared={3: 0.5}).counters())
+    for sequence in range(2):
+        recording.record("default", calls=2, quad=0, sequence=sequence)
+    assert recording.columns()["default"].instructions == [3000, 3000]
+    assert recording.uncounted is None
+
+
+def test_block_recorder__counters_that_others_had_all_of_a_block__no_column_and_the_reason() -> None:
+    recording = recorder(FakeProcessor(shared={3: 0.0}).counters())
     for sequence in range(3):
         recording.record("default", calls=2, quad=0, sequence=sequence)
     assert recording.columns()["default"].instructions == []
-    assert recording.uncounted == (
-        ALL + "something else uses the hardware counters too, so that they did not run all the time"
-    )
+    assert recording.uncounted == (ALL + "something else had the hardware counters for all of a block")
 
 
 def test_block_recorder__nobody_counts__empty_columns_and_nothing_to_say() -> None:
@@ -134,7 +140,7 @@ def test_hardware_counters__descriptor_that_user_code_closed__no_count() -> None
 def test_counted__counter_that_never_ran__no_count_and_not_zero() -> None:
     never, half = Reading(value=0, enabled=500, running=0), Reading(value=900, enabled=500, running=250)
     start = Reading(0, 0, 0)
-    assert counted([start, start, start], [never, half, start]) == Counts(None, None, None)
+    assert counted([start, start, start], [never, half, start]) == Counts(None, 1800, None)
 
 
 def test_hardware_counters__the_real_kernel__counts_the_work_of_this_thread_and_of_later_ones() -> None:
