@@ -1,6 +1,6 @@
 """Make a model slower by a known share, in Python work that no counter counts: only the clock can tell.
 
-The share is that of an undisturbed call on this machine: both are timed here, and the fastest of many counts.
+The share is that of an undisturbed call on this machine, of the fastest shape: both are timed here, the fastest of many counts.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FORWARD = "    def forward(self, "
-_REPEATS = 400
+_REPEATS = 200
 _CALL = """
 import sys, time
 sys.path[:0] = [{folder!r}, "."]
 import torch
-from workload import {workload} as timed
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import BoundWorkload
+from workload import {workload}
 torch.set_num_threads(1)
-torch.manual_seed(0)
-model, inputs = timed.build("cpu"), timed.inputs(timed.batch, 0)
+bound = BoundWorkload("timed", {workload}, open_device("cpu"), seed=1)
 best = 1e9
-with torch.inference_mode():
+for call in map(bound.caller, bound.shapes):
     for _ in range({repeats}):
         started = time.perf_counter()
-        model(inputs)
+        call()
         best = min(best, time.perf_counter() - started)
 print(best)
 """

@@ -19,8 +19,8 @@ NOT_SHARED: Mapping[int, float] = {}
 class FakeProcessor:
     """Every counter grows by ``steps`` of its number from one reading to the next.
 
-    ``refused`` maps the number of a counter to the error that opening it gives, ``shared`` the number of a reading, from 0 on, to
-    the share of the time before it for which the counters ran.
+    ``refused`` maps the number of a counter to the error that opening it gives, ``shared`` the number of a reading, from 0 on,
+    to the share of the time before it for which the counters ran.
     """
 
     def __init__(

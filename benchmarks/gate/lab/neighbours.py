@@ -7,8 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-# The first is bound by memory: it goes through 128 MiB again and again.
-_PROGRAMS = ("import numpy as n\na = n.zeros(2**24)\nwhile True: a += 1", "while True: pass")
+# The first is bound by memory: it goes through 128 MiB again and again. Both end with whoever started them.
+_PROGRAMS = (
+    "import os, numpy as n\na, parent = n.zeros(2**24), os.getppid()\nwhile os.getppid() == parent: a += 1",
+    "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))",
+)
 
 
 @contextlib.contextmanager
