@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.subroutines import PYTHON_TIMES
 from perfgate.conductor.bench import Bench, Checkout
@@ -28,6 +30,7 @@ from perfgate.conductor.traces import TRACED_PAIRS, record_traces
 from perfgate.conductor.workers import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, Arm, BlockColumns, ErrorDetail, FailedPair, Replicate
+from perfgate.document.samples import unpack
 from perfgate.document.tolerances import judges_subroutines
 from perfgate.interrupts import safe_point
 from perfgate.protocol import (
@@ -51,8 +54,9 @@ PROFILED_PAIRS = 12
 MOST_LONGER = 4
 # Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
 # effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
-# (benchmarks/gate/FINDINGS.md, section 3).
+# (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much.
 FEWEST_QUADS, MOST_QUADS = 4, 16
+UNLIKE = 0.03
 
 
 @dataclass
@@ -281,6 +285,7 @@ class _Measuring:
         self._most_profiled = math.inf if judges_subroutines(bench.config.gate.tolerance) else PROFILED_PAIRS
         self._quads = bench.config.gate.quads or FEWEST_QUADS
         self._shortest_start = self._shortest_quad = math.inf
+        self._spreads: list[float] = []
 
     @property
     def hopeless(self) -> bool:
@@ -345,8 +350,9 @@ class _Measuring:
                 members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
             started = self._observer.monotonic()
             self._run_quads(plan, members)
-            self._choose_quads(started - began, (self._observer.monotonic() - started) / self._quads)
+            quad = (self._observer.monotonic() - started) / self._quads
             replicates = self._replicate(plan, members[0], 0), self._replicate(plan, members[1], 1)
+            self._choose_quads(started - began, quad, _spread_of_quads(*replicates))
             if plan.arm != "ab" or self._profiled is None or self._profiled >= self._most_profiled:
                 return replicates
             workers = members[0].worker, members[1].worker
@@ -401,9 +407,16 @@ class _Measuring:
                     self._run_block(members[index], request)
                     sequence += 1
 
-    def _choose_quads(self, start: float, quad: float) -> None:
-        """Let the next pair have as many quads as its start is worth, unless the number is set; both times are in seconds."""
+    def _choose_quads(self, start: float, quad: float, spread: float) -> None:
+        """Let the next pair have as many quads as its start is worth, unless the number is set; both times are in seconds.
+
+        ``spread`` is that of the effects of this pair's quads.
+        """
         if self._bench.config.gate.quads is not None:
+            return
+        self._spreads.append(spread)
+        if np.median(self._spreads) > UNLIKE:
+            self._quads = MOST_QUADS
             return
         self._shortest_start = min(self._shortest_start, start)
         self._shortest_quad = min(self._shortest_quad, quad)
@@ -492,6 +505,20 @@ def _block_calls(warm: WarmedUp) -> dict[tuple[Lane, str], int]:
         if shape in warm.preprocess_calls:
             calls["preprocess", shape] = warm.preprocess_calls[shape]
     return calls
+
+
+def _spread_of_quads(first: Replicate, second: Replicate) -> float:
+    """Return by how much the quads' effects spread, logarithms of the ratio of fastest calls, in the lane where it is most."""
+    return max(
+        float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before)))
+        for (_, before), (_, after) in zip(first.lanes, second.lanes)
+    )
+
+
+def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
+    calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
+    fastest = np.minimum.reduceat(unpack(blocks.wall), np.cumsum(calls) - calls)
+    return np.log([fastest[quads == quad].min() for quad in np.unique(quads)])
 
 
 def _common_calls(first: int, second: int) -> int:

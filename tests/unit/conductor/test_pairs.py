@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -135,6 +136,16 @@ def test_measure_pairs__number_of_quads_unset__as_many_as_the_start_is_worth(loa
 
     assert set(measured.head[0].shapes[SHAPE].quad) == set(range(4))
     assert {max(replicate.shapes[SHAPE].quad) + 1 for replicate in measured.head[1:]} == {quads}
+
+
+def test_measure_pairs__layouts_by_luck_a_tenth_slower__a_pair_has_many() -> None:
+    def lucky() -> Call:
+        calls = itertools.count()
+        # Two blocks of 20 calls and one unrecorded are of one layout.
+        return lambda device: device.launch("mm", MS + next(calls) // 42 % 2 * MS // 10)
+
+    measured, _ = VirtualGate(works(MS), lucky, quads=None).measure()
+    assert {max(replicate.shapes[SHAPE].quad) + 1 for replicate in measured.head[1:]} == {MOST_QUADS}
 
 
 def test_measure_pairs__blocks__are_collected_in_the_order_they_ran() -> None:

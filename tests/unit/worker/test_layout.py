@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+import resource
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +105,32 @@ def test_move__tensors_that_cannot_be_moved__says_so_and_moves_the_heap_alone(bu
     moved.move(1)
     assert not moved.movable
     assert moved._held
+
+
+def test_move__module_without_a_tensor__its_inputs_move() -> None:
+    workload = bound(nn.ReLU, tokens)
+    moved = Layout(workload)
+    before = addresses(workload)
+    moved.move(1)
+    assert moved.movable
+    assert addresses(workload) != before
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="only glibc gives memory back when it is asked to")
+def test_move__memory_that_is_free__goes_back_to_the_kernel() -> None:
+    moved = Layout(bound(Tied, tokens))
+    # Small enough for the heap, and something behind it that is alive.
+    pieces = [bytearray(b"x" * 60_000) for _ in range(1000)]
+    alive = pieces.pop()
+    full = resident_bytes()
+    pieces.clear()
+    moved.move(1)
+    assert resident_bytes() < full - 40 * 2**20
+    assert alive
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_move__model_larger_than_its_calls_are_worth__stays(monkeypatch: pytest.MonkeyPatch) -> None:
