@@ -54,9 +54,10 @@ PROFILED_PAIRS = 12
 MOST_LONGER = 4
 # Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
 # effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
-# (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much.
+# (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much:
+# a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
-UNLIKE = 0.03
+UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 
 
 @dataclass
@@ -284,6 +285,7 @@ class _Measuring:
         self._profiled: int | None = None
         self._most_profiled = math.inf if judges_subroutines(bench.config.gate.tolerance) else PROFILED_PAIRS
         self._quads = bench.config.gate.quads or FEWEST_QUADS
+        self._block_seconds = bench.config.gate.block_seconds
         self._shortest_start = self._shortest_quad = math.inf
         self._spreads: list[float] = []
 
@@ -388,7 +390,7 @@ class _Measuring:
                 dead_functions=dead_functions,
             )
         )
-        request = WarmUpRequest(block_seconds=self._bench.config.gate.block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
+        request = WarmUpRequest(block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
         warm = worker.ask(request, WarmedUp, timeout=self._timeout, doing=f"warming up {name}")
         return _Member(worker, warm, loaded.seconds, analysed_late="late_analysis" in loaded.capabilities)
 
@@ -408,19 +410,19 @@ class _Measuring:
                     sequence += 1
 
     def _choose_quads(self, start: float, quad: float, spread: float) -> None:
-        """Let the next pair have as many quads as its start is worth, unless the number is set; both times are in seconds.
+        """Let the next pairs have as many quads as their start is worth, unless the number is set; both times are in seconds.
 
         ``spread`` is that of the effects of this pair's quads.
         """
         if self._bench.config.gate.quads is not None:
             return
         self._spreads.append(spread)
-        if np.median(self._spreads) > UNLIKE:
-            self._quads = MOST_QUADS
-            return
         self._shortest_start = min(self._shortest_start, start)
         self._shortest_quad = min(self._shortest_quad, quad)
         worth = round(1.5 * math.sqrt(self._shortest_start / self._shortest_quad)) * 2
+        if len(self._spreads) > 1 and np.median(self._spreads) > UNLIKE:
+            self._block_seconds = self._bench.config.gate.block_seconds / SHORTER
+            worth = int(UNLIKE_SECONDS / self._shortest_quad)
         self._quads = max(FEWEST_QUADS, min(MOST_QUADS, worth))
 
     def _move(self, member: _Member, seed: int) -> None:
@@ -508,7 +510,10 @@ def _block_calls(warm: WarmedUp) -> dict[tuple[Lane, str], int]:
 
 
 def _spread_of_quads(first: Replicate, second: Replicate) -> float:
-    """Return by how much the quads' effects spread, logarithms of the ratio of fastest calls, in the lane where it is most."""
+    """Return by how much the quads' effects spread, logarithms of the ratio of the fastest calls' CPU or device time.
+
+    It is that of the lane where it is most. What others do on the machine spreads other times.
+    """
     return max(
         float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before)))
         for (_, before), (_, after) in zip(first.lanes, second.lanes)
@@ -517,7 +522,7 @@ def _spread_of_quads(first: Replicate, second: Replicate) -> float:
 
 def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
     calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
-    fastest = np.minimum.reduceat(unpack(blocks.wall), np.cumsum(calls) - calls)
+    fastest = np.minimum.reduceat(unpack(blocks.cpu), np.cumsum(calls) - calls)
     return np.log([fastest[quads == quad].min() for quad in np.unique(quads)])
 
 
