@@ -21,7 +21,7 @@ Record = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 
-# The statistic of the findings up to section 6: the mean logarithm of these quantiles of the calls.
+# The statistic of the findings up to section 5: the mean logarithm of these quantiles of the calls.
 LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 
 

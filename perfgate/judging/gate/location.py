@@ -3,7 +3,7 @@
 Of three locations whose errors differ the median counts: the 10th percentile of all calls, the same of every quad compared
 within the quad, and the fastest call of every quad, also within the quad. Comparing within a quad cancels what changes from
 second to second, as a neighbour on the other thread of a core does; a quantile of all calls has more of them. On recorded
-pairs such effects spread less than any one location's (benchmarks/gate/FINDINGS.md, section 7).
+pairs such effects spread less than any one location's (benchmarks/gate/FINDINGS.md, section 6).
 """
 
 from __future__ import annotations

@@ -290,6 +290,22 @@ def test_budget__five_thousand_regressed_metrics__fits_as_posted_and_keeps_faili
 
 
 @pytest.mark.parametrize(
+    ("metric", "added"),
+    [
+        ("function.model.py:mask", "- `model.py:mask` in `encoder/long`, 6.00 µs more\n"),
+        ("module.Net.layers.*", "- `Net.layers.*` in `encoder/long`, 6.00 µs more\n"),
+        ("op.aten::mm", "- `aten::mm` in `encoder/long`, 6.00 µs more self time\n"),
+    ],
+)
+def test_causes__part_of_a_call_that_is_judged__its_time_with_what_it_calls_unless_it_is_an_operator(
+    metric: str, added: str
+) -> None:
+    part = Part(name=metric.partition(".")[2], base=24e-6, head=30e-6)
+    slower = make_comparison(metric, outcome="regressed", base=24e-6, head=30e-6, delta=0.25, parts=[part])
+    assert added in render_comment(make_decision("FAIL", comparisons=[slower]), CONTEXT)
+
+
+@pytest.mark.parametrize(
     ("clock", "decides"), [("cpu", "; CPU time decides"), ("device", "; the device's own time decides")]
 )
 @pytest.mark.parametrize("verdict", ["PASS", "INCONCLUSIVE"])
