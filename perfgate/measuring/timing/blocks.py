@@ -344,5 +344,7 @@ def _agree(fastest: list[float]) -> bool:
 
 def _stopped_falling(fastest: list[float]) -> bool:
     last = fastest[-IN_A_ROW:]
-    falls = [later < earlier * (1 - AGREEMENT) for earlier, later in itertools.pairwise(last)]
-    return len(last) == IN_A_ROW and not all(falls)
+    falling = all(later < earlier for earlier, later in itertools.pairwise(last)) and last[-1] < last[0] * (
+        1 - AGREEMENT
+    )
+    return len(last) == IN_A_ROW and not falling
