@@ -94,6 +94,13 @@ def test_misconduct__first_call_waits_on_the_queue__nothing() -> None:
     assert kinds(loaded(rows, calls=CALLS)) == set()
 
 
+@pytest.mark.parametrize(("clock", "found"), [(1.0, set()), (0.75, {"worker_clock"})])
+def test_misconduct__short_blocks_whose_first_call_takes_a_millisecond_more__nothing(
+    clock: float, found: set[InvalidKind]
+) -> None:
+    assert kinds(loaded([(6_500, 4_600, 0, 0, 6_300, 0)] * 12, calls=14, clock=clock)) == found
+
+
 def test_misconduct__busy_worker_and_a_conductor_that_waits_between_its_readings__not_more_cpus() -> None:
     # Threads that wait by spinning go on while the conductor, whose books are not read yet, waits for a CPU.
     rows = [(20_000, 19_000, 0, 10_000, 19_900, 0)] * 12
