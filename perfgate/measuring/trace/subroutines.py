@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfgate.catalogue.subroutines import FUNCTION_TIME, MODULE_TIME
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.trace.dispatch import SourceLines
 from perfgate.measuring.trace.profile import CallTimes, typical_times
 from perfgate.measuring.workload.bound import BoundWorkload
+
+if TYPE_CHECKING:
+    from perfgate.measuring.trace.dispatch import SourceLines
 
 # The layers of a stack are one subroutine: a change of their code slows them all.
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
@@ -31,6 +33,9 @@ class SubroutineTimes:
     """
 
     def __init__(self, workload: BoundWorkload, device: Device, root: Path) -> None:
+        # Imports torch, which a worker's own modules leave to the server.
+        from perfgate.measuring.trace.dispatch import SourceLines
+
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._names = _Names(SourceLines(root))
