@@ -147,9 +147,9 @@ def measure_pairs(
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
     begins; that none could be measured is a failure, for a gate without times must not look like one with.
     ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. From where
-    ``needs_names``, which is asked before the first pair and at every look, some pairs of the first round profile their
-    operators, and leave traces in the folder ``traces``, where there is one. ``draw`` is how often layouts were drawn before,
-    and ``budget_ends`` when their common budget does.
+    ``needs_names``, which is asked before the first pair, at every look and on the way to an only one, some pairs of the first
+    round profile their operators, and leave traces in the folder ``traces``, where there is one. ``draw`` is how often layouts
+    were drawn before, and ``budget_ends`` when their common budget does.
     """
     gate = bench.config.gate
     observer = observer or Observer()
@@ -167,13 +167,15 @@ def measure_pairs(
     measuring = _Measuring(bench, reference, base, head, cpus, measured, observer, traces)
     ends = list(_ends_of_looks(plans, looks))
     renewals = _renewals(bench, reference.name, round_number, draw, at=[ends[0] // 2, *ends])
+    # Where there is one look, what it finds must have a name by then.
+    ask_for_names = {0, *ends[:-1], *([ends[0] // 3] if len(ends) == 1 else [])} if round_number == 0 else set()
     # Two looks are worth their time on any machine.
     sure = 2 if round_number == 0 else 1
     done = 0
     for look, until in enumerate(ends):
-        if round_number == 0 and not measuring.names_causes and needs_names():
-            measuring.name_causes()
         for plan in plans[done:until]:
+            if done in ask_for_names and not measuring.names_causes and needs_names():
+                measuring.name_causes()
             if observer.monotonic() > deadline:
                 measuring.out_of_time(plan)
                 return

@@ -320,6 +320,17 @@ def test_measure_pairs__nothing_to_name_at_first__profiled_from_the_look_that_fi
     assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[2:]
 
 
+def test_measure_pairs__one_look_and_something_to_name_on_the_way__two_thirds_are_profiled() -> None:
+    looks = iter([False, True])
+    gate = VirtualGate(
+        works(MS), works(MS), policy=Policy(looks=[12]), aa_pairs=0, quads=1, profiled=True,
+        needs_names=lambda: next(looks, False),
+    )  # fmt: skip
+    measured, _ = gate.measure()
+
+    assert [replicate.pair for replicate in measured.head if replicate.operators] == numbers(measured)[4:]
+
+
 def test_measure_pairs__kernel_that_sometimes_does_not_say_who_waited__is_quoted_on_no_block() -> None:
     waits = VirtualGate(works(MS), works(MS), aa_pairs=0, run_delay=lambda now: now // 10).measure()[0]
     silent = VirtualGate(
