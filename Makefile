@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
 
-# Proves on this machine that the gate fires: about ten minutes.
+# Proves on this machine that the gate fires: about three minutes.
 doctor: $(VENV)/.installed
 	$(BIN)/perfgate doctor
 

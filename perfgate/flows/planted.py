@@ -41,7 +41,7 @@ class PlantedChange:
     also: tuple[str, ...] = ()
     line: str | None = None
     workload: str = "scorer"
-    seconds: int = 25
+    seconds: int = 12
 
     @property
     def verdict(self) -> Verdict:
@@ -63,15 +63,15 @@ _WHOLE_BLOCK = ("throughput.turnaround", "hardware.instructions")
 _SLOWER_CALL = ("latency.p50", "latency.p99", *_WHOLE_BLOCK)
 _LONGER_GAP = ("latency.p99", *_WHOLE_BLOCK)
 CHANGES = (
-    PlantedChange("no-change", "no change at all", alone=True, seconds=60),
+    PlantedChange("no-change", "no change at all", alone=True, seconds=20),
     PlantedChange("work-3-percent", "3 % more work in every call", "latency.low", alone=True,
-                  also=_SLOWER_CALL, workload="signer", seconds=60),
+                  also=_SLOWER_CALL, workload="signer", seconds=20),
     PlantedChange("work-5-percent", "5 % more work in every call", "latency.low", alone=True,
-                  also=_SLOWER_CALL, workload="signer", seconds=60),
+                  also=_SLOWER_CALL, workload="signer", seconds=20),
     PlantedChange("p99-only", "one call in 40 takes twice as long", "latency.p99", alone=True,
-                  also=_WHOLE_BLOCK, seconds=60),
+                  also=_WHOLE_BLOCK, seconds=20),
     PlantedChange("gap-only", "a destructor works between calls", "throughput.gap", alone=True,
-                  also=_LONGER_GAP, seconds=60),
+                  also=_LONGER_GAP, seconds=20),
     PlantedChange("extra-copy", "one copy more", "counters.copies", line="scorer.py"),
     PlantedChange("extra-sync", "one synchronisation more", "counters.syncs"),
     PlantedChange("leak", "every output is kept", "memory.kept"),

@@ -34,7 +34,7 @@ SETTINGS = {
 }
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
-    "proves the machine in about ten minutes; tests/end_to_end/test_doctor.py runs it",
+    "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",
 }
 
 
