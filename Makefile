@@ -47,7 +47,7 @@ minilm: $(VENV)/.installed
 
 # Write schemas/ anew from the records.
 schemas: $(VENV)/.installed
-	$(BIN)/python -m perfgate.flows.schemas
+	$(BIN)/python -m perfgate.jobs.schemas
 
 # Proofs of many seconds each: what `make test` leaves out.
 test-slow: $(VENV)/.installed

@@ -27,8 +27,8 @@ from models import SOURCES
 from neighbours import running
 from workloads import write_checkouts, write_harness
 
-from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack

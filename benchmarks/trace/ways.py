@@ -32,9 +32,9 @@ class Document(msgspec.Struct):
 
 
 def perfgate(path: Path) -> dict[str, Any]:
-    from perfgate.measuring.trace.gaps import device_gaps
-    from perfgate.measuring.trace.read import read_recording
-    from perfgate.measuring.trace.top import top
+    from perfgate.trace.gaps import device_gaps
+    from perfgate.trace.read import read_recording
+    from perfgate.trace.top import top
 
     (timeline,) = read_recording(path).timelines
     rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)

@@ -6,7 +6,7 @@ from perfgate.catalogue import steps
 from perfgate.catalogue.card import Metric, Rule, StepCard, Text
 from perfgate.catalogue.sources import DISPATCH, TRACE
 from perfgate.catalogue.subroutines import SUBROUTINE_TIMES, paired_time
-from perfgate.discovery import load_members
+from perfgate.plugins import load_members
 
 CARDS: dict[int, StepCard] = {
     card.number: card for card in sorted((module.CARD for module in load_members(steps)), key=lambda card: card.number)

@@ -11,9 +11,9 @@ import click
 from perfgate.cli import commands
 from perfgate.cli.measuring import Program
 from perfgate.cli.streams import harmless, make_streams_last
-from perfgate.discovery import load_member, member_names
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
-from perfgate.interrupts import install
+from perfgate.plugins import load_member, member_names
+from perfgate.system.interrupts import install
 from perfgate.version import __version__
 
 BUG_ADVICE = "this is a bug in perfgate; please report it"

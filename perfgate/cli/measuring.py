@@ -42,8 +42,8 @@ def seclude(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bo
     On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
     that posts after it measured may keep it.
     """
-    from perfgate.conductor.secrets import find_secrets, in_ci, refuse_persisted, refuse_tokens, scrubbed
-    from perfgate.processes import be_closed
+    from perfgate.conductor.workers.secrets import find_secrets, in_ci, refuse_persisted, refuse_tokens, scrubbed
+    from perfgate.system.processes import be_closed
 
     found = find_secrets(os.environ)
     if in_ci(os.environ) and not allow_token:

@@ -22,11 +22,11 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.history import Acceptance
 from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
-from perfgate.flows.baseline import Recorded, accept_regression, keep, prune_baseline, record_file, record_measured
-from perfgate.flows.baseline_ci import ArtifactRequest, record_artifact
-from perfgate.flows.run import RunOptions
-from perfgate.flows.store import open_project_store
-from perfgate.flows.stored import stored_history
+from perfgate.jobs.baseline.ci import ArtifactRequest, record_artifact
+from perfgate.jobs.baseline.job import Recorded, accept_regression, keep, prune_baseline, record_file, record_measured
+from perfgate.jobs.run.job import RunOptions
+from perfgate.jobs.shared.store import open_project_store
+from perfgate.jobs.shared.stored import stored_history
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.remote import clone_of_empty_remote, git

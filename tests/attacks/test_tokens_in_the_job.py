@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.environment import fresh_caches, reused_caches, worker_environment
-from perfgate.conductor.secrets import find_secrets, refuse_persisted, scrubbed, scrubbed_notes
+from perfgate.conductor.workers.environment import fresh_caches, reused_caches, worker_environment
+from perfgate.conductor.workers.secrets import find_secrets, refuse_persisted, scrubbed, scrubbed_notes
 from perfgate.errors import UsageError
 from tests.attacks.measuring import project_for_all, run_job
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from perfgate.cli.streams import make_streams_harmless
-from perfgate.conductor.bench import Checkout, open_bench
-from perfgate.conductor.leftovers import left_processes, sweep_out
-from perfgate.conductor.requirements import read_requirements
-from perfgate.conductor.virtualenv import SetupPlan
+from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.leftovers import left_processes, sweep_out
+from perfgate.conductor.workers.requirements import read_requirements
+from perfgate.conductor.workers.virtualenv import SetupPlan
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
-from perfgate.flows.environments import NONE_GIVEN, REUSED, SideCode, choose_environments
-from perfgate.flows.session import forget_results, job_notes, kept_logs, prepare_out
+from perfgate.jobs.check.environments import NONE_GIVEN, REUSED, SideCode, choose_environments
+from perfgate.jobs.shared.session import forget_results, job_notes, kept_logs, prepare_out
 from tests.attacks.measuring import project_for_all, run_job
 from tests.waiting import left_in_the_end
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.flows.init import InitOptions, start_project
+from perfgate.jobs.init.job import InitOptions, start_project
 
 pytestmark = pytest.mark.ci
 ROOT = Path(__file__).parents[2]

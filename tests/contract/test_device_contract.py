@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from perfgate.errors import MeasuringError
+from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.device import Capability, Device
 from perfgate.measuring.devices.registry import device_kinds, open_device
 from perfgate.measuring.timing.open_loop import run_open_loop
-from perfgate.measuring.trace.collect import record_calls
 from tests.fakes.device import FakeDevice, FakeTensor
 
 
@@ -220,7 +220,7 @@ if child:
     raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.open_loop import run_open_loop
-from perfgate.measuring.trace.collect import record_calls
+from perfgate.measuring.counting.collect import record_calls
 device = open_device("cpu")
 matrix = torch.ones(64, 64)
 assert device.count_memory([lambda: matrix @ matrix]) == [(1, 64 * 64 * 4, 0)]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.discovery import load_member
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices import examinations
 from perfgate.measuring.devices.host import Host
 from perfgate.measuring.devices.registry import device_kinds, examine_device, examined_kinds
+from perfgate.plugins import load_member
 
 pytestmark = pytest.mark.parametrize("kind", examined_kinds())
 

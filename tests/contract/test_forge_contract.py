@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from perfgate.discovery import member_names
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.comment import CommentState, marker
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token
 from perfgate.judging.forge.sticky import Post, Sayings, post
+from perfgate.plugins import member_names
 from tests.fakes.forge import (
     BOT,
     BOT_TOKEN,

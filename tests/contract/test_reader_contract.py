@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from perfgate.discovery import load_members
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace import readers
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Recording, RecordingFormat
+from perfgate.plugins import load_members
+from perfgate.trace import readers
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Recording, RecordingFormat
 
 READERS = load_members(readers)
 # One path of every kind that some reader takes, so that each reader meets those of all others.

@@ -8,12 +8,12 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from perfgate.discovery import load_members
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.store import Place, Store
+from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
 

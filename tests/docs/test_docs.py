@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from perfgate.config import parse_config
-from perfgate.discovery import load_member
 from perfgate.judging.forge import hosts
+from perfgate.plugins import load_member
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
 

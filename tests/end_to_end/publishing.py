@@ -31,8 +31,8 @@ from perfgate.document.run import (
 )
 from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
 from perfgate.errors import PerfgateError
-from perfgate.flows.doors import Doors
-from perfgate.flows.publish import PublishRequest, publish
+from perfgate.jobs.publish.job import PublishRequest, publish
+from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__

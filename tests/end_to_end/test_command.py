@@ -14,9 +14,9 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.command import CommandRequest, obey
-from perfgate.flows.doors import Doors
-from perfgate.flows.store import open_project_store
+from perfgate.jobs.publish.command import CommandRequest, obey
+from perfgate.jobs.shared.doors import Doors
+from perfgate.jobs.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
 from tests.end_to_end.publishing import START, Job
 from tests.fakes.forge import BOT, BOT_TOKEN

@@ -34,8 +34,8 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.flows.doors import Doors
-from perfgate.flows.publish import PublishRequest, judge_at_hand
+from perfgate.jobs.publish.job import PublishRequest, judge_at_hand
+from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
 

@@ -15,9 +15,9 @@ import pytest
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import Artifact, RunDocument
-from perfgate.flows.advisor import advise_run
-from perfgate.flows.decision import decide_with_advice
-from perfgate.flows.from_profile import ProfileOptions, run_from_profile
+from perfgate.jobs.run.advisor import advise_run
+from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.jobs.shared.decision import decide_with_advice
 from perfgate.judging.advice.advise import suggestions
 from tests.fakes.documents import make_run
 from tests.samples import unpacked

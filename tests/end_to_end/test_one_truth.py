@@ -20,7 +20,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.flame import FlameTree, node_totals
-from perfgate.measuring.trace.collect import read_calls
+from perfgate.measuring.counting.collect import read_calls
 from tests.end_to_end.conftest import Clone, Perfgate
 
 RELU = "return torch.relu(y)"

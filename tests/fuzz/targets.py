@@ -17,18 +17,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.discovery import load_members
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.trace import Choice, trace_steps
+from perfgate.jobs.trace.job import Choice, trace_steps
 from perfgate.measuring.devices.ascend.blocks import parse_blocks, parse_cards, parse_map
 from perfgate.measuring.devices.ascend.reading import read_chip, read_telemetry
 from perfgate.measuring.devices.ascend.table import parse_info, parse_watch
 from perfgate.measuring.devices.nvidia.smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
-from perfgate.measuring.trace import readers
-from perfgate.measuring.trace.gaps import device_gaps
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.top import top
+from perfgate.plugins import load_members
+from perfgate.trace import readers
+from perfgate.trace.gaps import device_gaps
+from perfgate.trace.read import read_recording
+from perfgate.trace.top import top
 
 DATA = Path(__file__).parents[1] / "data"
 _KEYS: tuple[TopKey, ...] = ("type", "name", "shape")

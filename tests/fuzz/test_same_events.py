@@ -10,8 +10,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.measuring.trace.gaps import device_gaps
-from perfgate.measuring.trace.read import read_recording
+from perfgate.trace.gaps import device_gaps
+from perfgate.trace.read import read_recording
 from tests.fuzz.targets import scratch
 
 # Microseconds since 1970, where a float is 250 ns wide.

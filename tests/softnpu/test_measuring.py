@@ -23,10 +23,10 @@ from perfgate.measuring.devices.registry import open_device
 MEASURE = """
 import json
 from perfgate.measuring.timing.blocks import BlockRecorder
-from perfgate.measuring.trace.collect import read_calls
-from perfgate.measuring.trace.counters import count_calls
-from perfgate.measuring.trace.kernels import kernel_counters, work_by_span
-from perfgate.measuring.trace.read import read_recording
+from perfgate.measuring.counting.collect import read_calls
+from perfgate.measuring.counting.counters import count_calls
+from perfgate.trace.kernels import kernel_counters, work_by_span
+from perfgate.trace.read import read_recording
 from perfgate.measuring.workload.bound import BoundWorkload
 from tests.softnpu import npu_workloads
 

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.handover import refuse_other_blocks
-from perfgate.conductor.workers import WorkerError
+from perfgate.conductor.sides.handover import refuse_other_blocks
+from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import History, HistorySeries

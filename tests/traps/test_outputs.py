@@ -14,9 +14,9 @@ import torch
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.backends.cpu import open_device
 from perfgate.measuring.timing.blocks import run_block
-from perfgate.measuring.trace.counters import count_calls
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument

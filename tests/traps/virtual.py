@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perfgate.conductor.bench import Bench, Checkout
-from perfgate.conductor.outside import Observer
-from perfgate.conductor.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.workers import WorkerError
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.proc_stats import Observer
+from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History

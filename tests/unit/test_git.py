@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate import git
 from perfgate.errors import RepositoryError
-from perfgate.git import exchange_with_git, run_git
+from perfgate.git import commands as git
+from perfgate.git.commands import exchange_with_git, run_git
 
 
 def test_run_git__a_server_that_never_answers__ended_and_said(tmp_path: Path) -> None:

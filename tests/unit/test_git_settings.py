@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.git import run_git
-from perfgate.git_settings import alone_in, as_environment, authorization, password_of
+from perfgate.git.commands import run_git
+from perfgate.git.settings import alone_in, as_environment, authorization, password_of
 
 
 def test_as_environment__one_name_twice__git_reads_both_in_order(tmp_path: Path) -> None:

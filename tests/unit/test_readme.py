@@ -12,7 +12,7 @@ import yaml
 
 from perfgate.cli import commands
 from perfgate.config import parse_config
-from perfgate.discovery import member_names
+from perfgate.plugins import member_names
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

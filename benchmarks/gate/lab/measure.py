@@ -20,10 +20,10 @@ from models import SOURCES
 from table import LOW_QUANTILES
 from workloads import VARIANTS, write_checkouts, write_harness
 
-from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.pairs import PairedMeasurement, draw_plans, measure_pairs
-from perfgate.conductor.server import ForkServer
-from perfgate.conductor.workers import Worker
+from perfgate.conductor.sides.pairs import PairedMeasurement, draw_plans, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.server import ForkServer
+from perfgate.conductor.workers.worker import Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack

@@ -28,8 +28,8 @@ def COMMAND(token_env: str | None, key: str, language: str | None, directory: Pa
     base_sha, workload, fork. Ends with 0 whatever is asked.
     """
     from perfgate.config import report_language
-    from perfgate.flows.command import CommandRequest, obey
-    from perfgate.flows.doors import Doors
+    from perfgate.jobs.publish.command import CommandRequest, obey
+    from perfgate.jobs.shared.doors import Doors
 
     request = CommandRequest(
         root=directory, key=key, token_variable=token_env, language=report_language(language, directory)

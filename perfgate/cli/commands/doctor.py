@@ -36,8 +36,8 @@ def COMMAND(
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.document.doctor import DoctorDocument
-    from perfgate.flows import doctor
-    from perfgate.flows.session import prepare_out
+    from perfgate.jobs.doctor import job as doctor
+    from perfgate.jobs.shared.session import prepare_out
     from perfgate.judging.report import doctor as report
     from perfgate.version import __version__
 

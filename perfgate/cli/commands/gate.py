@@ -35,8 +35,8 @@ def COMMAND(
 
     from perfgate.config import report_language
     from perfgate.document.decision import Policy
-    from perfgate.flows.alone import judge_alone, read_config
-    from perfgate.flows.judge import judge_again, judge_documents
+    from perfgate.jobs.run.alone import judge_alone, read_config
+    from perfgate.jobs.shared.judge import judge_again, judge_documents
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 

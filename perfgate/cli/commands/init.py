@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from perfgate.flows.init import Forge, Started
+    from perfgate.jobs.init.job import Forge, Started
 
 
 @click.command("init")
@@ -52,7 +52,7 @@ def COMMAND(
 
     Without --github, --gitlab … the forge is that of the remote `origin`.
     """
-    from perfgate.flows.init import InitOptions, start_project
+    from perfgate.jobs.init.job import InitOptions, start_project
 
     options = InitOptions(
         forge=forge,

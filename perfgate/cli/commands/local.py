@@ -16,7 +16,7 @@ from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
-    from perfgate.flows.check_options import CheckOptions
+    from perfgate.jobs.check.options import CheckOptions
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def COMMAND(
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
     seclude(directory, allow_token=allow_token)
     from perfgate.config import report_language
-    from perfgate.flows.check_options import CheckOptions
+    from perfgate.jobs.check.options import CheckOptions
 
     options = CheckOptions(
         out=out,
@@ -102,9 +102,9 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
     import os
     from dataclasses import replace
 
-    from perfgate.conductor.repository import Repository
+    from perfgate.conductor.workers.repository import Repository
     from perfgate.config import load_config
-    from perfgate.flows.hook import pushed
+    from perfgate.jobs.check.hook import pushed
 
     lines = sys.stdin.read().splitlines() if remote else []
     main_branch = load_config(directory).store.main_branch
@@ -126,7 +126,7 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
 
 def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.check import check_change
+    from perfgate.jobs.check.job import check_change
 
     try:
         with TerminalProgress(brief=manner.brief) as progress:
@@ -142,7 +142,7 @@ def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
 def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Language) -> int:
     from rich.console import Console
 
-    from perfgate.flows.hook import hook_code
+    from perfgate.jobs.check.hook import hook_code
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import LET_THROUGH, render_line, render_terminal
 

@@ -12,7 +12,7 @@ from perfgate.cli.event import event_environ, event_options
 from perfgate.cli.options import language_option
 
 if TYPE_CHECKING:
-    from perfgate.flows.publish import FailOn
+    from perfgate.jobs.publish.job import FailOn
 
 
 @click.command("publish")
@@ -82,8 +82,8 @@ def COMMAND(
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
-    from perfgate.flows.doors import Doors
-    from perfgate.flows.publish import PublishRequest, publish
+    from perfgate.jobs.publish.job import PublishRequest, publish
+    from perfgate.jobs.shared.doors import Doors
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")

@@ -55,8 +55,8 @@ def COMMAND(
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language
-    from perfgate.flows.alone import run_and_judge
-    from perfgate.flows.run import RunOptions, exit_code, parse_steps
+    from perfgate.jobs.run.alone import run_and_judge
+    from perfgate.jobs.run.job import RunOptions, exit_code, parse_steps
     from perfgate.judging.gate.decide import exit_code as exit_code_of_decision
 
     spoken = report_language(language, directory)
@@ -85,7 +85,7 @@ def _make_from_profile(
     directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
 ) -> None:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
+    from perfgate.jobs.run.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
 
     name = workloads[0] if workloads else DEFAULT_WORKLOAD
     with TerminalProgress() as progress:

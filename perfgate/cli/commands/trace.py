@@ -11,7 +11,7 @@ import click
 from perfgate.cli.options import language_option
 
 if TYPE_CHECKING:
-    from perfgate.flows.trace import Choice
+    from perfgate.jobs.trace.job import Choice
 
 _SHOWN = 20
 _Command = Callable[..., None]
@@ -52,7 +52,7 @@ def top(
     A device's rows add up the time of its kernels, copies and collectives; the share is of the time in which anything ran,
     so that overlapping streams add up to more than 100 %. The host's are self time.
     """
-    from perfgate.flows.trace import trace_top
+    from perfgate.jobs.trace.job import trace_top
 
     document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host)
     if as_json:
@@ -88,7 +88,7 @@ def gaps(
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
     """
-    from perfgate.flows.trace import trace_gaps
+    from perfgate.jobs.trace.job import trace_gaps
 
     document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
@@ -106,7 +106,7 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
 
     The slowest rank is the one that takes longest without the time it waits for others.
     """
-    from perfgate.flows.trace import trace_steps
+    from perfgate.jobs.trace.job import trace_steps
 
     document = trace_steps(path, _choice(rank, device, limit, as_json))
     if as_json:
@@ -137,7 +137,7 @@ def diff(
     profiler step, on the host without what was called. They are recorded, not measured against each other: two
     recordings of one program differ too. perfgate check measures.
     """
-    from perfgate.flows.trace_diff import TOLERANCE, trace_diff
+    from perfgate.jobs.trace.diff import TOLERANCE, trace_diff
 
     choice = _choice(rank, device, limit, as_json)
     document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
@@ -176,8 +176,8 @@ def flame(
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.flows.flame import FLAME_PAGE, flame_text, trace_flame
-    from perfgate.flows.trace import Choice
+    from perfgate.jobs.trace.flame import FLAME_PAGE, flame_text, trace_flame
+    from perfgate.jobs.trace.job import Choice
 
     spoken = report_language(language, Path())
     text = flame_text(trace_flame(path, head, Choice(rank=rank, device=device)), wanted, spoken)
@@ -189,7 +189,7 @@ def flame(
 
 
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
-    from perfgate.flows.trace import Choice
+    from perfgate.jobs.trace.job import Choice
 
     return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))
 

@@ -62,8 +62,8 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.errors import EXIT_FAIL, EXIT_PASS
-    from perfgate.flows.doors import Doors
-    from perfgate.flows.trend import TrendRequest, has_open_regression, run_trend
+    from perfgate.jobs.shared.doors import Doors
+    from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
     from perfgate.judging.report.trend_terminal import render_trend
 
     spoken = report_language(language, directory)

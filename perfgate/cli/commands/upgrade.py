@@ -46,10 +46,10 @@ def COMMAND(
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
-    from perfgate.flows.check import check_change
-    from perfgate.flows.check_options import DEFAULT_HEAD_STEPS, CheckOptions
-    from perfgate.flows.environments import GivenInterpreters
-    from perfgate.flows.run import parse_steps
+    from perfgate.jobs.check.environments import GivenInterpreters
+    from perfgate.jobs.check.job import check_change
+    from perfgate.jobs.check.options import DEFAULT_HEAD_STEPS, CheckOptions
+    from perfgate.jobs.run.job import parse_steps
     from perfgate.judging.gate.decide import exit_code
     from perfgate.judging.report.terminal import render_terminal
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.errors import UsageError
-from perfgate.git import COMMIT_ID
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses
 from perfgate.judging.forge.orders import CommentEvent
 

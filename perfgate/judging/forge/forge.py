@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from perfgate.discovery import load_member, member_names
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.plugins import load_member, member_names
 
 StatusState = Literal["success", "failure", "pending", "error"]
 # The login of the token's account, where the forge does not tell it: of an app of one's own on GitHub.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from perfgate.errors import ForgeError, UsageError
-from perfgate.git import COMMIT_ID
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import Forge
 
 CALL = "/perfgate"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, urlsplit
 
 from perfgate.errors import ForgeError, ForgeSettingError
-from perfgate.loopback import is_loopback_host
+from perfgate.system.loopback import is_loopback_host
 
 
 def api_root(url: str) -> str:

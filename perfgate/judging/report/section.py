@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Protocol
 
-from perfgate.discovery import load_members
 from perfgate.judging.report import sections
 from perfgate.judging.report.summary import Summary
+from perfgate.plugins import load_members
 
 KEEP = 0
 

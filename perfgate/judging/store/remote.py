@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from perfgate.errors import RepositoryError, StoreError
-from perfgate.git import run_git
-from perfgate.git_settings import NO_FILES, alone_in, as_environment, authorization, password_of
+from perfgate.git.commands import run_git
+from perfgate.git.settings import NO_FILES, alone_in, as_environment, authorization, password_of
 from perfgate.judging.store.store import GitAccess, Place, shown_location
-from perfgate.loopback import is_loopback_host
+from perfgate.system.loopback import is_loopback_host
 
 PREFIX = "branch://"
 REMOTE_VARIABLE = "PERFGATE_STORE_REMOTE"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
-from perfgate.git import GitBytes, exchange_with_git
-from perfgate.interrupts import held_back
+from perfgate.git.commands import GitBytes, exchange_with_git
 from perfgate.judging.store.remote import REMOTE, Link
+from perfgate.system.interrupts import held_back
 
 # GIT_CONFIG_COUNT came with git 2.31 (its release notes).
 OLDEST_GIT = (2, 31)

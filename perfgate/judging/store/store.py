@@ -13,13 +13,13 @@ from typing import Protocol
 import msgspec
 
 from perfgate.config import Config
-from perfgate.discovery import load_members
 from perfgate.document.files import parse_run
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.rows import started
+from perfgate.plugins import load_members
 
 STORE_VARIABLE = "PERFGATE_STORE"
 # What an address may hold before its last @, and what its query calls a secret.

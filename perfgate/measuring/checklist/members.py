@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.discovery import member_names
 from perfgate.measuring.checklist import steps
+from perfgate.plugins import member_names
 
 
 def step_numbers() -> tuple[int, ...]:

@@ -24,10 +24,10 @@ from perfgate.measuring.checklist.steps._kernel_runs import KernelRuns, judge_lo
 from perfgate.measuring.checklist.steps._operators import judge_operators, judge_unstable
 from perfgate.measuring.checklist.steps.s01_latency import QUANTILES, latency_quantile
 from perfgate.measuring.checklist.steps.s02_utilization import judge_parts
-from perfgate.measuring.trace.counters import with_steady
-from perfgate.measuring.trace.kernel_times import kernel_times
-from perfgate.measuring.trace.kernels import KERNEL_METRICS, with_kernels
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.measuring.counting.counters import with_steady
+from perfgate.trace.kernel_times import kernel_times
+from perfgate.trace.kernels import KERNEL_METRICS, with_kernels
+from perfgate.trace.summary import DeviceSummary
 
 # Says of a number that the profiler's own cost is in it.
 PROFILED = {"under": "profiler"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import traceback
 
-from perfgate.discovery import load_members
 from perfgate.document.run import ErrorDetail, StepResult, Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
 from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
+from perfgate.plugins import load_members
 
 
 def find_steps() -> dict[int, Step]:

@@ -21,9 +21,9 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.trace.recording import Recording
-from perfgate.measuring.trace.summary import DeviceSummary
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.trace.recording import Recording
+from perfgate.trace.summary import DeviceSummary
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,6 @@ Capability = Literal[
 ]
 
 
-# The host event around every profiled call, by which calls are told apart in a trace.
-CALL = "perfgate.call"
-
-
 class MemoryCount(NamedTuple):
     """What one call took from the allocator.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from perfgate.discovery import load_member, member_names
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices import backends, examinations, sensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
+from perfgate.plugins import load_member, member_names
 
 _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 

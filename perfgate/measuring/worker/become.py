@@ -14,8 +14,8 @@ from typing import NoReturn
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.worker.worker import Worker
-from perfgate.processes import adopt_orphans, be_open, die_with_parent
 from perfgate.protocol import STACK_SIGNAL, ConnectionClosed, Failed, ForkRequest, send
+from perfgate.system.processes import adopt_orphans, be_open, die_with_parent
 
 
 def become_worker(request: ForkRequest, connection: socket.socket, *, parent: int) -> NoReturn:

@@ -17,16 +17,6 @@ from typing import NoReturn
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.worker.become import become_worker
 from perfgate.measuring.worker.errors import describe_error
-from perfgate.processes import (
-    adopt_orphans,
-    be_closed,
-    children,
-    die_with_parent,
-    kill_children,
-    kill_group,
-    name_of,
-    outlive_parent,
-)
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,
@@ -37,6 +27,16 @@ from perfgate.protocol import (
     fork_decoder,
     receive_with_descriptor,
     send,
+)
+from perfgate.system.processes import (
+    adopt_orphans,
+    be_closed,
+    children,
+    die_with_parent,
+    kill_children,
+    kill_group,
+    name_of,
+    outlive_parent,
 )
 
 

@@ -17,6 +17,9 @@ from perfgate.document.run import Artifact, StepResult
 from perfgate.errors import MeasuringError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.counting.collect import keep_recording
+from perfgate.measuring.counting.profile import OperatorProfile, recorded_times
+from perfgate.measuring.counting.subroutines import SubroutineTimes
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import watch_device
 from perfgate.measuring.devices.registry import open_device
@@ -24,9 +27,6 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
-from perfgate.measuring.trace.collect import keep_recording
-from perfgate.measuring.trace.profile import OperatorProfile, recorded_times
-from perfgate.measuring.trace.subroutines import SubroutineTimes
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from perfgate.document.run import Advisory, Artifact, Finding, StepResult
-from perfgate.flows import advisor
-from perfgate.flows.advisor import advise_profile, advise_run
+from perfgate.jobs.run import advisor
+from perfgate.jobs.run.advisor import advise_profile, advise_run
 from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.advice.advisor import advisories
 from tests.fakes.documents import make_decision, make_run

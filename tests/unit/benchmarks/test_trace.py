@@ -6,8 +6,8 @@ import importlib.util
 from collections import Counter
 from pathlib import Path
 
-from perfgate.measuring.trace.gaps import device_gaps
-from perfgate.measuring.trace.read import read_recording
+from perfgate.trace.gaps import device_gaps
+from perfgate.trace.read import read_recording
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "trace" / "generate.py"
 

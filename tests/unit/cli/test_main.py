@@ -9,9 +9,9 @@ import pytest
 
 from perfgate.cli import commands
 from perfgate.cli.streams import harmless
-from perfgate.discovery import member_names
 from perfgate.errors import UsageError
-from perfgate.flows.run import parse_steps
+from perfgate.jobs.run.job import parse_steps
+from perfgate.plugins import member_names
 
 
 def _perfgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

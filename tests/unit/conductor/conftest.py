@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.checklist import Findings, run_checklist
+from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, WorkloadReference, load_config
 
 WORKLOADS = Path(__file__).parents[2] / "data" / "workloads"

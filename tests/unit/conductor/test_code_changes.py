@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.code_changes import changed_functions, same_code
+from perfgate.conductor.sides.code_changes import changed_functions, same_code
 
 MODEL = '''"""A model."""
 import torch

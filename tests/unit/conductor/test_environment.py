@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.environment import worker_environment
+from perfgate.conductor.workers.environment import worker_environment
 from perfgate.measuring.timing.testbed import describe_testbed
 from tests.fakes.device import FakeDevice
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.bench import Bench, Checkout
-from perfgate.conductor.checklist import Findings
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import ErrorDetail, StepResult
 from tests.unit.conductor.conftest import ASLEEP
 from tests.waiting import left_in_the_end

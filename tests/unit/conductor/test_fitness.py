@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.fitness import (
+from perfgate.conductor.machine.fitness import (
     check_clock,
     check_cpus,
     check_disk,
@@ -22,7 +22,7 @@ from perfgate.conductor.fitness import (
     check_throttling,
     examine_kernel,
 )
-from perfgate.conductor.machine import Machine, Moment, look
+from perfgate.conductor.machine.kernel import Machine, Moment, look
 
 GIB = 1 << 30
 CPU = "sys/devices/system/cpu"

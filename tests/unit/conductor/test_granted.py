@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.granted import cpu_quota, granted_cpus, granted_memory, quietest_cpus
+from perfgate.conductor.machine.cpus import cpu_quota, granted_cpus, granted_memory, quietest_cpus
 
 TOTAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

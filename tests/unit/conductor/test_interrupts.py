@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from perfgate.interrupts import SIGNALS, held_back, install, interrupt, safe_point
+from perfgate.system.interrupts import SIGNALS, held_back, install, interrupt, safe_point
 
 
 def test_held_back__ctrl_c_in_the_middle__work_goes_on_and_the_end_raises() -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.lock import lock_path, machine_lock
+from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.errors import MachineBusyError, MeasuringError
 
 HOLD = """
 import sys
 from pathlib import Path
-from perfgate.conductor.lock import machine_lock
+from perfgate.conductor.machine.lock import machine_lock
 with machine_lock(Path(sys.argv[1]), purpose="perfgate run in /project", say=print):
     print("held", flush=True)
     sys.stdin.readline()
@@ -69,7 +69,7 @@ def test_machine_lock__holder_killed__free_at_once(tmp_path: Path) -> None:
 WAIT = """
 import sys
 from pathlib import Path
-from perfgate.conductor.lock import machine_lock
+from perfgate.conductor.machine.lock import machine_lock
 def say(text):
     print(text, flush=True)
 with machine_lock(Path(sys.argv[1]), purpose=sys.argv[2], say=say):

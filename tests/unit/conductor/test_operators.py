@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.bench import Bench, Checkout, open_bench
-from perfgate.conductor.operators import LateOperators, with_operators, with_subroutines
-from perfgate.conductor.traces import record_traces
-from perfgate.conductor.workers import Worker, WorkerError
+from perfgate.conductor.sides.operators import LateOperators, with_operators, with_subroutines
+from perfgate.conductor.sides.traces import record_traces
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import Replicate
-from perfgate.measuring.trace.collect import read_calls
+from perfgate.measuring.counting.collect import read_calls
 from perfgate.protocol import (
     BlockDone,
     BlockRequest,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.checklist import _waited_share
-from perfgate.conductor.outside import cpu_ns, process_family, run_delay_ns, thread_settings, wait_asleep
+from perfgate.conductor.sides.checklist import _waited_share
+from perfgate.conductor.workers.proc_stats import cpu_ns, process_family, run_delay_ns, thread_settings, wait_asleep
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
 PARENT = """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from perfgate.conductor.pairs import MOST_QUADS, PairedMeasurement, draw_plans
+from perfgate.conductor.sides.pairs import MOST_QUADS, PairedMeasurement, draw_plans
 from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT, Replicate
 from perfgate.document.samples import unpack

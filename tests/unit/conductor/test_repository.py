@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.repository import WORKTREE_FOLDER, Repository
+from perfgate.conductor.workers.repository import WORKTREE_FOLDER, Repository
 from perfgate.errors import HostileRepositoryError, RepositoryError
 
 
@@ -197,7 +197,7 @@ def test_snapshot__sparse_checkout__what_is_left_out_is_not_deleted(clone: Path)
 
 
 def test_snapshot__folder_of_an_earlier_result__not_a_change(clone: Path) -> None:
-    from perfgate.flows.session import prepare_out
+    from perfgate.jobs.shared.session import prepare_out
 
     out = prepare_out(clone / ".perfgate" / "local")
     (out / "report.html").write_text("a report")
@@ -262,7 +262,7 @@ def test_worktrees__error_and_folders_without_write_permission__removed(clone: P
 
 def test_worktrees__killed_session__swept_by_the_next_and_a_living_one_is_left_alone(clone: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from perfgate.conductor.repository import Repository\n"
+        "import os, signal, sys; from pathlib import Path; from perfgate.conductor.workers.repository import Repository\n"
         f"with Repository(Path({str(clone)!r})).worktrees({{'base': 'main'}}, link=[]):\n"
         "    print('there', flush=True)\n    sys.stdin.readline()\n"
     )

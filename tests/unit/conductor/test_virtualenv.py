@@ -14,8 +14,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.interpreters import ask_about, check_given, is_running, share_code, with_code
-from perfgate.conductor.virtualenv import UNUSED_SECONDS, Provided, SetupPlan, _run, cache_folder, provide_virtualenv
+from perfgate.conductor.workers.interpreters import ask_about, check_given, is_running, share_code, with_code
+from perfgate.conductor.workers.virtualenv import (
+    UNUSED_SECONDS,
+    Provided,
+    SetupPlan,
+    _run,
+    cache_folder,
+    provide_virtualenv,
+)
 from perfgate.errors import ConfigError, MeasuringError, UsageError
 from tests.waiting import left_in_the_end
 

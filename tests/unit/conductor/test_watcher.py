@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from perfgate import sampling
-from perfgate.conductor.watcher import Watcher, namespace_ids, watching
+from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry

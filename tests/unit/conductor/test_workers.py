@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.conductor.workers import innermost_last
+from perfgate.conductor.workers.worker import innermost_last
 
 # As CPython 3.11 writes it (docs.python.org, faulthandler, "Example").
 STACK = """Fatal Python error: Segmentation fault

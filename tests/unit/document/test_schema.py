@@ -7,7 +7,7 @@ import pytest
 
 from perfgate.document.schema import load_schema, schema_path
 from perfgate.errors import PerfgateError
-from perfgate.flows.schemas import write_schemas
+from perfgate.jobs.schemas import write_schemas
 
 NAMES = ["run", "decision", "trend", "config"]
 
@@ -18,7 +18,7 @@ def test_schemas__committed_file__is_what_the_records_generate(tmp_path: Path, n
     fresh = (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
     stored = schema_path(name).read_text(encoding="utf-8")
     assert _unordered(json.loads(stored)) == _unordered(json.loads(fresh)), (
-        "run `python -m perfgate.flows.schemas` and commit schemas/"
+        "run `python -m perfgate.jobs.schemas` and commit schemas/"
     )
 
 

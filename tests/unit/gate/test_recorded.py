@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
-from perfgate.flows.from_profile import ProfileOptions, run_from_profile
+from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.gate.decide import decide, exit_code
 from perfgate.judging.gate.recorded import NOT_COMPARED
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording

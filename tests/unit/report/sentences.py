@@ -84,7 +84,7 @@ def _constants(expression: ast.expr) -> Iterator[str]:
 def written_messages() -> list[str]:
     """Return as patterns what the gate and the checklist may write into documents: an f-string's values match anything."""
     package = REPORT.parent.parent
-    folders = ["judging/gate", "conductor", "flows", "measuring/checklist", "measuring/devices", "measuring/trace"]
+    folders = ["judging/gate", "conductor", "jobs", "git", "measuring", "trace"]
     modules = [module for folder in folders for module in sorted((package / folder).rglob("*.py"))]
     modules += [package / "document" / "artifact.py", package / "document" / "run.py", package / "sampling.py"]
     texts = {text for module in modules for text in _texts(ast.parse(module.read_text(encoding="utf-8")))}

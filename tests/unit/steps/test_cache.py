@@ -8,12 +8,12 @@ import torch
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s15_cache import STEP
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Kernel, Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Kernel, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample

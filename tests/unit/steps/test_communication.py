@@ -22,11 +22,11 @@ from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, o
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s16_communication import STEP, judge_skew
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Collective, ProfilerStep, Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Collective, ProfilerStep, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample

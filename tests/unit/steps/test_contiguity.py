@@ -6,12 +6,12 @@ import torch
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s14_contiguity import STEP
-from perfgate.measuring.trace.counters import count_calls
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.steps.planted_models import context, found, images, line_of, linears, measure, numbers, pictures, turn

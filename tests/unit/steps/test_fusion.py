@@ -18,14 +18,13 @@ from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, find_pa
 from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
 from perfgate.measuring.checklist.steps._node_times import NodeTimes, node_times
 from perfgate.measuring.checklist.steps.s06_fusion import STEP, _judge_patterns, _merged_share
-from perfgate.measuring.devices.device import CALL
+from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import CALL, NO_CORRELATION, EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ADD, GEMM, kineto_recording
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

@@ -18,15 +18,15 @@ from perfgate.measuring.checklist.steps import s09_graph
 from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
 from perfgate.measuring.checklist.steps._time_limit import TimeUpError, time_limit
 from perfgate.measuring.checklist.steps.s09_graph import STEP
+from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.analysis import Intervals
-from perfgate.measuring.trace.compiled import has_compiled
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Kernel, ProfilerStep, Recording, Timeline
-from perfgate.measuring.trace.steps import profiler_steps
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.analysis import Intervals
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.steps import profiler_steps
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample

@@ -9,10 +9,10 @@ from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.read import read_recording
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ALL_REDUCE, GEMM, kineto_recording
 from tests.fakes.recordings import STEP as RECORDED_STEP

@@ -11,10 +11,10 @@ from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps._precision_trial import Trial
 from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.timing.versus import Versus
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Kernel, Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Kernel, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.steps.planted_models import Linears, found, line_of, linears, measure, numbers, rows

@@ -17,11 +17,11 @@ from perfgate.measuring.checklist.steps._loading import preparing_share
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.pipeline import _exposed, measure_exposed
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import ProfilerStep, Timeline
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import ProfilerStep, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import context_on, curve
 from tests.unit.trace.ascend import ALEXNET, GPT, sample

@@ -9,10 +9,10 @@ import pytest
 from perfgate.document.run import StepResult
 from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
 from tests.samples import unpacked
 

@@ -8,11 +8,11 @@ import torch
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s12_small_ops import STEP
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Recording
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Recording
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

@@ -22,11 +22,11 @@ from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_s
 from perfgate.measuring.devices.contention import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Recording, Timeline
-from perfgate.measuring.trace.summary import summarize
 from perfgate.sampling import sampling
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample

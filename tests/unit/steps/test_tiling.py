@@ -11,11 +11,11 @@ from perfgate.measuring.checklist.steps._core_use import Cores, core_uses, known
 from perfgate.measuring.checklist.steps._products import Replay, record_products
 from perfgate.measuring.checklist.steps.s13_tiling import STEP
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Kernel
-from perfgate.measuring.trace.summary import summarize
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Kernel
+from perfgate.trace.summary import summarize
 from tests.fakes.recordings import kineto_recording
 from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample
 

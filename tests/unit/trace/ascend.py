@@ -3,7 +3,7 @@
 import gzip
 import shutil
 
-from perfgate.measuring.trace.events import KINDS
+from perfgate.trace.events import KINDS
 from tests.samples import recorded
 
 ALEXNET = "msinsight-910B-alexnet-2501"

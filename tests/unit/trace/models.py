@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.counters import count_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 

@@ -12,9 +12,9 @@ import torch
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
+from perfgate.measuring.counting.compiled import with_compilations
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.compiled import with_compilations
-from perfgate.measuring.trace.counters import count_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.documents import make_run

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from perfgate.document.run import CallAccount, CallRow
+from perfgate.measuring.counting.account import AccountOf, account_for
+from perfgate.measuring.counting.collect import CallTrace, record_calls
+from perfgate.measuring.counting.counters import count_in_order
+from perfgate.measuring.counting.roofline import measure_roof
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.account import AccountOf, account_for
-from perfgate.measuring.trace.collect import CallTrace, record_calls
-from perfgate.measuring.trace.counters import count_in_order
-from perfgate.measuring.trace.events import EventKind, EventTableBuilder
-from perfgate.measuring.trace.recording import Timeline
-from perfgate.measuring.trace.roofline import measure_roof
-from perfgate.measuring.trace.tally import Dispatched
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventKind, EventTableBuilder
+from perfgate.trace.recording import Timeline
+from perfgate.trace.tally import Dispatched
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, fake_workload
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from perfgate.measuring.trace.analysis import (
+from perfgate.trace.analysis import (
     Intervals,
     counts_by_name,
     exposed_length,

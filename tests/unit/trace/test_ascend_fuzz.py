@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.read import read_recording
+from perfgate.trace.read import read_recording
 
 from .test_ascend_view import arrow, hardware, process, span
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.analysis import Intervals, gaps, union_length
-from perfgate.measuring.trace.read import read_recording
+from perfgate.trace.analysis import Intervals, gaps, union_length
+from perfgate.trace.read import read_recording
 
 from .ascend import ALEXNET, GPT, QWEN, groups, kinds, sample
 

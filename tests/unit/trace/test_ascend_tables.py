@@ -10,8 +10,8 @@ from dataclasses import astuple
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.readers import _archive
+from perfgate.trace.read import read_recording
+from perfgate.trace.readers import _archive
 
 from .ascend import groups, kinds, written
 
@@ -333,7 +333,7 @@ def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
 
 def test_readers__imported__torch_is_not():
     code = (
-        "import sys; from perfgate.measuring.trace import read, readers; from perfgate.discovery import load_members; "
+        "import sys; from perfgate.trace import read, readers; from perfgate.plugins import load_members; "
         "load_members(readers); sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)"
     )
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.events import KINDS
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.readers._ascend.kinds import task_kind, type_by_name
+from perfgate.trace.events import KINDS
+from perfgate.trace.read import read_recording
+from perfgate.trace.readers._ascend.kinds import task_kind, type_by_name
 
 from .ascend import groups, kinds, written
 

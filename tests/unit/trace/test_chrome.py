@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.flows.from_profile import ProfileOptions, run_from_profile
-from perfgate.measuring.trace.gaps import device_gaps
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.readers import _json_events, chrome
+from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.trace.gaps import device_gaps
+from perfgate.trace.read import read_recording
+from perfgate.trace.readers import _json_events, chrome
 
 
 def spans(folder: Path, events: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:

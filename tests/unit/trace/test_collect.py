@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.measuring.devices.device import CALL
-from perfgate.measuring.trace.collect import read_calls
-from perfgate.measuring.trace.flame import flame_tree
-from perfgate.measuring.trace.stacks import stacks_of
+from perfgate.measuring.counting.collect import read_calls
+from perfgate.trace.events import CALL
+from perfgate.trace.flame import flame_tree
+from perfgate.trace.stacks import stacks_of
 from tests.fakes.kineto import TraceLog, write_trace
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.flows.from_profile import ProfileOptions, run_from_profile
-from perfgate.measuring.trace.contradictions import contradictions
-from perfgate.measuring.trace.read import read_recording
+from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.trace.contradictions import contradictions
+from perfgate.trace.read import read_recording
 
 from .ascend import ALEXNET, GPT, QWEN, sample
 

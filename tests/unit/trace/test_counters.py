@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from perfgate.document.run import OpCount
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.counters import count_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.unit.trace.models import MODELS

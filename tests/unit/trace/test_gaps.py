@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from perfgate.measuring.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.measuring.trace.gaps import Gap, device_gaps
-from perfgate.measuring.trace.read import read_recording
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.gaps import Gap, device_gaps
+from perfgate.trace.read import read_recording
 from tests.samples import recorded
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 
 from perfgate.document.run import CallRow, CounterSet
-from perfgate.measuring.trace.analysis import Intervals
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.measuring.trace.kernels import (
+from perfgate.trace.analysis import Intervals
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.kernels import (
     Work,
     WorkItem,
     is_format_conversion,
@@ -13,7 +13,7 @@ from perfgate.measuring.trace.kernels import (
     with_kernels,
     work_by_span,
 )
-from perfgate.measuring.trace.tally import COLLECTIVES
+from perfgate.trace.tally import COLLECTIVES
 
 HOST, STREAM = ("1", "1"), ("0", "7")
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.analysis import Intervals, union_length
-from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.events import KINDS
-from perfgate.measuring.trace.readers._json_events import event_lists
-from perfgate.measuring.trace.readers._times import nanoseconds
-from perfgate.measuring.trace.readers.kineto import read_kineto
-from perfgate.measuring.trace.recording import Timeline
+from perfgate.measuring.counting.collect import CallTrace
+from perfgate.trace.analysis import Intervals, union_length
+from perfgate.trace.events import KINDS
+from perfgate.trace.readers._json_events import event_lists
+from perfgate.trace.readers._times import nanoseconds
+from perfgate.trace.readers.kineto import read_kineto
+from perfgate.trace.recording import Timeline
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"

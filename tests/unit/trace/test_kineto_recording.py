@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from perfgate.errors import DocumentError
-from perfgate.measuring.trace.events import KINDS, EventTable
-from perfgate.measuring.trace.launches import launch_starts
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.readers import kineto
-from perfgate.measuring.trace.recording import Recording
+from perfgate.trace.events import KINDS, EventTable
+from perfgate.trace.launches import launch_starts
+from perfgate.trace.read import read_recording
+from perfgate.trace.readers import kineto
+from perfgate.trace.recording import Recording
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
@@ -230,7 +230,7 @@ def test_read_chrome__span_that_ends_before_it_begins__refused(tmp_path: Path) -
 def test_readers__process_without_torch__read_and_analyse() -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from perfgate.flows.trace import Choice, trace_gaps, trace_steps, trace_top\n"
+        "from perfgate.jobs.trace.job import Choice, trace_gaps, trace_steps, trace_top\n"
         f"path, all_of_it = Path({str(DATA / 'device.json')!r}), Choice()\n"
         "trace_top(path, all_of_it, by='type', host=False)\ntrace_steps(path, all_of_it)\n"
         "assert trace_gaps(path, all_of_it, exposed=True, shortest=0).timelines[0].busy\n"

@@ -1,7 +1,7 @@
 import pytest
 
-from perfgate.measuring.trace.events import EventTableBuilder
-from perfgate.measuring.trace.operators import OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.operators import OperatorTotal, class_totals, op_class, operator_totals
 
 
 @pytest.mark.parametrize(

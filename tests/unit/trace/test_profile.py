@@ -10,8 +10,8 @@ import torch
 
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.errors import MeasuringError
+from perfgate.measuring.counting.profile import OperatorProfile, recorded_times, typical_times
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace.profile import OperatorProfile, recorded_times, typical_times
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from perfgate.document.run import CounterSet
+from perfgate.measuring.counting import python_work
+from perfgate.measuring.counting.python_work import BYTECODES, PYTHON_CALLS, count_python, with_python_work
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.trace import python_work
-from perfgate.measuring.trace.python_work import BYTECODES, PYTHON_CALLS, count_python, with_python_work
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 

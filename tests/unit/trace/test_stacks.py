@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
-from perfgate.measuring.trace.events import EventKind, EventTable, EventTableBuilder
-from perfgate.measuring.trace.flame import flame_tree
-from perfgate.measuring.trace.frames import frame, project_places
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.stacks import attributed_share, stacks_of
+from perfgate.trace.events import EventKind, EventTable, EventTableBuilder
+from perfgate.trace.flame import flame_tree
+from perfgate.trace.frames import frame, project_places
+from perfgate.trace.read import read_recording
+from perfgate.trace.stacks import attributed_share, stacks_of
 
 from .ascend import ALEXNET, sample
 

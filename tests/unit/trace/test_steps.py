@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.readers._ascend.tasks import events_of_tables
-from perfgate.measuring.trace.recording import Kernel, ProfilerStep, TabledStep
-from perfgate.measuring.trace.steps import profiler_steps, steps_of_tables
+from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.read import read_recording
+from perfgate.trace.readers._ascend.tasks import events_of_tables
+from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.steps import profiler_steps, steps_of_tables
 
 from .ascend import ALEXNET, sample
 

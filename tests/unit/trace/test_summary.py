@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.measuring.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.measuring.trace.kernels import WorkItem
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
-from perfgate.measuring.trace.steps import profiler_steps
-from perfgate.measuring.trace.summary import StepParts, shape_names, summarize
+from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.kernels import WorkItem
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
+from perfgate.trace.steps import profiler_steps
+from perfgate.trace.summary import StepParts, shape_names, summarize
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.samples import recorded, unpacked
 

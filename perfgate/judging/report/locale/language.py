@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from functools import cache
 
 from perfgate.catalogue.card import Language, Text
-from perfgate.discovery import load_members
 from perfgate.judging.report.locale import zh
 from perfgate.judging.report.words import Words
+from perfgate.plugins import load_members
 
 # Every function that words a number would have to take the language along; so the outermost one sets it for all it calls.
 _SPOKEN: ContextVar[Language] = ContextVar("spoken", default="en")

@@ -9,13 +9,13 @@ from string import Formatter
 from perfgate.catalogue.advice.lookup import ADVICE
 from perfgate.catalogue.card import Text
 from perfgate.catalogue.lookup import RULES
-from perfgate.discovery import load_members
 from perfgate.document.decision import Suggestion
 from perfgate.document.run import Evidence, Finding
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.locale import documents
 from perfgate.judging.report.locale.language import spoken
 from perfgate.judging.report.words import Words
+from perfgate.plugins import load_members
 
 _Pattern = tuple[tuple[str, str | None], ...]
 # What stands between two reasons in one document field; a reason may hold it too.

@@ -32,7 +32,7 @@ from perfgate.measuring.checklist.collectives.plan import (
     failure_file,
     report_file,
 )
-from perfgate.processes import die_with_parent
+from perfgate.system.processes import die_with_parent
 
 _WARM_UPS = 3
 _FEWEST = 3

@@ -95,7 +95,7 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
 def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
     """Make one call and return the operators of the framework that it dispatches, in order."""
     # torch is imported here, so that a step that audits can be listed without it.
-    from perfgate.measuring.trace.dispatch import SourceLines, WatchingMode
+    from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode
 
     found: list[AuditedOp] = []
     lines = SourceLines(context.root)
@@ -122,8 +122,8 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
 def _audited(
     func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, took: int
 ) -> AuditedOp:
-    from perfgate.measuring.trace.dispatch import copied, is_view
-    from perfgate.measuring.trace.dispatched import MAX_INPUTS, form_of
+    from perfgate.measuring.counting.dispatch import copied, is_view
+    from perfgate.measuring.counting.dispatched import MAX_INPUTS, form_of
 
     view = is_view(func)
     read = list(tensors((args, keywords)))
@@ -146,7 +146,7 @@ def _audited(
 
 
 def _copy(target: Any, source: Any) -> Copy:
-    from perfgate.measuring.trace.dispatch import layout_differs
+    from perfgate.measuring.counting.dispatch import layout_differs
 
     cause: Cause = "duplicate"
     if layout_differs(target, source):
@@ -190,8 +190,8 @@ def _dtype(tensor: Any) -> str:
 def _product(
     func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, read: list[Any]
 ) -> Product | None:
-    from perfgate.measuring.trace.dispatch import LOW_PRECISION
-    from perfgate.measuring.trace.dispatched import flops_of
+    from perfgate.measuring.counting.dispatch import LOW_PRECISION
+    from perfgate.measuring.counting.dispatched import flops_of
 
     flops = flops_of(func, args, keywords, result)
     floating = [tensor for tensor in read if tensor.is_floating_point()]

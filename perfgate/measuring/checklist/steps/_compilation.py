@@ -19,10 +19,10 @@ from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps._time_limit import TimeUpError, time_limit
+from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
-from perfgate.measuring.trace.compiled import has_compiled
 from perfgate.measuring.workload.bound import BoundWorkload
 
 # What compiles for a device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perfgate.measuring.trace.recording import Kernel
+from perfgate.trace.recording import Kernel
 
 Unit = Literal["cube", "vector"]
 Bound = Literal["compute", "memory", "neither"]

@@ -53,7 +53,7 @@ def variant_of(name: str) -> str:
 
 def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
-    from perfgate.measuring.trace.dispatch import SourceLines, WatchingMode, is_view, weak_storage
+    from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode, is_view, weak_storage
 
     nodes: list[Node] = []
     lines = SourceLines(root)

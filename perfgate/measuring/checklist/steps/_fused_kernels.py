@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.measuring.checklist.steps._fusion_patterns import FEWEST_IN_CHAIN
-from perfgate.measuring.trace.recording import Kernel, Timeline
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.trace.recording import Kernel, Timeline
+from perfgate.trace.summary import DeviceSummary
 
 # Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
 # samples msinsight-gpt3-cann7-2309 and msinsight-910B-qwen3, CANN operator list), of inductor (triton_poi_fused_…,

@@ -10,8 +10,8 @@ import numpy as np
 
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.steps._head_overhead import HeadSpans, head_times
-from perfgate.measuring.trace.steps import step_marks, windows_of
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.trace.steps import step_marks, windows_of
+from perfgate.trace.summary import DeviceSummary
 
 # One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
 _LAUNCHES: Mapping[str, re.Pattern[str]] = {

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.measuring.trace.analysis import IntColumn, Intervals
-from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
-from perfgate.measuring.trace.launches import launch_starts, launched_or_began
+from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.events import DEVICE_KINDS, EventTable
+from perfgate.trace.launches import launch_starts, launched_or_began
 
 
 class HeadSpans(NamedTuple):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from perfgate.measuring.trace.recording import Kernel
+from perfgate.trace.recording import Kernel
 
 Access = Literal["read", "write", "all"]
 

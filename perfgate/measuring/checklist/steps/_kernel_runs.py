@@ -10,8 +10,8 @@ import numpy as np
 from perfgate.document.expected import missing_kernels
 from perfgate.document.run import CallRow, Evidence, Finding, ShapeKernels, Value
 from perfgate.measuring.checklist.limits import above, noticed
-from perfgate.measuring.trace.analysis import IntColumn, self_times
-from perfgate.measuring.trace.events import KIND_CODES, EventKind, EventTable
+from perfgate.trace.analysis import IntColumn, self_times
+from perfgate.trace.events import KIND_CODES, EventKind, EventTable
 
 _RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
 # More names than any model runs kernels; a recording may hold anything.

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, limit, noticed
-from perfgate.measuring.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
-from perfgate.measuring.trace.events import DEVICE_KINDS, EventTable
-from perfgate.measuring.trace.summary import DeviceSummary
-from perfgate.measuring.trace.tally import Dispatched
+from perfgate.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
+from perfgate.trace.events import DEVICE_KINDS, EventTable
+from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.tally import Dispatched
 
 # What any device does in well under ten microseconds: it moves 128 KiB at 25 GB/s in five, and a million operations take
 # one at 1 TFLOP/s. Whatever stays below both costs its launch and little else.

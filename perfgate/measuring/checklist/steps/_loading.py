@@ -10,9 +10,9 @@ import numpy as np
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome, status_of
-from perfgate.measuring.trace.analysis import Intervals, overlap_length, union_length
-from perfgate.measuring.trace.recording import ProfilerStep, Timeline
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.trace.analysis import Intervals, overlap_length, union_length
+from perfgate.trace.recording import ProfilerStep, Timeline
+from perfgate.trace.summary import DeviceSummary
 
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
 # "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).

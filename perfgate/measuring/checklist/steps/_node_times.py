@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.measuring.checklist.steps._dataflow import Node, variant_of
-from perfgate.measuring.trace.analysis import NOTHING_AROUND, IntColumn, self_times
-from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
-from perfgate.measuring.trace.stacks import operators_above, stacks_of
+from perfgate.measuring.counting.collect import CallTrace
+from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, self_times
+from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
+from perfgate.trace.stacks import operators_above, stacks_of
 
 # Of the time of kernels so much must be that of kernels whose operator is known, or the shares would be of a part only.
 _LEAST_JOINED = 0.8

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from perfgate.document.run import CounterSet, Evidence, Finding, OperatorRow, Value
 from perfgate.measuring.checklist.limits import above, below, noticed
-from perfgate.measuring.trace.fallbacks import fallback_sites
-from perfgate.measuring.trace.operators import OpClass, OperatorTotal, class_totals, op_class
+from perfgate.trace.fallbacks import fallback_sites
+from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class
 
 # The classes of operators whose share of the busy time has a limit.
 _JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")

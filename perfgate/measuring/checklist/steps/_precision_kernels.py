@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from perfgate.measuring.trace.operators import op_class
-from perfgate.measuring.trace.recording import Kernel
+from perfgate.trace.operators import op_class
+from perfgate.trace.recording import Kernel
 
 _FULL, _LOW = ("FLOAT", "DOUBLE"), ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2")
 # CUDA kernels tell it by name: ampere_bf16_s16816gemm_bf16_128x64, sm80_xmma_fprop_..._f16f16_f16f32_f32, turing_h1688gemm,

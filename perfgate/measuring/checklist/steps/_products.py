@@ -99,7 +99,7 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
 
     Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
     """
-    from perfgate.measuring.trace.dispatch import SourceLines, WatchingMode
+    from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode
 
     lines = SourceLines(root)
     counts: Counter[Product] = Counter()

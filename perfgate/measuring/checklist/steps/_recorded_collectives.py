@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, limit, noticed
-from perfgate.measuring.trace.readers._ascend.kinds import type_by_name
-from perfgate.measuring.trace.recording import Collective
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.trace.readers._ascend.kinds import type_by_name
+from perfgate.trace.recording import Collective
+from perfgate.trace.summary import DeviceSummary
 
 # Of fewer of one kind nothing says which is unusual.
 _FEWEST_OF_A_KIND = 3

@@ -12,13 +12,13 @@ from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import below, noticed
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._traces import steady_calls
+from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import read_under_load
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.analysis import union_length
-from perfgate.measuring.trace.collect import calls_within
-from perfgate.measuring.trace.summary import StepParts
+from perfgate.trace.analysis import union_length
+from perfgate.trace.summary import StepParts
 
 _FEWEST_CALLS = 20
 _MOST_CALLS = 100

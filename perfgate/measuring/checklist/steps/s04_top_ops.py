@@ -13,16 +13,16 @@ from perfgate.measuring.checklist.steps._operators import (
     judge_unstable,
 )
 from perfgate.measuring.checklist.steps._traces import steady_calls
-from perfgate.measuring.trace.account import AccountOf, account_for
-from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.compiled import with_compilations
-from perfgate.measuring.trace.counters import count_in_order, with_steady
-from perfgate.measuring.trace.events import EventTable
-from perfgate.measuring.trace.fallbacks import with_fallbacks
-from perfgate.measuring.trace.kernels import with_kernel_lines, with_kernels, work_by_span
-from perfgate.measuring.trace.operators import operator_totals
-from perfgate.measuring.trace.python_work import with_python_work
-from perfgate.measuring.trace.roofline import measure_roof
+from perfgate.measuring.counting.account import AccountOf, account_for
+from perfgate.measuring.counting.collect import CallTrace
+from perfgate.measuring.counting.compiled import with_compilations
+from perfgate.measuring.counting.counters import count_in_order, with_steady
+from perfgate.measuring.counting.python_work import with_python_work
+from perfgate.measuring.counting.roofline import measure_roof
+from perfgate.trace.events import EventTable
+from perfgate.trace.fallbacks import with_fallbacks
+from perfgate.trace.kernels import with_kernel_lines, with_kernels, work_by_span
+from perfgate.trace.operators import operator_totals
 
 
 class TopOpsStep:

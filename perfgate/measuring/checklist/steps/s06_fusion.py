@@ -17,11 +17,11 @@ from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, can_hol
 from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
 from perfgate.measuring.checklist.steps._node_times import NodeTimes, node_times
 from perfgate.measuring.checklist.steps._traces import steady_calls
+from perfgate.measuring.counting.collect import CallTrace
+from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.collect import CallTrace
-from perfgate.measuring.trace.compiled import has_compiled
-from perfgate.measuring.trace.summary import DeviceSummary, summarize
+from perfgate.trace.summary import DeviceSummary, summarize
 
 _SHOWN_OPS = 6
 _LONGEST_NAME = 80

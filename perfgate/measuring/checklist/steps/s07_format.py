@@ -15,9 +15,9 @@ from perfgate.measuring.checklist.step import Judged, RecordingContext, StepCont
 from perfgate.measuring.checklist.steps._audit import EITHER, AuditedOp, Convolution, audit_shape
 from perfgate.measuring.checklist.steps._npu_formats import format_changes
 from perfgate.measuring.checklist.steps._traces import steady_summary
-from perfgate.measuring.trace.kernels import is_format_conversion
-from perfgate.measuring.trace.recording import Kernel
-from perfgate.measuring.trace.summary import kernels_of
+from perfgate.trace.kernels import is_format_conversion
+from perfgate.trace.recording import Kernel
+from perfgate.trace.summary import kernels_of
 
 # Pairs of formats that get a row of their own, those that take most.
 _MOST_PAIRS = 10

@@ -20,8 +20,8 @@ from perfgate.measuring.checklist.steps._precision_trial import (
     try_full,
 )
 from perfgate.measuring.checklist.steps._traces import steady_summary
-from perfgate.measuring.trace.recording import Kernel
-from perfgate.measuring.trace.summary import kernels_of
+from perfgate.trace.recording import Kernel
+from perfgate.trace.summary import kernels_of
 
 # From this share of low-precision products on a call counts as one in low precision.
 _MOSTLY = 0.5

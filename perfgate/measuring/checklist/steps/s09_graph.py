@@ -25,12 +25,12 @@ from perfgate.measuring.checklist.steps._compilation import (
 )
 from perfgate.measuring.checklist.steps._graph_signs import graph_signs
 from perfgate.measuring.checklist.steps._head_overhead import HEAD_SPANS, head_times, spans_of
+from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.counting.compiled import Compilations, compilations, has_compiled
+from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus
-from perfgate.measuring.trace.collect import record_calls
-from perfgate.measuring.trace.compiled import Compilations, compilations, has_compiled
-from perfgate.measuring.trace.counters import WARM_UP_CALLS
-from perfgate.measuring.trace.tally import Site
+from perfgate.trace.tally import Site
 
 _TRACED_CALLS = 5
 _MOST_PLACES = 10

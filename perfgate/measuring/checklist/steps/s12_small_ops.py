@@ -21,14 +21,14 @@ from perfgate.measuring.checklist.steps._launches import (
     loops_of,
 )
 from perfgate.measuring.checklist.steps._traces import steady_summary
+from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.analysis import union_length
-from perfgate.measuring.trace.collect import calls_within
-from perfgate.measuring.trace.events import KERNEL_KINDS
-from perfgate.measuring.trace.summary import DeviceSummary
-from perfgate.measuring.trace.tally import SYNCS, CallTally
 from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.trace.analysis import union_length
+from perfgate.trace.events import KERNEL_KINDS
+from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.tally import SYNCS, CallTally
 
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
@@ -130,7 +130,7 @@ def _launch_time(summary: DeviceSummary, labels: dict[str, str]) -> list[Value]:
 def _dispatched(context: StepContext, shape: str) -> CallTally:
     """Return what one steady call dispatches, in order."""
     # torch is imported here, so that the step can be listed without it.
-    from perfgate.measuring.trace.dispatch import CountingMode
+    from perfgate.measuring.counting.dispatch import CountingMode
 
     workload, tally = context.workload, CallTally(order=[])
     inputs = workload.pool(shape)[0]

@@ -17,7 +17,7 @@ from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.timing.versus import Versus, compare
-from perfgate.measuring.trace.summary import DeviceSummary
+from perfgate.trace.summary import DeviceSummary
 
 _TOP_OPS = 10
 # A gain of less than a hundredth of the call is not worth a word.

@@ -18,9 +18,9 @@ from perfgate.measuring.checklist.steps._variants import TRAINS, compare_outputs
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
-from perfgate.measuring.trace.kernels import is_format_conversion
-from perfgate.measuring.trace.recording import Kernel
-from perfgate.measuring.trace.summary import kernels_of
+from perfgate.trace.kernels import is_format_conversion
+from perfgate.trace.recording import Kernel
+from perfgate.trace.summary import kernels_of
 
 _SPEEDUP = "contiguity.channels_last_speedup"
 # A copy into another dtype is step 8's matter, one to another device step 3's.

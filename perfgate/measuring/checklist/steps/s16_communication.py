@@ -18,11 +18,11 @@ from perfgate.measuring.checklist.collectives.results import OperationTimes, Siz
 from perfgate.measuring.checklist.limits import above, below, limit, noticed
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._recorded_collectives import recorded_communication
+from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.trace.collect import record_calls
-from perfgate.measuring.trace.read import read_recording
-from perfgate.measuring.trace.summary import summarize
 from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.trace.read import read_recording
+from perfgate.trace.summary import summarize
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20

@@ -14,15 +14,15 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import above, limit, noticed
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
+from perfgate.measuring.counting.collect import calls_within
+from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import MemoryStatistics
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.collect import calls_within
-from perfgate.measuring.trace.counters import count_calls
-from perfgate.measuring.trace.recording import AllocationTotal
-from perfgate.measuring.trace.summary import DeviceSummary
 from perfgate.stats.lines import Slope, theil_sen
 from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.trace.recording import AllocationTotal
+from perfgate.trace.summary import DeviceSummary
 
 # Of fewer calls the interval of a slope says nothing.
 _FEWEST_CALLS = 12

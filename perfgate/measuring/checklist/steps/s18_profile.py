@@ -16,13 +16,13 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
 from perfgate.measuring.checklist.steps._traces import steady_calls
+from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.trace.collect import calls_within, read_calls
-from perfgate.measuring.trace.events import EventTable
-from perfgate.measuring.trace.stacks import Stacks, attributed_share, stacks_of
+from perfgate.trace.events import EventTable
+from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
 
 _NO_STACKS = (
     "the recording joins nothing that ran with a stack of the host; record the host too, on a CPU with_stack=True"

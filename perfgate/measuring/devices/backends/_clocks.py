@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 
 from perfgate.measuring.devices.device import HostMemory
-from perfgate.processes import run_delay_ns
+from perfgate.system.processes import run_delay_ns
 
 # A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
 _WATCHED_NS = 500_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.device import CALL
+from perfgate.trace.events import CALL
 
 
 def record_kineto(

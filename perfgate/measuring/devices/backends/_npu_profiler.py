@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.device import CALL
+from perfgate.trace.events import CALL
 
 SUFFIX = ".zip"
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.

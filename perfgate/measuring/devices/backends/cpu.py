@@ -22,7 +22,6 @@ from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryRe
 from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.batches import bytes_of
 from perfgate.measuring.devices.device import (
-    CALL,
     Capability,
     Condition,
     Event,
@@ -31,6 +30,7 @@ from perfgate.measuring.devices.device import (
     MemoryStatistics,
 )
 from perfgate.measuring.devices.sweep import sweeper
+from perfgate.trace.events import CALL
 
 KIND = "cpu"
 _GIB = 1 << 30

@@ -1,0 +1,121 @@
+"""What measuring needs to be allowed to do, tried out: a scratch home, worktrees, pinning, the machine lock."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from perfgate.conductor.machine.lock import machine_lock
+from perfgate.conductor.workers.leftovers import remove_folder
+from perfgate.conductor.workers.repository import Repository
+from perfgate.document.doctor import FitnessCheck
+from perfgate.errors import MeasuringError, RepositoryError
+from perfgate.git.commands import run_git
+
+# rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).
+OLDEST_GIT = (2, 31)
+_AUTHOR = {f"GIT_{role}_{field}": "perfgate" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+
+
+def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
+    """Return one check a permission; ``scratch`` is where workers get their homes, ``lock`` the machine's lock."""
+    return [try_scratch(scratch), try_pinning(), try_git(), try_worktrees(scratch), try_lock(lock)]
+
+
+def try_scratch(folder: Path) -> FitnessCheck:
+    """Make a home for a worker and write into it."""
+    try:
+        home = Path(tempfile.mkdtemp(prefix="perfgate-", dir=folder))
+        try:
+            (home / "written").write_text("by perfgate doctor")
+        finally:
+            remove_folder(home)
+    except OSError as error:
+        return FitnessCheck(
+            name="scratch home",
+            status="unfit",
+            seen=f"{folder} cannot be written: {error.strerror}",
+            remedy="set TMPDIR to a folder that the job may write to",
+        )
+    return FitnessCheck(name="scratch home", status="ok", seen=f"{folder} can be written")
+
+
+def try_pinning() -> FitnessCheck:
+    """Pin this process to each CPU of its mask in turn, and give it the mask back."""
+    mask = os.sched_getaffinity(0)
+    try:
+        for cpu in sorted(mask):
+            os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        return FitnessCheck(
+            name="pinning",
+            status="unfit",
+            seen=f"a CPU of the mask is refused: {error.strerror}",
+            remedy="allow sched_setaffinity in the container's seccomp profile; pairs share one CPU",
+        )
+    finally:
+        os.sched_setaffinity(0, mask)
+    return FitnessCheck(name="pinning", status="ok", seen="processes can be pinned to a CPU")
+
+
+def try_git() -> FitnessCheck:
+    """Ask git for its version."""
+    try:
+        said = run_git(Path.cwd(), ["--version"], {}).output
+    except RepositoryError as error:
+        return FitnessCheck(name="git", status="unfit", seen=str(error), remedy="install git")
+    return judge_git(said)
+
+
+def judge_git(said: str) -> FitnessCheck:
+    """Judge what ``git --version`` says."""
+    numbers = re.search(r"(\d+)\.(\d+)", said)
+    if numbers is None:
+        return FitnessCheck(name="git", status="attention", seen=f"says {said!r}", remedy="install git 2.31 or newer")
+    if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
+        return FitnessCheck(name="git", status="unfit", seen=said, remedy="install git 2.31 or newer")
+    return FitnessCheck(name="git", status="ok", seen=said)
+
+
+def try_worktrees(scratch: Path) -> FitnessCheck:
+    """Check out a commit of a scratch repository the way a gate checks out base and head."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfgate-doctor-", dir=scratch) as folder:
+            clone = Path(folder)
+            for arguments in (
+                ["init", "--quiet"],
+                ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"],
+            ):
+                done = run_git(clone, arguments, _AUTHOR)
+                if done.code:
+                    raise RepositoryError(f"git {arguments[0]} failed: {done.errors}")
+            repository = Repository(clone)
+            with repository.worktrees({"base": repository.head()}, link=[]):
+                pass
+    except (OSError, RepositoryError) as error:
+        return FitnessCheck(
+            name="worktrees",
+            status="unfit",
+            seen=str(error),
+            remedy="make git work in the temporary folder; base and head are checked out as worktrees",
+        )
+    return FitnessCheck(name="worktrees", status="ok", seen="a commit can be checked out beside another")
+
+
+def try_lock(path: Path) -> FitnessCheck:
+    """Take the machine's lock and give it back; who holds it is worth a word, one that cannot be opened is unfit."""
+    holder: list[str] = []
+    try:
+        with machine_lock(path, purpose="perfgate doctor", say=holder.append, timeout=0.0):
+            pass
+    except MeasuringError as error:
+        if holder:
+            return FitnessCheck(
+                name="machine lock", status="attention", seen=holder[0], remedy="let it end; a gate waits for it"
+            )
+        return FitnessCheck(
+            name="machine lock", status="unfit", seen=str(error), remedy="set PERFGATE_LOCK to a file you can write"
+        )
+    return FitnessCheck(name="machine lock", status="ok", seen=f"free ({path})")

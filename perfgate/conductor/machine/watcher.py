@@ -1,0 +1,188 @@
+"""The watcher: what the device says of itself while pairs run beside it, and which of their blocks that spoils.
+
+A process of its own asks the vendor's tool, outside of all workers and without torch. Its readings and the blocks lie on one
+clock, so that a reading spoils the blocks it overlaps in time, whichever side they belong to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.workers.environment import device_kind
+from perfgate.document.run import BlockColumns, Replicate
+from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry
+from perfgate.sampling import Sampler, sampling
+
+replace = msgspec.structs.replace
+
+# The CPU tells its throttling to each worker, for nothing; asking beside it would take CPU time from what is measured.
+UNWATCHED_KINDS = frozenset({"cpu"})
+# Two questions to a tool on a busy host; a gate takes minutes, so this is worth the while.
+PATIENCE_SECONDS = 60.0
+# linux/proc_ns.h, PROC_PID_INIT_INO: the number of the namespace that no container is in.
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+
+
+class _Span(NamedTuple):
+    began_ns: int
+    ended_ns: int
+
+    def overlaps(self, reading: Reading) -> bool:
+        return reading.began_ns < self.ended_ns and reading.ended_ns > self.began_ns
+
+    def holds(self, reading: Reading) -> bool:
+        return self.began_ns <= reading.began_ns and reading.ended_ns <= self.ended_ns
+
+
+class Watcher:
+    """The readings beside some pairs, and what they mean for the blocks.
+
+    ``own`` are the process ids that workers had, and grows as they are started. ``host_ids`` is whether the ids that a
+    driver lists can only be those that we see: in a container they may be the host's.
+    """
+
+    def __init__(self, sampler: Sampler | None, *, own: Collection[int], host_ids: bool | None = None) -> None:
+        self._sampler = sampler
+        self._own = own
+        self._host_ids = _in_first_pid_namespace() if host_ids is None else host_ids
+
+    def end(self) -> None:
+        """Let the answer that is under way come in; no other is asked for."""
+        if self._sampler is not None:
+            self._sampler.end()
+
+    def put_into(self, *lists: list[Replicate]) -> None:
+        """Give every replicate the readings beside its blocks, and every block what they tell of it."""
+        readings = [self._told(reading) for reading in self._sampler.readings()] if self._sampler else []
+        for replicates in lists if readings else ():
+            replicates[:] = [_watched(replicate, readings) for replicate in replicates]
+
+    def _told(self, reading: Reading) -> Reading:
+        """Return a reading whose processes are those of others, None where nobody can tell whose they are."""
+        foreign = self._foreign(reading.telemetry)
+        return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
+
+    def _foreign(self, telemetry: Telemetry) -> list[DeviceProcess] | None:
+        listed = telemetry.foreign_processes
+        if not listed:
+            return listed
+        ours = any(process.pid in self._own for process in listed)
+        if not ours and not self._host_ids:
+            return None  # ids of the host, among which ours may be
+        # What other jobs are called is no business of a document's reader.
+        return [replace(process, name="") for process in listed if process.pid not in self._own]
+
+
+@contextmanager
+def watching(
+    device: str, identity: str, *, own: Collection[int], environment: Mapping[str, str], folder: Path
+) -> Iterator[Watcher]:
+    """Watch a device such as ``npu:1`` until the context ends. Raises MeasuringError where nothing tells its state."""
+    if device_kind(device) in UNWATCHED_KINDS:
+        yield Watcher(None, own=own)
+        return
+    options = ["--watch", identity]
+    with sampling(device, options, folder=folder, environment=environment, patience=PATIENCE_SECONDS) as sampler:
+        yield Watcher(sampler, own=own)
+
+
+def namespace_ids(pid: int) -> set[int]:
+    """Return the numbers that a process has, from our namespace inward (proc(5), NSpid of /proc/PID/status)."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return {pid, *map(int, line.split()[1:])}
+    except OSError:  # it has ended
+        pass
+    return {pid}
+
+
+def _in_first_pid_namespace() -> bool:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - a link that leads nowhere
+    except OSError:
+        return False
+
+
+def _watched(replicate: Replicate, readings: Sequence[Reading]) -> Replicate:
+    spans = [span for _, columns in replicate.lanes for span in _spans(columns)]
+    if not spans:
+        return replicate
+    whole = _Span(min(span.began_ns for span in spans), max(span.ended_ns for span in spans))
+    beside = [reading for reading in readings if whole.overlaps(reading)]
+
+    def told(columns: BlockColumns) -> BlockColumns:
+        return _with_condition(columns, whole, readings)
+
+    return replace(
+        replicate,
+        readings=beside,
+        shapes={shape: told(columns) for shape, columns in replicate.shapes.items()},
+        preprocess={shape: told(columns) for shape, columns in replicate.preprocess.items()},
+    )
+
+
+def _spans(columns: BlockColumns) -> list[_Span]:
+    return [_Span(asked, asked + seen) for asked, seen in zip(columns.asked_ns, columns.seen_ns)]
+
+
+def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Reading]) -> BlockColumns:
+    spans = _spans(columns)
+    of_throttling = [reading for reading in readings if reading.telemetry.throttled is not None]
+    of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
+    of_clocks = [reading for reading in readings if whole.holds(reading)]
+    return replace(
+        columns,
+        throttled=[_throttled(span, of_throttling) for span in spans],
+        clock_share=[_clock_share(span, of_clocks) for span in spans],
+        foreign_processes=[_foreign_count(span, of_processes) for span in spans],
+    )
+
+
+def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
+    """Return what overlapping readings say, or the two around a block that none overlaps, where they agree."""
+    beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
+    if beside:
+        return any(beside)
+    states = {reading.telemetry.throttled for reading in _around(span, readings)}
+    return states.pop() if len(states) == 1 else None
+
+
+def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
+    """Return the lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
+
+    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading tells. Where the
+    driver says itself whether it slows the device down, that is its word: a low clock may be one that was asked for.
+    """
+    shares = [
+        reading.telemetry.clock_share()
+        for reading in readings
+        if span.overlaps(reading) and reading.telemetry.at_work is not False and reading.telemetry.throttled is None
+    ]
+    return min((share for share in shares if share is not None), default=None)
+
+
+def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
+    """Return how many others overlapping readings list, or how many both list around a block that none overlaps."""
+    beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
+    if beside:
+        return max(beside)
+    around = [_pids(reading) for reading in _around(span, readings)]
+    return len(frozenset.intersection(*around)) if around else None
+
+
+def _around(span: _Span, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the last reading before and the first after, none where one of them is missing."""
+    before = [reading for reading in readings if reading.ended_ns <= span.began_ns][-1:]
+    after = [reading for reading in readings if reading.began_ns >= span.ended_ns][:1]
+    return [*before, *after] if before and after else []
+
+
+def _pids(reading: Reading) -> frozenset[int]:
+    return frozenset(process.pid for process in reading.telemetry.foreign_processes or ())

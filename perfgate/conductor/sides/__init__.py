@@ -1,0 +1,1 @@
+"""What the two sides of a comparison do in turns."""

@@ -1,0 +1,218 @@
+"""The checklist on one workload: a worker answers step by step; one that dies is replaced, and the rest goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from perfgate.catalogue.lookup import card
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.worker import Worker, WorkerError
+from perfgate.config import WorkloadReference
+from perfgate.document.run import (
+    TIME_SPENT,
+    Artifact,
+    CallAccount,
+    CorrectnessResult,
+    CounterSet,
+    ErrorDetail,
+    OperatorRow,
+    StepResult,
+    WorkloadRecord,
+)
+from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
+from perfgate.system.processes import run_delay_ns
+
+_CHECK = None  # among the numbers of steps: the check of the output
+
+
+@dataclass
+class Findings:
+    """Everything one pass of the checklist found on one workload."""
+
+    workload: WorkloadRecord
+    steps: list[StepResult] = field(default_factory=list)
+    correctness: list[CorrectnessResult] = field(default_factory=list)
+    counters: list[CounterSet] = field(default_factory=list)
+    operators: list[OperatorRow] = field(default_factory=list)
+    accounts: list[CallAccount] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add_attempt(self, again: Iterable[StepResult], attempt: int) -> None:
+        """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""
+        repeated = {step.number: step for step in again}
+        self.steps = [_with_values(step, repeated.get(step.number), attempt) for step in self.steps]
+
+
+def _with_values(step: StepResult, again: StepResult | None, attempt: int) -> StepResult:
+    if again is None:
+        return step
+    values = [
+        msgspec.structs.replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in again.values
+    ]
+    return msgspec.structs.replace(step, values=[*step.values, *values], duration=step.duration + again.duration)
+
+
+def run_checklist(
+    bench: Bench,
+    checkout: Checkout,
+    reference: WorkloadReference,
+    *,
+    steps: tuple[int, ...],
+    quick: bool,
+    folder: Path,
+    deadline: float = math.inf,
+) -> Findings:
+    """Run the steps and the correctness check on one workload; files go into ``folder``.
+
+    No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it.
+
+    What fails is kept as an error with its traceback; everything else is still measured. Where an error of the device
+    spoils the process, each step has one of its own.
+    """
+    findings = Findings(_record(checkout, reference, steps, loaded=None, error=None))
+    # The steps come first, so that the first call that step 1 times is the first there is.
+    remaining: list[int | None] = [*steps, _CHECK]
+    while remaining:
+        try:
+            with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
+                worker,
+                loaded,
+            ):
+                findings.workload = _record(checkout, reference, steps, loaded=loaded, error=None)
+                usable = True
+                while usable and remaining:
+                    if (number := remaining.pop(0)) is _CHECK:
+                        _check(bench, worker, reference, loaded, findings)
+                    elif time.monotonic() > deadline:
+                        findings.steps.append(_left_out(number, reference))
+                    else:
+                        usable = _run_step(bench, worker, reference, number, quick, folder, findings)
+                    usable = usable and "spoiled_by_errors" not in loaded.capabilities
+        except WorkerError as error:
+            findings.workload = _record(checkout, reference, steps, loaded=None, error=error.detail)
+            pending = [number for number in remaining if number is not _CHECK]
+            findings.steps += [_failed_step(number, reference, error.detail) for number in pending]
+            return findings
+    return findings
+
+
+def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> None:
+    """Run the correctness check; one that cannot run is kept as an error of every shape."""
+    doing = f"checking the output of {reference.name}"
+    try:
+        reply = worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing)
+    except WorkerError as error:
+        bench.say(f"{doing}: {error}")
+        findings.correctness = [
+            CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message[:500])
+            for shape in loaded.shapes
+        ]
+        return
+    findings.correctness = reply.results
+
+
+def _run_step(
+    bench: Bench,
+    worker: Worker,
+    reference: WorkloadReference,
+    number: int,
+    quick: bool,
+    folder: Path,
+    findings: Findings,
+) -> bool:
+    """Run one step and return whether the worker can be asked again."""
+    config = bench.config
+    request = StepRequest(
+        number=number,
+        quick=quick,
+        threads=bench.threads,
+        limits=dict(config.limits),
+        seed=config.measure.seed,
+        artifacts=str(folder),
+        expected_kernels=config.expect.kernels,
+        graph_spans=config.graph.spans,
+        budgets=list(config.budgets),
+    )
+    doing = f"{reference.name}: step {number} {card(number).slug}"
+    bench.say(doing)
+    started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
+    try:
+        reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
+    except WorkerError as error:
+        findings.steps.append(_failed_step(number, reference, error.detail))
+        return error.alive
+    waited = _waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
+    findings.steps.append(msgspec.structs.replace(reply.result, waited=waited))
+    findings.counters += reply.counters
+    findings.operators += reply.operators
+    findings.accounts += reply.accounts
+    known = {artifact.path for artifact in findings.artifacts}
+    findings.artifacts += [
+        msgspec.structs.replace(artifact, workload=reference.name)
+        for artifact in reply.artifacts
+        if artifact.path not in known
+    ]
+    return True
+
+
+def _waited_share(before: int | None, after: int | None, elapsed_ns: int) -> float | None:
+    if before is None or after is None:
+        return None
+    return round(min(1.0, max(0, after - before) / max(elapsed_ns, 1)), 4)
+
+
+def _left_out(number: int, reference: WorkloadReference) -> StepResult:
+    return StepResult(
+        number=number,
+        slug=card(number).slug,
+        workload=reference.name,
+        status="unavailable",
+        reason=TIME_SPENT,
+    )
+
+
+def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) -> StepResult:
+    return StepResult(
+        number=number,
+        slug=card(number).slug,
+        workload=reference.name,
+        status="error",
+        reason=error.message,
+        error=error,
+    )
+
+
+def _record(
+    checkout: Checkout,
+    reference: WorkloadReference,
+    steps: tuple[int, ...],
+    *,
+    loaded: Loaded | None,
+    error: ErrorDetail | None,
+) -> WorkloadRecord:
+    return WorkloadRecord(
+        name=reference.name,
+        reference=reference.text,
+        sha256=_hash(checkout.harness / reference.file),
+        batch=loaded.batch if loaded else 0,
+        shapes=loaded.shapes if loaded else [],
+        sla_p99=loaded.sla_p99 if loaded else None,
+        sla_rate=loaded.sla_rate if loaded else None,
+        steps=list(steps),
+        error=error,
+    )
+
+
+def _hash(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""

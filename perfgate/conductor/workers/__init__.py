@@ -1,0 +1,1 @@
+"""Worker processes: started in a clean environment, limited, ended, and cleaned up after."""

@@ -1,0 +1,109 @@
+"""What the kernel tells of a worker from outside, where user code has no hand: CPU time, waiting, settings of its threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.system.processes import run_delay_ns
+
+_SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
+_CPUCLOCK_SCHED = 2
+# A worker that has answered is back in its wait for the next request after some 0.03 ms.
+_POLL_SECONDS = 5e-5
+_ASLEEP_SECONDS = 5e-3
+
+
+def cpu_ns(pid: int) -> int:
+    """Return the CPU time of a process, all its threads, and of all processes below it that still run."""
+    return sum(_process_cpu_ns(process) for process in process_family(pid))
+
+
+def wait_asleep(pid: int) -> None:
+    """Wait until the main thread of a process sleeps, at most some milliseconds: only then is ``cpu_ns`` up to date.
+
+    Of a thread that runs, the kernel books at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): what a worker
+    used in its own turn would seem to have been used out of it.
+    """
+    deadline = time.monotonic() + _ASLEEP_SECONDS
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def thread_settings(pid: int) -> dict[str, str]:
+    """Return what decides which CPU the threads of a process get, and how soon: allowed CPUs, nice value, scheduler.
+
+    Where threads differ, all their values are there; a process that is gone has none.
+    """
+    affinities: set[str] = set()
+    priorities: set[str] = set()
+    schedulers: set[str] = set()
+    for thread in _threads(pid):
+        try:
+            affinities.add(",".join(map(str, sorted(os.sched_getaffinity(thread)))))
+            priorities.add(str(os.getpriority(os.PRIO_PROCESS, thread)))
+            number = os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK
+        except OSError:  # it has ended
+            continue
+        schedulers.add(_SCHEDULERS.get(number, str(number)))
+    found = {"allowed CPUs": affinities, "nice value": priorities, "scheduler": schedulers}
+    return {name: " and ".join(sorted(values)) for name, values in found.items() if values}
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Where the conductor looks while workers measure: its own clocks, and what the kernel says of a process."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    clock_ns: Callable[[], int] = time.perf_counter_ns
+    cpu_ns: Callable[[int], int] = cpu_ns
+    wait_asleep: Callable[[int], None] = wait_asleep
+    run_delay_ns: Callable[[int], int | None] = run_delay_ns
+    thread_settings: Callable[[int], dict[str, str]] = thread_settings
+
+
+def _runs(pid: int) -> bool:
+    """Return whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(maxsplit=1)[0] == "R"
+    except (OSError, IndexError):
+        return False
+
+
+def _process_cpu_ns(pid: int) -> int:
+    """Return the CPU time of a process, 0 for one that has ended.
+
+    Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers.h,
+    make_process_cpuclock).
+    """
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
+def process_family(pid: int) -> Iterator[int]:
+    """Yield a process and all below it."""
+    pending = [pid]
+    while pending:
+        process = pending.pop()
+        yield process
+        pending.extend(_children(process))
+
+
+def _children(pid: int) -> Iterable[int]:
+    for thread in _threads(pid):
+        try:
+            yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        except OSError:  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+            continue
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - names alone, in the time between blocks
+    except OSError:
+        return []

@@ -1,0 +1,288 @@
+"""A git clone: which commits to compare, and worktrees to measure them in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.conductor.workers.leftovers import remove_folder
+from perfgate.document.run import Source
+from perfgate.errors import HostileRepositoryError, RepositoryError
+from perfgate.git.commands import NAMES_OF_CHANGED, run_git
+from perfgate.system.interrupts import held_back
+
+WORKTREE_FOLDER = "perfgate-worktrees"
+
+
+@dataclass(frozen=True)
+class BaseChoice:
+    """The commit to compare with, and why this one."""
+
+    commit: str
+    because: str
+
+
+class Repository:
+    """A git clone, found from a folder inside it. Raises RepositoryError when there is none."""
+
+    def __init__(self, start: Path) -> None:
+        if not start.is_dir():
+            raise RepositoryError(f"{start} does not exist")
+        self.root = start
+        try:
+            top = self._run("rev-parse", "--show-toplevel")
+        except RepositoryError as error:
+            raise _not_a_clone(start.absolute(), str(error)) from error
+        if not top:
+            raise RepositoryError(f"{start.absolute()} lies inside a .git folder; go to the work tree")
+        self.root = Path(top)
+
+    def head(self) -> str:
+        """Return the commit that is checked out."""
+        return self.resolve("HEAD", "the repository has no commit yet; commit something first")
+
+    def resolve(self, revision: str, remedy: str = "") -> str:
+        """Return the commit of a revision. Raises RepositoryError with a remedy."""
+        try:
+            return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except RepositoryError:
+            shallow = "; this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)"
+            raise RepositoryError(
+                f"git knows no commit {revision!r} in {self.root}"
+                + (f"; {remedy}" if remedy else shallow if self.is_shallow() else "; check `git log --all`")
+            ) from None
+
+    def main_branch(self, configured: str = "") -> str:
+        """Return the name of the main branch: configured, the remote's default, or main or master."""
+        if configured:
+            return configured
+        try:
+            return self._run("rev-parse", "--abbrev-ref", "origin/HEAD")
+        except RepositoryError:
+            pass
+        for name in ("main", "master", "origin/main", "origin/master"):
+            if self._exists(name):
+                return name
+        raise RepositoryError(
+            f"{self.root} has no branch main or master to compare with; name one with --base, "
+            'or set main_branch = "…" under [store] in perfgate.toml'
+        )
+
+    def main_of(self, remote: str, configured: str = "") -> str | None:
+        """Return the main branch of a remote as it was last seen; None where it never was."""
+        try:
+            return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
+        except RepositoryError:
+            pass
+        own = configured.removeprefix(f"{remote}/")
+        names = [own] if own else ["main", "master"]
+        found = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
+        return next(iter(found), None)
+
+    def holds(self, revision: str, commit: str) -> bool:
+        """Tell whether a revision has a commit in its history, or is it."""
+        return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision], {}).code == 0
+
+    def choose_base(self, revision: str, head: str) -> BaseChoice:
+        """Return the merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
+
+        Where ``head`` is itself an ancestor of ``revision``, the revision is taken as it is.
+        """
+        commit = self.resolve(revision)
+        if commit == head:
+            return BaseChoice(commit, f"{revision} as given, the same commit as head")
+        merge_base = self._merge_base(commit, head, revision)
+        if merge_base == commit:
+            return BaseChoice(commit, f"{revision}, an ancestor of head")
+        if merge_base == head:
+            return BaseChoice(commit, f"{revision} as given, it is ahead of head")
+        return BaseChoice(merge_base, f"merge base of {revision} and head")
+
+    def dirty_files(self) -> list[str]:
+        """Return tracked files that differ from HEAD."""
+        entries = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split("\0")
+        return [entry[3:] for entry in entries if entry]  # git status, "Short Format": XY, a blank, the path
+
+    def snapshot(self) -> tuple[str, bool]:
+        """Return a commit that holds the work tree as it is now, and whether it differs from HEAD.
+
+        Untracked files are included, ignored ones are not. Neither the index, nor a branch, nor a file is touched.
+        """
+        head = self.head()
+        with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
+            copied = Path(folder) / "index"
+            index = {"GIT_INDEX_FILE": str(copied)}
+            original = Path(self._run("rev-parse", "--path-format=absolute", "--git-path", "index"))
+            if original.exists():
+                # A copy, not a new one from HEAD: it knows which files have not changed, and which a sparse checkout
+                # leaves out and nobody has deleted.
+                shutil.copyfile(original, copied)
+            else:
+                self._run("read-tree", head, env=index)
+            self._run("add", "--all", env=index)
+            tree = self._run("write-tree", env=index)
+        if tree == self._run("rev-parse", f"{head}^{{tree}}"):
+            return head, False
+        author = {f"GIT_{who}_{what}": "perfgate" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
+
+    def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
+        """Return what a run document says of the code it measured."""
+        committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
+        return Source(
+            commit=commit,
+            branch=branch if branch is not None else self._branch(),
+            dirty=dirty,
+            committed_at=committed_at,
+            subject=subject[:200].encode(errors="replace").decode(),
+        )
+
+    def changed_files(self, base: str, head: str, *, prefix: str = "", suffix: str = ".py") -> list[str]:
+        """Return the files below a folder of the repository that both commits have and that differ, relative to it."""
+        below = [f"--relative={prefix}"] if prefix else []
+        found = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
+        return [name for name in found.split("\0") if name.endswith(suffix)]
+
+    def files_between(self, base: str, head: str) -> list[str]:
+        """Return every file that two commits do not share, relative to the repository; a renamed one under both names."""
+        found = self._run(*NAMES_OF_CHANGED, base, head, "--")
+        return [name for name in found.split("\0") if name]
+
+    def show(self, commit: str, path: str) -> str | None:
+        """Return a file's text at a commit, None when it is not there."""
+        try:
+            return self._run("show", "--end-of-options", f"{commit}:{path}")
+        except RepositoryError:
+            return None
+
+    def user(self) -> str:
+        """Return the name git signs commits with. Raises RepositoryError where none is set."""
+        try:
+            return self._run("config", "user.name").strip()
+        except RepositoryError as error:
+            raise RepositoryError("git knows no user.name; say who accepts it with --by NAME") from error
+
+    def prefix(self, folder: Path) -> str:
+        """Return where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
+        relative = folder.resolve().relative_to(self.root.resolve())
+        return "" if str(relative) == "." else str(relative)
+
+    @contextmanager
+    def worktrees(self, commits: dict[str, str], *, link: list[str]) -> Iterator[dict[str, Path]]:
+        """Check out each commit in a folder of its own and remove the folders at the end, whatever happens.
+
+        ``link`` are paths git ignores (weights, data) that the worktrees share with the clone. Folders that a killed
+        perfgate left behind are swept away first: their lock is free.
+        """
+        parent = Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir")) / WORKTREE_FOLDER
+        with held_back():
+            session, lock = self._open_session(parent)
+            try:
+                yield {name: self._add_worktree(session / name, commit, link) for name, commit in commits.items()}
+            finally:
+                self._remove_session(session)
+                os.close(lock)
+
+    def is_shallow(self) -> bool:
+        """Return whether history is cut off."""
+        return self._run("rev-parse", "--is-shallow-repository") == "true"
+
+    def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
+        self._run("worktree", "add", "--quiet", "--detach", str(path), commit)
+        for entry in link:
+            origin, target = self.root / entry, path / entry
+            if origin.exists() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(origin)
+        return path
+
+    def _open_session(self, parent: Path) -> tuple[Path, int]:
+        """Sweep away what is nobody's, and return a new folder with its lock held."""
+        try:
+            parent.mkdir(exist_ok=True)
+            # One at a time: a folder that has no lock held yet is not one that was left behind.
+            guard = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RepositoryError(
+                f"{parent} cannot be made ({error.strerror}); perfgate keeps its worktrees there"
+            ) from error
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            for folder in parent.iterdir():
+                self._sweep(folder)
+            session = Path(tempfile.mkdtemp(prefix="", dir=parent))
+            lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        finally:
+            os.close(guard)
+        return session, lock
+
+    def _sweep(self, session: Path) -> None:
+        if not session.is_dir():
+            return
+        lock = os.open(session / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        else:
+            self._remove_session(session)
+        finally:
+            os.close(lock)
+
+    def _remove_session(self, session: Path) -> None:
+        remove_folder(session)
+        # What git keeps of a worktree whose folder is gone. Not worth failing for: git prunes it by itself in time.
+        with suppress(RepositoryError):
+            self._run("worktree", "prune", stop_when_interrupted=False)
+
+    def _merge_base(self, commit: str, head: str, revision: str) -> str:
+        try:
+            return self._run("merge-base", commit, head)
+        except RepositoryError:
+            remedy = (
+                "this is a shallow clone, so the common ancestor is cut off; fetch more history "
+                '(`git fetch --unshallow`; in GitHub Actions `fetch-depth: 0`, in GitLab CI `GIT_DEPTH: "0"`)'
+                if self.is_shallow()
+                else "they share no history; give --base a commit that head descends from"
+            )
+            raise RepositoryError(f"no merge base of {revision} and head ({head[:10]}): {remedy}") from None
+
+    def _exists(self, revision: str) -> bool:
+        try:
+            self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        except RepositoryError:
+            return False
+        return True
+
+    def _branch(self) -> str | None:
+        name = self._run("rev-parse", "--abbrev-ref", "HEAD")
+        return None if name == "HEAD" else name
+
+    def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
+        """Run git in the clone and return what it prints."""
+        done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
+        if done.code and "invalid value for 'submodule." in done.errors:
+            raise HostileRepositoryError(
+                f"git does not read this commit, because its .gitmodules names a command to run ({done.errors}); perfgate runs "
+                "none of it and measures nothing: take `update` out of .gitmodules"
+            )
+        if done.code:
+            raise RepositoryError(
+                f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {done.code}'}"
+            )
+        return done.output
+
+
+def _not_a_clone(start: Path, words: str) -> RepositoryError:
+    if "not a git repository" in words:
+        return RepositoryError(f"{start} is not in a git repository; run `git init` and commit, or go to a clone")
+    if "must be run in a work tree" in words:
+        return RepositoryError(f"{start} is a bare repository; perfgate needs a work tree")
+    return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy

@@ -1,0 +1,233 @@
+"""A virtual environment for one side: made by the project's own setup command, kept by what it was made from."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import site
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
+from perfgate.conductor.workers.leftovers import left_processes, remove_folder
+from perfgate.conductor.workers.logs import bound_log, log_tail, one_line
+from perfgate.conductor.workers.worker import Say
+from perfgate.errors import ConfigError, MeasuringError
+from perfgate.system.interrupts import held_back, safe_point
+from perfgate.system.processes import adopt_orphans, children, kill_children, kill_group
+
+TICK_SECONDS = 0.2
+UNUSED_SECONDS = 30 * 24 * 3600.0
+_LAYOUT = 1  # of what stands in the cache; another number finds none of the old
+_COMPLETE = "perfgate-complete"
+# After the environment's own .pth files, which are read in the order of their names.
+_PARENT = "zzz-perfgate-parent.pth"
+# What an installer needs beyond what a worker gets: its configuration, the way to its index, a home with its cache.
+_SETUP_ALLOWED = (ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}) | {
+    "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NETRC",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS",
+}  # fmt: skip
+_SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
+
+
+@dataclass(frozen=True)
+class SetupPlan:
+    """What an environment is made from: ``command`` runs in ``checkout``, for at most ``timeout`` seconds.
+
+    ``requirements`` maps the files that define dependencies to a hash of what they say. ``inherit`` lets the environment
+    see the packages of the interpreter that runs perfgate, after its own. ``pass_env`` are further variables it may have.
+    """
+
+    side: str
+    command: str
+    checkout: Path
+    requirements: Mapping[str, str]
+    inherit: bool
+    timeout: float
+    pass_env: Sequence[str] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the hash under which the environment is kept; where anything it depends on differs, so does it."""
+        parent = sorted(f"{found.metadata['Name']}=={found.version}" for found in importlib.metadata.distributions())
+        made_from = [_LAYOUT, self.command, dict(self.requirements), self.inherit, sys.executable, sys.version, parent]
+        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+
+
+class Provided(NamedTuple):
+    """The interpreter of an environment, whether it is kept from an earlier job, and what a document says of its making."""
+
+    python: Path
+    kept: bool
+    notes: tuple[str, ...] = ()
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where environments are kept: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
+    if own := environ.get("PERFGATE_CACHE"):
+        return Path(own).absolute() / "environments"
+    user = environ.get("XDG_CACHE_HOME")
+    # A relative one is invalid and must be ignored (XDG Base Directory Specification 0.8).
+    folder = Path(user) if user and Path(user).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
+    return folder / "perfgate" / "environments"
+
+
+def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Provided:
+    """Return the environment, made now unless it is kept from an earlier job.
+
+    Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
+    it complete. Two jobs that need the same one wait for each other. Raises MeasuringError with the end of the log when
+    the setup command fails, and ConfigError when the cache cannot be written.
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _forget_unused(cache)
+        folder = cache / plan.key
+        with _locked(cache / f"{plan.key}.lock", say):
+            kept = (folder / _COMPLETE).exists()
+            left = [] if kept else _make(folder, plan, environ, log, say)
+            (folder / _COMPLETE).touch()
+    except OSError as error:
+        raise ConfigError(
+            f"no environment can be kept in {cache} ({error.strerror or error}); set PERFGATE_CACHE to a folder you can write"
+        ) from error
+    return Provided(folder / "bin" / "python", kept, tuple(left_processes([left])))
+
+
+def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say) -> list[str]:
+    """Make the environment and return the names of the processes that its making left running.
+
+    What is left of one that could not be finished goes first, and goes again if it fails.
+    """
+    remove_folder(folder)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"")
+    try:
+        _run(plan, [sys.executable, "-m", "venv", str(folder)], "making", _setup_environment(environ, plan), log, say)
+        if plan.inherit:
+            _inherit(folder)
+        inside = {"PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(folder)}
+        environment = {**_setup_environment(environ, plan), **inside}
+        return _run(plan, ["/bin/sh", "-c", plan.command], "setting up", environment, log, say)
+    except BaseException:
+        remove_folder(folder)
+        raise
+
+
+def _inherit(folder: Path) -> None:
+    """Let an environment see our packages after its own, so that nothing it does not ask for is installed again.
+
+    ``venv --system-site-packages`` shows those of the interpreter a venv was made from, never those of a venv.
+    """
+    parents = [path for path in [*site.getsitepackages(), *_user_packages()] if Path(path).is_dir()]
+    (own,) = folder.glob("lib/python*/site-packages")
+    # addsitedir and not the bare path, so that the .pth files there count too: editable installs are such files.
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in parents]
+    (own / _PARENT).write_text("".join(lines), encoding="utf-8")
+
+
+def _user_packages() -> list[str]:
+    return [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+
+
+def _setup_environment(environ: Mapping[str, str], plan: SetupPlan) -> dict[str, str]:
+    allowed = {
+        name: value
+        for name, value in environ.items()
+        if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in plan.pass_env
+    }
+    return {**allowed, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _run(
+    plan: SetupPlan, command: Sequence[str], verb: str, environment: Mapping[str, str], log: Path, say: Say
+) -> list[str]:
+    """Run one command of the set-up and return the names of the processes that it left running, now killed.
+
+    They would run beside every measurement. Raises MeasuringError with the end of its log when it fails.
+    """
+    doing = f"{verb} the environment of the {plan.side}"
+    adopt_orphans()
+    ours = children()
+    with log.open("ab") as output:
+        output.write(f"$ {command[-1] if command[0] == '/bin/sh' else ' '.join(command)}\n".encode())
+        output.flush()
+        process = subprocess.Popen(
+            command,
+            cwd=plan.checkout,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        took_too_long = not _ends(process, plan.timeout, doing, log, say)
+    finally:
+        kill_group(process.pid)
+        process.wait()
+        left = kill_children(spare=ours)
+    if took_too_long:
+        why = f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
+    elif process.returncode:
+        why = f"failed with exit code {process.returncode}"
+    else:
+        return left
+    raise MeasuringError(
+        f"{doing} {why}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
+        f"{plan.side}; its whole log is {log}"
+    )
+
+
+def _ends(process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say) -> bool:
+    """Wait for a process, saying what it last printed; return whether it ended in time."""
+    started = time.monotonic()
+    while (waited := time.monotonic() - started) <= timeout:
+        safe_point()
+        try:
+            process.wait(TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            last = (log_tail(log) or "").rpartition("\n")[2]
+            say(f"{doing} ({waited:.0f} s): {one_line(last, limit=60)}")
+            bound_log(log)
+        else:
+            return True
+    return False
+
+
+@contextmanager
+def _locked(path: Path, say: Say) -> Iterator[None]:
+    """Hold the lock of one environment; it dies with its holder."""
+    with held_back():
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    say("waiting: another job makes the same environment")
+                    safe_point()
+                    time.sleep(TICK_SECONDS)
+                else:
+                    break
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _forget_unused(cache: Path) -> None:
+    """Remove environments that no job has used for a month."""
+    for mark in cache.glob(f"*/{_COMPLETE}"):
+        with suppress(OSError):
+            if time.time() - mark.stat().st_mtime > UNUSED_SECONDS:
+                remove_folder(mark.parent)

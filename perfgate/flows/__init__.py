@@ -1,1 +1,0 @@
-"""One job a file: the stages wired left to right, nothing else. The doors (clock, store, environment) are made here."""

@@ -1,0 +1,1 @@
+"""`perfgate advise`: what to try."""

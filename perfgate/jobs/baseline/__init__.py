@@ -1,0 +1,1 @@
+"""`perfgate baseline`: the stored runs of main."""

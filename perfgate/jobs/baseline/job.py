@@ -1,0 +1,212 @@
+"""``perfgate baseline``: keep runs of main, and show what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.conductor.workers.repository import Repository
+from perfgate.config import Config
+from perfgate.document.files import read_run
+from perfgate.document.history import Acceptance
+from perfgate.document.run import RunDocument
+from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
+from perfgate.jobs.run.job import RunOptions, exit_code, run_here
+from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.store import open_project_store, open_store_at
+from perfgate.jobs.shared.stored import stored_history
+from perfgate.jobs.trust.acceptance import keep_acceptance
+from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, trusted_event
+from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.report.escape import clean
+from perfgate.judging.report.format import percent
+from perfgate.judging.store.remote import PREFIX
+from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
+
+COPIED_AT_ONCE = 50
+SLACK = 20
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower.
+
+    ``removed`` is how many old runs had to go for it.
+    """
+
+    id: str
+    store: str
+    run: RunDocument
+    suspected: tuple[str, ...] = ()
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The kept runs, newest first, and what of them cannot be read."""
+
+    runs: list[StoredRun]
+    damaged: list[str]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """How much of a store was copied into another, and what of its runs could not be read."""
+
+    runs: int
+    acceptances: int
+    confirmations: int
+    damaged: tuple[str, ...] = ()
+
+
+def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> Recorded:
+    """Keep a run document that was measured before. Raises UsageError for one of another project.
+
+    In a CI job a store that others share takes only what its own pipeline measured of main.
+    """
+    event = _trusted_event(config, environ)
+    run = read_run(path)
+    if event is not None:
+        refuse_foreign(run, event)
+        refuse_failed(run)
+    return keep(config, environ, run, allow_dirty=allow_dirty)
+
+
+def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> Recorded:
+    """Keep a run of this project. Raises UsageError for one of another.
+
+    A run that main's earlier ones show as slower is kept too, for the trend; the level leaves it out until it is accepted.
+    """
+    if run.project != config.project:
+        raise UsageError(
+            f"this is a run of project {run.project!a}, and this is {config.project!a}; record it in its own "
+            "project, or set `project` in perfgate.toml"
+        )
+    suspected = _suspected(config, environ, run)
+    store = open_project_store(config, environ)
+    run_id = store.record(run, allow_dirty=allow_dirty)
+    removed = _bound(store, config, run.testbed.fingerprint)
+    return Recorded(
+        id=run_id, store=shown_location(store_location(config, environ)), run=run, suspected=suspected, removed=removed
+    )
+
+
+def refuse_failed(run: RunDocument, where: str = "its log") -> None:
+    """Raise MeasuringError for a run of which a part could not be measured."""
+    if exit_code(run) == EXIT_MEASURING:
+        raise MeasuringError(
+            f"a part of the checklist could not be measured, so the run is not kept; {where} says what failed"
+        )
+
+
+def record_measured(
+    config: Config, environ: Mapping[str, str], options: RunOptions, progress: Progress, *, allow_dirty: bool
+) -> Recorded:
+    """Measure what stands in the project's folder and keep the run. Raises MeasuringError when a part of it failed."""
+    _trusted_event(config, environ)
+    if not allow_dirty:
+        _refuse_changes(config)
+    run = run_here(config, options, progress)
+    refuse_failed(run, str(options.out / "run.json"))
+    return keep(config, environ, run, allow_dirty=allow_dirty)
+
+
+def list_baseline(config: Config, environ: Mapping[str, str], *, limit: int | None = None) -> Listed:
+    """Return the kept runs of the project."""
+    store = open_project_store(config, environ)
+    return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
+
+
+def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
+    """Return the document of a kept run."""
+    return open_project_store(config, environ).show(run_id)
+
+
+def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
+    """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
+    return open_project_store(config, environ).prune(config.project, keep=keep)
+
+
+def accept_regression(
+    config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: str | None
+) -> Acceptance:
+    """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
+    repository = Repository(config.root)
+    return keep_acceptance(
+        config,
+        environ,
+        commit=repository.resolve(revision),
+        metric=metric,
+        reason=reason,
+        accepted_by=accepted_by or repository.user(),
+    )
+
+
+def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
+    """Return every regression of the project that was accepted, newest first."""
+    return open_project_store(config, environ).accepted(config.project)
+
+
+def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, target: str) -> Copied:
+    """Copy what a store keeps of the project into another; what is there already stays as it is."""
+    if target.startswith(PREFIX):
+        refuse_change_request(environ)
+    there, here = (open_store_at(location, config, environ) for location in (source, target))
+    kept = {run.id for run in here.runs(config.project)}
+    ids = [run.id for run in reversed(there.runs(config.project)) if run.id not in kept]
+    for start in range(0, len(ids), COPIED_AT_ONCE):
+        some = [there.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
+        here.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
+    accepted, confirmed = here.accepted(config.project), here.confirmations(config.project)
+    acceptances = [one for one in reversed(there.accepted(config.project)) if one not in accepted]
+    for acceptance in acceptances:
+        here.accept(config.project, acceptance)
+    confirmations = [one for one in reversed(there.confirmations(config.project)) if one not in confirmed]
+    for confirmation in confirmations:
+        here.confirm(config.project, confirmation)
+    return Copied(len(ids), len(acceptances), len(confirmations), tuple(there.damaged(config.project)))
+
+
+def _bound(store: Store, config: Config, fingerprint: str) -> int:
+    """Remove the oldest runs once clearly more are there than are to stay: each removal begins a branch store anew."""
+    most = config.store.keep
+    stored = sum(run.fingerprint == fingerprint for run in store.runs(config.project)) if most else 0
+    return store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
+
+
+def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
+    """Return whether the store is one that others write to as well; a file belongs to whoever may write it."""
+    return store_location(config, environ).startswith(PREFIX)
+
+
+def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
+    return trusted_event(config, environ) if _is_shared(config, environ) else None
+
+
+def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
+    """Return the places that main's earlier runs show as slower, each with by how much."""
+    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` says what cannot be read
+    return tuple(
+        f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
+        for beside in compare_stored(run, history)
+        if beside.interval is not None and beside.head > beside.interval[1]
+    )
+
+
+def _refuse_changes(config: Config) -> None:
+    """Refuse what the store would refuse after the measuring, before it."""
+    try:
+        changed = Repository(config.root).dirty_files()
+    except RepositoryError:
+        return
+    if changed:
+        raise UsageError(
+            f"uncommitted changes, in {clean(', '.join(changed))}; commit them first, or keep the run on purpose with "
+            "--allow-dirty"
+        )

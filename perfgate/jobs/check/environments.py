@@ -1,0 +1,157 @@
+"""Which environment each side is measured in: one for both, or one for each where base and head need other packages."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from perfgate.conductor.workers.environment import worker_environment
+from perfgate.conductor.workers.interpreters import RUNNING, ask_about, check_given, is_running, share_code, with_code
+from perfgate.conductor.workers.requirements import differing_files, read_requirements
+from perfgate.conductor.workers.secrets import in_ci
+from perfgate.conductor.workers.virtualenv import SetupPlan, cache_folder, provide_virtualenv
+from perfgate.conductor.workers.worker import Say
+from perfgate.config import MeasureSettings
+from perfgate.document.run import Environment
+
+REUSED = "measured in an environment that an earlier job made, and could have put anything into"
+_NAMED_FILES = 3
+
+
+class GivenInterpreters(NamedTuple):
+    """The interpreters named on the command line; None where none is."""
+
+    base: Path | None = None
+    head: Path | None = None
+
+
+NONE_GIVEN = GivenInterpreters()
+
+
+class SideCode(NamedTuple):
+    """One side's checkout, and the setup command of its own perfgate.toml."""
+
+    root: Path
+    setup: str
+
+
+class SideEnvironment(NamedTuple):
+    """The interpreter of one side, None for the one that runs perfgate, and what the run document says of it and its making."""
+
+    python: Path | None = None
+    record: Environment | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Environments(NamedTuple):
+    """Both sides' environments, and what people must know about the two of them."""
+
+    base: SideEnvironment = SideEnvironment()
+    head: SideEnvironment = SideEnvironment()
+    notes: tuple[str, ...] = ()
+
+
+class _Choice(NamedTuple):
+    kind: Literal["running", "built", "given"]
+    python: Path | None
+    remedy: str
+    notes: tuple[str, ...] = ()
+
+
+def choose_environments(
+    base: SideCode,
+    head: SideCode,
+    given: GivenInterpreters,
+    settings: MeasureSettings,
+    *,
+    out: Path,
+    environ: Mapping[str, str] = os.environ,
+    say: Say,
+) -> Environments:
+    """Return the environments to measure in, and make them where ``[measure] setup`` must.
+
+    What the two sides need is told from the files that define dependencies; where these say the same, or no setup command
+    is there, both share the running interpreter. Interpreters named on the command line come first. Raises MeasuringError
+    when the setup fails, and ConfigError or UsageError when no worker can run in an interpreter.
+    """
+    needs = [read_requirements(side.root, settings.requirements) for side in (base, head)]
+    differing = differing_files(*needs)
+    if given.base or given.head:
+        choices = [_given(given.base, "--base-python"), _given(given.head, "--head-python")]
+        if all(choice.python is None for choice in choices):
+            return Environments()
+    elif head.setup and (differing or base.setup not in ("", head.setup)):
+        choices = [
+            _built("base", base, base.setup or head.setup, needs[0], settings, out, environ, say),
+            _built("head", head, head.setup, needs[1], settings, out, environ, say),
+        ]
+    else:
+        return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
+    say("looking at the packages of base and head")
+    sides = [
+        SideEnvironment(choice.python, _describe(choice, need, settings, environ), choice.notes)
+        for choice, need in zip(choices, needs)
+    ]
+    return Environments(base=sides[0], head=sides[1])
+
+
+def _given(python: Path | None, option: str) -> _Choice:
+    if python is None or is_running(python):
+        return _Choice("running", None, "reinstall perfgate")
+    found = check_given(python, option)
+    return _Choice("given", found, f"install torch and this same perfgate there, with {found} -m pip")
+
+
+def _built(
+    side: str,
+    code: SideCode,
+    setup: str,
+    requirements: Mapping[str, str],
+    settings: MeasureSettings,
+    out: Path,
+    environ: Mapping[str, str],
+    say: Say,
+) -> _Choice:
+    plan = SetupPlan(
+        side=side,
+        command=setup,
+        checkout=code.root,
+        requirements=requirements,
+        inherit=settings.inherit_packages,
+        timeout=settings.setup_timeout,
+        pass_env=settings.pass_env,
+    )
+    log = out / side / "setup.log"
+    provided = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
+    own = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
+    remedy = "check what [measure] setup installs" if settings.inherit_packages else own
+    # On a developer's machine that is the developer's own job.
+    notes = (REUSED, *provided.notes) if provided.kept and in_ci(environ) else provided.notes
+    return _Choice("built", provided.python, remedy, notes)
+
+
+def _describe(
+    choice: _Choice, requirements: dict[str, str], settings: MeasureSettings, environ: Mapping[str, str]
+) -> Environment:
+    with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
+        scratch = Path(folder)
+        # What a side's packages are is asked without an accelerator: torch_npu must not be imported for it.
+        environment = worker_environment(
+            environ, device="cpu", scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
+        )
+        environment = with_code(environment, share_code(scratch / "code"))
+        about = ask_about(choice.python or RUNNING, environment, cwd=scratch, remedy=choice.remedy)
+    return Environment(kind=choice.kind, python=about.python, requirements=requirements, packages=about.packages)
+
+
+def _ran_with_what_is_installed(differing: list[str]) -> str:
+    more = len(differing) - _NAMED_FILES
+    names = ", ".join(differing[:_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
+    verb = "differs" if len(differing) == 1 else "differ"
+    return (
+        f"{names} {verb} between base and head, and both sides ran with what is installed; "
+        "set [measure] setup to give each its own environment"
+    )

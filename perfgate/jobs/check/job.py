@@ -1,0 +1,133 @@
+"""``perfgate check``, ``perfgate local`` and ``perfgate upgrade``: measure base and head side by side, decide, write it up."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
+from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.repository import Repository
+from perfgate.config import Config, load_config
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import write_run
+from perfgate.document.history import write_history
+from perfgate.document.run import RunDocument
+from perfgate.errors import UsageError
+from perfgate.jobs.check.environments import SideCode, choose_environments
+from perfgate.jobs.check.measure import Job, documents_of, measure
+from perfgate.jobs.check.options import CheckOptions
+from perfgate.jobs.check.rerun import find_earlier
+from perfgate.jobs.check.sides import choose_sides, config_at_hand, skipped_decision, with_changed_functions
+from perfgate.jobs.shared.decision import decide_with_advice
+from perfgate.jobs.shared.judge import write_decision_folder, write_skipped
+from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.jobs.shared.stored import stored_history
+from perfgate.jobs.trace.flame import with_pair_flames
+from perfgate.jobs.trust.base_config import BaseConfig, config_at
+from perfgate.jobs.trust.required import required_of
+from perfgate.judging.gate.decide import decide
+
+RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
+
+
+def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
+    """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
+
+    Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
+    """
+    deadline = time.monotonic() + options.time_budget
+    repository = Repository(directory)
+    prefix = repository.prefix(directory)
+    # The project's configuration as it stands: a wrong one is reported before a worktree is made.
+    config = config_at_hand(repository, directory, prefix, options)
+    config.selected(options.workloads)
+    sides = choose_sides(repository, config, options)
+    out = prepare_out(options.out)
+    base_config = config_at(directory, sides.base.commit, None)
+    if decision := skipped_decision(repository, config, base_config, sides, prefix, options):
+        forget_results(out, RESULTS)
+        write_skipped(out, decision, options.language)
+        return decision
+    purpose = f"perfgate check in {directory.resolve()}"
+    wait = min(LOCK_SECONDS, options.time_budget)
+    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
+        earlier = find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
+        # What is to be added to stays until its successor is written.
+        forget_results(out, [name for name in RESULTS if not (earlier and name.endswith("run.json"))])
+        # The session starts when the machine is ours: waiting for it is not measuring.
+        command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
+        session = start_session(command, config.measure.seed, ci_context(os.environ))
+        progress.status("checking out base and head")
+        commits = {"base": sides.base.commit, "head": sides.head}
+        # Written in perfgate.toml, so meant from there, as every other path in it.
+        link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
+        with repository.worktrees(commits, link=link) as trees:
+            head_root = trees["head"] / prefix
+            config = replace(load_config(head_root, device=options.device), project=config.project)
+            config = _with_rules_of_base(config, base_config)
+            sides = with_changed_functions(sides, repository, prefix, trees["base"] / prefix, head_root)
+            base_setup = base_config.config.measure.setup if base_config.config else ""
+            environments = choose_environments(
+                SideCode(trees["base"] / prefix, base_setup),
+                SideCode(head_root, config.measure.setup),
+                options.interpreters,
+                config.measure,
+                out=out,
+                say=progress.status,
+            )
+            if options.comparing == "stack" and environments.base.python == environments.head.python:
+                raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
+            job = Job(config, base_config, session, sides, out, earlier, environments, deadline)
+            measured = measure(
+                job,
+                base=Checkout(trees["base"] / prefix, harness=head_root, python=environments.base.python),
+                head=Checkout(head_root, harness=head_root, python=environments.head.python),
+                options=options,
+                progress=progress,
+            )
+        finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
+    base, head = map(_with_notes, documents_of(finished, measured), measured.notes)
+    # The worktree that the configuration comes from is gone; the store is found from the clone.
+    history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
+    if history.series or history.accepted:
+        write_history(out / "history.json", history)
+    judging = replace(base_config.config or config, root=directory)
+    required = required_of(judging, base, os.environ, only=options.workloads)
+    progress.status("drawing the flame graph")
+    drawn = decide(base, head, policy=job.policy, history=history)
+    head = with_pair_flames(base, head, measured.flames, drawn, out, options.language)
+    write_run(out / "base" / "run.json", base)
+    write_run(out / "head" / "run.json", head)
+    decision = decide_with_advice(
+        base, head, policy=job.policy, history=history, chosen_because=sides.base.because, required=required
+    )
+    write_decision_folder(out, decision, base, head, options.language)
+    return decision
+
+
+def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
+    """Return the head's configuration with the base's word on what judges it.
+
+    That is which bounds must be measured, what is expected, how often base runs against base at least, and whether kernels of
+    earlier jobs may be used.
+    """
+    if base.config is None:
+        return config
+    return replace(
+        config,
+        budgets=base.config.budgets,
+        expect=base.config.expect,
+        limits={**config.limits, **base.config.gating_limits},
+        gate=msgspec.structs.replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
+        measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
+    )
+
+
+def _with_notes(run: RunDocument, notes: list[str]) -> RunDocument:
+    return msgspec.structs.replace(run, warnings=[*run.warnings, *notes])

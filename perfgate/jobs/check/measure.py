@@ -1,0 +1,321 @@
+"""Measure the two sides of a check: the checklist on each, then pairs until they decide; and put their documents together."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import measuring_step
+from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.config import Config, WorkloadReference
+from perfgate.document.decision import Policy
+from perfgate.document.run import Harness, RunDocument, Session, Testbed
+from perfgate.jobs.check.environments import Environments
+from perfgate.jobs.check.options import CheckOptions
+from perfgate.jobs.check.pair_traces import PairFlame, keep_traces
+from perfgate.jobs.check.rerun import Earlier, refuse_other_testbed, with_more_pairs
+from perfgate.jobs.check.sides import Sides
+from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.session import forget_traces, job_notes, put_together
+from perfgate.jobs.trust.base_config import BaseConfig
+from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
+from perfgate.judging.gate.decide import (
+    base_differs,
+    more_pairs_would_help,
+    names_would_help,
+    regressed_so_far,
+    rerun_would_help,
+)
+from perfgate.judging.gate.rule import looks_left
+
+BASE_STEPS = (4,)
+# How often a broken budget or SLA is measured again before the head is blamed for it.
+CONFIRMATIONS = 2
+_NAMED = 3
+
+
+class Job(NamedTuple):
+    """What is known before anything is measured."""
+
+    config: Config
+    base_config: BaseConfig
+    session: Session
+    sides: Sides
+    out: Path
+    earlier: Earlier | None
+    environments: Environments
+    deadline: float
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy of the base: a change cannot loosen the gate it has to pass."""
+        return (self.base_config.config or self.config).policy()
+
+
+class Measured(NamedTuple):
+    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds."""
+
+    testbeds: tuple[Testbed, Testbed]
+    harnesses: tuple[list[Harness], list[Harness]]
+    base: list[Findings]
+    head: list[Findings]
+    pairs: list[PairedMeasurement]
+    flames: list[PairFlame]
+    notes: tuple[list[str], list[str]] = ([], [])
+
+
+def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
+    """Measure every workload that is asked for on both sides, or where there is an earlier job, more pairs of it.
+
+    Raises UsageError where that one ran on another testbed.
+    """
+    folders = {side: job.out / side for side in ("base", "head")}
+    for folder in folders.values():
+        folder.mkdir(exist_ok=True)
+        if not job.earlier:
+            forget_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
+    logs = job.out / "head" / "logs"
+    with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
+        testbeds = _testbeds(bench, base, head)
+        harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
+        found = Measured(testbeds, harnesses, [], [], [], [])
+        if job.earlier:
+            refuse_other_testbed(job.earlier, testbeds[1])
+        references = job.config.selected(options.workloads)
+        for number, reference in enumerate(references, start=1):
+            if job.earlier:
+                found.pairs.append(PairedMeasurement())
+                _measure_pairs(bench, reference, base, head, job, found)
+                continue
+            progress.status(f"{reference.name}: measuring base")
+            found.base.append(
+                run_checklist(
+                    bench,
+                    base,
+                    reference,
+                    steps=_with_budgeted(job, BASE_STEPS),
+                    quick=True,
+                    folder=folders["base"],
+                    deadline=job.deadline,
+                )
+            )
+            progress.status(f"{reference.name}: measuring head")
+            found.head.append(
+                run_checklist(
+                    bench,
+                    head,
+                    reference,
+                    steps=_with_budgeted(job, options.steps),
+                    quick=True,
+                    folder=folders["head"],
+                    deadline=job.deadline,
+                )
+            )
+            _confirm_bounds(bench, reference, (base, head), job, found)
+            _say_what_regressed(reference, job, found, progress)
+            found.pairs.append(PairedMeasurement())
+            # In the folder of the results, where there is space and the recordings of the middle pair stay.
+            with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
+                to_come = len(references) - number
+                _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces), to_come=to_come)
+                sides = found.base[-1], found.head[-1]
+                found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
+    _say_what_is_not_counted(found, progress)
+    of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
+    of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
+    of_job = [
+        *_not_asked_for(job, options),
+        *job_notes(os.environ, job.out),
+        *bench.cache_notes(),
+        *bench.watch_notes(),
+        *bench.left_notes(),
+    ]
+    return found._replace(notes=(of_base, [*of_job, *of_head]))
+
+
+def _not_asked_for(job: Job, options: CheckOptions) -> list[str]:
+    """Return a note on the workloads that --workload leaves out: a verdict says nothing of them."""
+    asked = {reference.name for reference in job.config.selected(options.workloads)}
+    names = [reference.name for reference in job.config.workloads if reference.name not in asked]
+    return [f"not measured, because --workload names others: {', '.join(names)}"] if names else []
+
+
+def _confirm_bounds(
+    bench: Bench, reference: WorkloadReference, sides: tuple[Checkout, Checkout], job: Job, found: Measured
+) -> None:
+    """Measure again what seems to break a budget or SLA, the head and then the base: a machine may stall for a moment."""
+    for attempt in range(2, 2 + CONFIRMATIONS):
+        if time.monotonic() > job.deadline:
+            return
+        documents = documents_of(job, found)
+        broken = broken_metrics(*documents, job.policy, workload=reference.name)
+        if not broken:
+            return
+        steps = tuple(sorted({measuring_step(name) for name in broken}))
+        for side, checkout, findings in (("head", sides[1], found.head[-1]), ("base", sides[0], found.base[-1])):
+            # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
+            with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
+                again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
+            findings.add_attempt(again.steps, attempt)
+
+
+def _say_what_regressed(reference: WorkloadReference, job: Job, found: Measured, progress: Progress) -> None:
+    """Say what the exact counters show, long before pairs tell what it costs."""
+    names = regressed_so_far(*documents_of(job, found), policy=job.policy, workload=reference.name)
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
+
+
+def _say_what_is_not_counted(found: Measured, progress: Progress) -> None:
+    """Say which hardware counters the pairs lack: once, for they lack them all."""
+    reason = next((pairs.uncounted for pairs in found.pairs if pairs.uncounted), None)
+    if reason:
+        progress.note(reason)
+
+
+def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the steps, and those that measure what a rule is about; of the base too, for it may break a bound as well."""
+    bounded = {measuring_step(name) for name in bounded_metrics(job.policy)}
+    return tuple(sorted({*steps, *bounded, *([4] if job.policy.kernels else [])}))
+
+
+def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:
+    """Return the testbed of each side, taken once where both share the interpreter."""
+    testbed = bench.testbed(head.python)
+    return (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
+
+
+def _harnesses(
+    bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
+) -> tuple[list[Harness], list[Harness]]:
+    """Return what the workload files of both sides measure, where they differ."""
+    after = {reference.name: reference for reference in job.config.selected(options.workloads)}
+    if job.base_config.unreadable:
+        unknown = unknown_harnesses(list(after), job.base_config.unreadable)
+        return unknown, read_harnesses(bench, base, head, ({}, after))[1]
+    own = job.base_config.config.workloads if job.base_config.config else ()
+    before = {
+        reference.name: reference for reference in own if not options.workloads or reference.name in options.workloads
+    }
+    return read_harnesses(bench, base, head, (before, after))
+
+
+def _measure_pairs(
+    bench: Bench,
+    reference: WorkloadReference,
+    base: Checkout,
+    head: Checkout,
+    job: Job,
+    found: Measured,
+    *,
+    traces: Path | None = None,
+    to_come: int = 0,
+) -> None:
+    """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
+
+    ``to_come`` workloads are measured after it.
+    """
+    records = (
+        [*job.earlier.base.workloads, *job.earlier.head.workloads]
+        if job.earlier
+        else [found.base[-1].workload, found.head[-1].workload]
+    )
+    if any(record.name == reference.name and record.error for record in records):
+        return
+    # What cannot be compared is not worth a minute of pairs.
+    if job.session.command != "upgrade" and found.testbeds[0].fingerprint != found.testbeds[1].fingerprint:
+        return
+
+    pairs = found.pairs[-1]
+
+    def enough() -> bool:
+        watcher.put_into(pairs.base, pairs.head)
+        documents = documents_of(job, found)
+        return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name, to_come=to_come)
+
+    def needs_names() -> bool:
+        return names_would_help(*documents_of(job, found), policy=job.policy, workload=reference.name)
+
+    if job.earlier and not rerun_would_help(
+        job.earlier.base, job.earlier.head, policy=job.policy, workload=reference.name
+    ):
+        return
+    looks = looks_left(job.policy.looks, job.earlier.pairs_of(reference.name)) if job.earlier else job.policy.looks
+    budget_ends = time.monotonic() + bench.config.gate.budget
+    with bench.watching(found.testbeds[1]) as watcher:
+        for draw in itertools.count():
+            measure_pairs(
+                bench,
+                reference,
+                base=base,
+                head=head,
+                measured=pairs,
+                looks=looks,
+                round_number=job.earlier.next_round if job.earlier else 0,
+                enough=enough,
+                needs_names=needs_names,
+                deadline=job.deadline,
+                budget_ends=budget_ends,
+                draw=draw,
+                traces=traces,
+            )
+            # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
+            unlucky = not job.earlier and base_differs(*documents_of(job, found), job.policy, workload=reference.name)
+            if not unlucky or time.monotonic() > min(budget_ends, job.deadline):
+                break
+            pairs.give_up()
+            bench.redraw(hash_seed=draw + 1)
+        watcher.end()
+        watcher.put_into(pairs.base, pairs.head)
+    if pairs.given_up:
+        found.head[-1].warnings.append(
+            f"{reference.name}: base differed from base in {pairs.given_up} pairs, so all was measured again in other "
+            "memory layouts"
+        )
+
+
+def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
+    """Return the run documents of base and head, also while there is more to measure."""
+    if job.earlier:
+        return with_more_pairs(job.earlier, job.session, measured.pairs, head_folder=job.out / "head")
+    base = put_together(
+        job.config,
+        session=job.session,
+        source=job.sides.base_source,
+        testbed=measured.testbeds[0],
+        findings=measured.base,
+        folder=job.out / "base",
+        side="base",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
+    )
+    head = put_together(
+        job.config,
+        session=job.session,
+        source=job.sides.head_source,
+        testbed=measured.testbeds[1],
+        findings=measured.head,
+        folder=job.out / "head",
+        side="head",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
+        failed_pairs=[failed for pairs in measured.pairs for failed in pairs.failed],
+    )
+    environments = job.environments
+    return (
+        msgspec.structs.replace(base, environment=environments.base.record, harness=measured.harnesses[0]),
+        msgspec.structs.replace(
+            head,
+            environment=environments.head.record,
+            harness=measured.harnesses[1],
+            warnings=[*environments.notes, *head.warnings],
+        ),
+    )

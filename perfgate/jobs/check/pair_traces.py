@@ -1,0 +1,87 @@
+"""What becomes of the traces of the pairs: one flame graph of all of them, and one recording of each side that is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.operators import PairTrace
+from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.run import Artifact
+from perfgate.errors import DocumentError, MeasuringError
+from perfgate.measuring.counting.collect import read_calls, trace_name
+from perfgate.trace.flame import flame_tree
+from perfgate.trace.stacks import stacks_of
+
+
+class PairFlame(NamedTuple):
+    """Base beside head of one shape of a workload, over all traced pairs."""
+
+    workload: str
+    shape: str
+    tree: FlameTree
+
+
+class _Traced(NamedTuple):
+    files: PairTrace
+    base: FlameTree
+    head: FlameTree
+
+    @property
+    def longer(self) -> float:
+        """Return by how many seconds head's calls took longer."""
+        before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
+        return after - before
+
+
+def keep_traces(
+    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
+) -> list[PairFlame]:
+    """Return the flame graphs of a workload's traced pairs, and keep the recordings of the middle one in the sides' folders.
+
+    They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
+    """
+    base, head = sides
+    flames = []
+    for shape in head.workload.shapes:
+        pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
+        if not pairs:
+            continue
+        pairs.sort(key=lambda pair: pair.longer)
+        middle = pairs[(len(pairs) - 1) // 2].files
+        for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
+            _keep(file, folder, findings, shape)
+        tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
+        flames.append(PairFlame(head.workload.name, shape, tree))
+    return flames
+
+
+def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
+    label = trace_name(sides[1].workload.name, files.shape).removeprefix("trace-")
+    try:
+        return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
+    except (DocumentError, MeasuringError) as error:
+        sides[1].warnings.append(f"pair {files.pair} gave no flame graph: {error}")
+        return []
+
+
+def _tree(file: Path, label: str) -> FlameTree:
+    return flame_tree(stacks_of(read_calls(file).of_faster_half()), label)
+
+
+def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
+    suffix = ".zip" if file.suffix == ".zip" else ".json.gz"
+    kept = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
+    data = kept.read_bytes()
+    artifact = Artifact(
+        name=kept.name,
+        kind="trace",
+        path=kept.name,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        workload=findings.workload.name,
+    )
+    others = [known for known in findings.artifacts if known.path != artifact.path]
+    findings.artifacts = [*others, artifact]

@@ -1,0 +1,104 @@
+"""Which two commits a check compares, by which configuration, and whether anything between them is worth measuring."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.sides.code_changes import changed_functions
+from perfgate.conductor.workers.repository import BaseChoice, Repository
+from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.run import Source
+from perfgate.errors import ConfigError, RepositoryError
+from perfgate.jobs.check.options import CheckOptions
+from perfgate.jobs.trust.base_config import BaseConfig
+from perfgate.jobs.trust.same_code import same_code_between
+from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
+
+
+class Sides(NamedTuple):
+    """The two commits, and what their run documents say of them."""
+
+    base: BaseChoice
+    base_source: Source
+    head: str
+    head_source: Source
+
+
+def config_at_hand(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
+    """Return the configuration of the work tree, or of another head as it stands in that commit."""
+    if options.head is None:
+        return load_config(directory, device=options.device)
+    text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))
+    if text is None:
+        raise ConfigError(f"{options.head} has no {_inside(prefix, CONFIG_NAME)}; perfgate measures what one names")
+    return parse_config(
+        text, directory / CONFIG_NAME, device=options.device or os.environ.get("PERFGATE_DEVICE") or None
+    )
+
+
+def choose_sides(repository: Repository, config: Config, options: CheckOptions) -> Sides:
+    """Return the commits to compare. Raises RepositoryError where git has none, or uncommitted changes would be left out."""
+    # A named head is what it is, whatever the work tree holds.
+    head, dirty = repository.resolve(options.head) if options.head else repository.head(), False
+    if options.work_tree and not options.head:
+        head, dirty = repository.snapshot()
+    elif not (options.allow_dirty or options.head) and (changed := repository.dirty_files()):
+        raise RepositoryError(
+            f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; "
+            "commit them, or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
+        )
+    if options.comparing == "stack":
+        source = repository.source(head)
+        return Sides(BaseChoice(head, "the same commit on the old stack"), source, head, source)
+    revision = options.base or repository.main_branch(config.store.main_branch)
+    base = repository.choose_base(revision, head)
+    return Sides(
+        base=base,
+        base_source=repository.source(base.commit, branch=revision),
+        head=head,
+        head_source=repository.source(head, dirty=dirty),
+    )
+
+
+def skipped_decision(
+    repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
+) -> DecisionDocument | None:
+    """Return the decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
+    if options.always or options.comparing == "stack" or base.unreadable:
+        return None
+    rules = base.config or config
+    changed = repository.files_between(sides.base.commit, sides.head)
+    always = always_relevant(config, prefix) | always_relevant(rules, prefix)
+    paths = base.config.paths if base.config else PathSettings()
+    because = skipped_because(
+        changed,
+        paths,
+        always=always,
+        same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
+    )
+    if because is None:
+        return None
+    return skipped(
+        because,
+        config=config,
+        policy=rules.policy(),
+        base=sides.base_source,
+        head=sides.head_source,
+        chosen_because=sides.base.because,
+    )
+
+
+def with_changed_functions(sides: Sides, repository: Repository, prefix: str, base: Path, head: Path) -> Sides:
+    """Return the sides, of the head which functions it changed: traces know where a function begins, and not what is new."""
+    files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix)
+    changed = changed_functions(base, head, files)
+    return sides._replace(head_source=msgspec.structs.replace(sides.head_source, changed_functions=changed))
+
+
+def _inside(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name

@@ -1,0 +1,1 @@
+"""`perfgate demo`: the whole journey in a scratch repository."""

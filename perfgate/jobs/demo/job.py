@@ -1,0 +1,122 @@
+"""``perfgate demo``: the whole journey on this machine, in a scratch repository, through the commands a user types."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+import perfgate
+from perfgate.document.files import read_decision
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
+from perfgate.jobs.shared.scratch import ScratchRepository
+from perfgate.judging.report.preview import preview_comment
+
+PROJECT = Path(perfgate.__file__).parent / "demo"
+BASELINE_RUNS = 2
+
+
+@dataclass(frozen=True)
+class ChangeRequest:
+    """A change of the demo and what the gate must say of it."""
+
+    name: str
+    title: str
+    exit_code: int
+
+
+CHANGES = (
+    ChangeRequest("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
+    ChangeRequest("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
+)
+
+Echo = Callable[[str], None]
+
+
+def run_demo(folder: Path | None, echo: Echo) -> int:
+    """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
+    place = _place(folder)
+    project, results = place / "project", place / "results"
+    echo(f"The demo plays in {place}\n")
+    repository = _commit_main(project, echo)
+    environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
+    for number in range(BASELINE_RUNS):
+        record = ["baseline", "record", "--quick", "--out", str(place / f"main-{number + 1}")]
+        if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
+            raise MeasuringError(f"main could not be recorded (exit code {code}); its own message stands above")
+    codes = [_judge(repository, change, results / change.name, environment, echo) for change in CHANGES]
+    return _conclude(codes, results, echo)
+
+
+def _place(folder: Path | None) -> Path:
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; give the demo a folder of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
+    shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
+    repository = ScratchRepository(project, "demo")
+    (project / ".gitignore").write_text("__pycache__/\n.perfgate/\nperfgate-out/\n")
+    repository.start("A ranker for shopping sessions")
+    echo("1. A small model project, committed as main. Its workload is this file:\n")
+    echo((project / "perf" / "workload.py").read_text())
+    echo("2. Two runs of main go into the store:\n")
+    return repository
+
+
+def _judge(
+    repository: ScratchRepository, change: ChangeRequest, out: Path, environment: dict[str, str], echo: Echo
+) -> tuple[ChangeRequest, int]:
+    project = repository.root
+    repository.branch(change.name)
+    shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    repository.commit(change.title)
+    echo(f"\n{'=' * 78}\n{3 + CHANGES.index(change)}. A change request: {change.title}\n")
+    echo(repository.git("diff", "--stat", "main"))
+    # What the command prints at its end is the comment once more, in its terminal form.
+    code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
+    if code == EXIT_MEASURING or not (out / "comment.md").exists():
+        raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
+    echo("\nThe comment the change request would get:\n")
+    preview_comment((out / "comment.md").read_text(encoding="utf-8"), Console())
+    return change, code
+
+
+def _perfgate(
+    arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, quiet: bool = False
+) -> int:
+    """Run a command of ours as a user would; what it says goes to the terminal, its result only unless ``quiet``."""
+    echo(f"$ perfgate {' '.join(arguments)}")
+    command = [sys.executable, "-m", "perfgate", *arguments]
+    stdout = subprocess.DEVNULL if quiet else None
+    code = subprocess.run(command, cwd=project, env=environment, stdout=stdout, check=False).returncode
+    echo(f"(exit code {code})")
+    return code
+
+
+def _conclude(codes: list[tuple[ChangeRequest, int]], results: Path, echo: Echo) -> int:
+    echo(f"\n{'=' * 78}\nWhat was judged, and where everything lies:\n")
+    for change, code in codes:
+        out = results / change.name
+        verdict = read_decision(out / "decision.json").verdict
+        mark = "as it must" if code == change.exit_code else f"EXPECTED exit code {change.exit_code}"
+        echo(f"  {change.name}: {verdict}, exit code {code} ({mark})")
+        for file in ("head/run.json", "base/run.json", "decision.json", "comment.md", "report.html"):
+            echo(f"    {out / file}")
+        for trace in sorted(out.glob("*/trace*.json.gz")):
+            echo(f"    {trace}")
+    if all(code == change.exit_code for change, code in codes):
+        return EXIT_PASS
+    echo("\nNot every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again.")
+    return EXIT_MEASURING

@@ -1,0 +1,1 @@
+"""`perfgate doctor`: does the gate fire on this machine?"""

@@ -1,0 +1,240 @@
+"""``perfgate doctor``: is this machine fit, does the gate really fire here, and how small a slowdown can it see?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.device_probe import is_absent, probe_device
+from perfgate.conductor.machine.fitness import check_disk, examine_kernel
+from perfgate.conductor.machine.kernel import Machine, look
+from perfgate.conductor.machine.lock import lock_path
+from perfgate.conductor.machine.permissions import try_everything
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.environment import device_kind, worker_environment
+from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
+from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
+from perfgate.document.files import read_decision, read_run, write_text_atomically
+from perfgate.document.run import Testbed
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
+from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
+from perfgate.jobs.shared.progress import Progress
+from perfgate.judging.gate.resolution import resolutions
+from perfgate.measuring.devices.registry import device_kinds, examined_kinds
+from perfgate.version import __version__
+
+LOOKING_SECONDS = 1.0
+REQUIRED_DEVICE = "cpu"
+_VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
+_SEE_ABOVE = "mend what stands above as UNFIT or attention, from the first line down"
+
+
+def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
+    """Look at the machine for some seconds and return every check; ``device`` is the configured one. Nothing is changed."""
+    progress.status("looking at the machine")
+    cpus = sorted(os.sched_getaffinity(0))
+    machine = Machine()
+    before = look(machine, cpus)
+    time.sleep(LOOKING_SECONDS)
+    after = look(machine, cpus)
+    scratch = Path(tempfile.gettempdir())
+    checks = examine_kernel(machine, cpus, os.cpu_count() or len(cpus), before, after)
+    checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
+    checks += try_everything(scratch, lock_path())
+    for kind in sorted({*device_kinds(), *examined_kinds(), device_kind(device)}):
+        configured = device if kind == device_kind(device) else kind
+        checks += examine_device(configured, progress, required=kind in (REQUIRED_DEVICE, device_kind(device)))
+    return checks
+
+
+def read_device(folder: Path | None) -> str:
+    """Return the configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
+    root = folder or Path.cwd()
+    if folder is not None or (root / CONFIG_NAME).is_file():
+        return load_config(root).device
+    return os.environ.get("PERFGATE_DEVICE") or REQUIRED_DEVICE
+
+
+def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+    """Probe a device without torch, then open it; of a device that is not there at all, one line says so."""
+    progress.status(f"looking at device {device}")
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
+        environment = worker_environment(
+            os.environ, device=device, scratch=Path(folder), threads=1, hash_seed=0, pass_env=[]
+        )
+        probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
+    if is_absent(device, probed):
+        return [required_device(check) if required else check for check in probed]
+    opens_here = required or device_kind(device) in device_kinds()
+    opened = open_device(device, progress, required=required) if opens_here else []
+    opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
+    return [*(probed if required and not opens else [only_attention(check, opens) for check in probed]), *opened]
+
+
+def required_device(check: FitnessCheck) -> FitnessCheck:
+    """Return the check of a device that is not there, where the project asks for it."""
+    return msgspec.structs.replace(
+        check,
+        status="unfit",
+        remedy="run on a machine that has one, or set device in perfgate.toml to one that is here",
+    )
+
+
+def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
+    """Return a check of a device that opens in spite of it, or that nobody asks for: neither makes the machine unfit."""
+    if check.status != "unfit":
+        return check
+    seen = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
+    return msgspec.structs.replace(check, status="attention", seen=seen)
+
+
+def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+    """Open a device in a worker process, as a gate does; one that opens also says which software it stands on."""
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
+        try:
+            config = replace(_planted_config(), device=device)
+            with open_bench(config, logs=Path(logs), say=progress.status) as bench:
+                testbed = bench.testbed()
+                loaded = watch_load(bench, device, required=required)
+        except MeasuringError as error:
+            return [judge_closed(device, str(error), required=required)]
+    name = testbed.comparable.get("device.name", device)
+    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed), *loaded]
+
+
+def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
+    """Return what an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
+
+    Only of the configured one: a card that nobody asks for may be somebody else's.
+    """
+    kind = device_kind(device)
+    if kind == REQUIRED_DEVICE:
+        return []
+    why = f'not loaded: set device = "{kind}" in perfgate.toml, or PERFGATE_DEVICE={kind}, to have it tried'
+    if required:
+        try:
+            return bench.watch_load()
+        except MeasuringError as error:
+            why = str(error).partition("\n")[0]
+    return [FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)]
+
+
+def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
+    """Judge a device that does not open: the CPU and the configured one must, of others it is said."""
+    remedy = "install torch for the interpreter that runs perfgate" if device == REQUIRED_DEVICE else _SEE_ABOVE
+    return FitnessCheck(
+        name=f"device {device}",
+        status="unfit" if required else "unavailable",
+        # The probe's own lines stand above; the error repeats them below its first.
+        seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
+        remedy=remedy if required else None,
+    )
+
+
+def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
+    """Judge the software of a device as its worker sees it: it must be the interpreter that we are, and have torch."""
+    worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
+    parts = [f"perfgate {__version__}", f"Python {worker}", f"torch {torch or 'missing'}"]
+    # What a device's probe knows of its own software: drivers, toolkits, firmware.
+    parts += [
+        f"{name.partition('.')[2]} {value}"
+        for name, value in testbed.comparable.items()
+        if name.startswith("device.") and any(word in name for word in _VERSIONED)
+    ]
+    name, seen = f"versions {kind}", ", ".join(parts)
+    if worker != platform.python_version():
+        return FitnessCheck(
+            name=name,
+            status="attention",
+            seen=f"{seen}; perfgate itself runs Python {platform.python_version()}",
+            remedy="start perfgate with the interpreter of the environment that is measured",
+        )
+    if torch is None:
+        return FitnessCheck(name=name, status="attention", seen=seen, remedy="add torch to [measure] preload")
+    return FitnessCheck(name=name, status="ok", seen=seen)
+
+
+def is_unfit(fitness: list[FitnessCheck]) -> bool:
+    """Return whether nothing can be measured here."""
+    return any(check.status == "unfit" for check in fitness)
+
+
+def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
+    """Return the planted changes named, or all. Raises UsageError for a name that is not there."""
+    known = {change.name: change for change in CHANGES}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no planted change {name!r}; there are {', '.join(known)}")
+    return tuple(change for change in CHANGES if not names or change.name in names)
+
+
+def read_gate(folder: Path | None) -> GateSettings:
+    """Return the gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
+    return load_config(folder).gate if folder else GateSettings()
+
+
+def plant_changes(
+    changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
+) -> list[PlantedResult]:
+    """Gate every change in a repository of its own, one after the other; the folders of the checks lie in ``out``."""
+    results = []
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
+        for number, change in enumerate(changes):
+            by = f" by {change.metric}" if change.metric else ""
+            say(f"[{number + 1} of {len(changes)}] {change.title}: must be {change.verdict}{by}")
+            result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
+            say(f"{result.verdict or 'no decision'} in {result.seconds:.0f} s" + _complaint(result))
+            results.append(result)
+    return results
+
+
+def see_resolutions(results: list[PlantedResult], out: Path) -> list[Resolution]:
+    """Return what the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
+    unchanged = [result for result in results if result.metric is None and result.verdict is not None]
+    return [
+        resolution
+        for result in unchanged
+        for resolution in resolutions(
+            read_run(out / result.name / "base" / "run.json"),
+            read_run(out / result.name / "head" / "run.json"),
+            read_decision(out / result.name / "decision.json"),
+        )
+    ]
+
+
+def write_doctor(out: Path, document: DoctorDocument) -> None:
+    """Write ``doctor.json``."""
+    write_text_atomically(out / "doctor.json", to_json(document) + "\n")
+
+
+def to_json(document: DoctorDocument) -> str:
+    """Return the document as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def exit_code(document: DoctorDocument) -> int:
+    """Return 4 where the machine is unfit, 1 where the gate did not answer as it must, else 0."""
+    if is_unfit(document.fitness):
+        return EXIT_MEASURING
+    return EXIT_PASS if all(result.agrees for result in document.planted) else EXIT_FAIL
+
+
+def _complaint(result: PlantedResult) -> str:
+    return "" if result.agrees else f", which is not what it must be: {result.reason}"
+
+
+def _planted_config() -> Config:
+    path = PROJECT / "main" / CONFIG_NAME
+    try:
+        return parse_config(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise ConfigError(f"{path} is missing; reinstall perfgate") from error

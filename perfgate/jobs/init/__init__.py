@@ -1,0 +1,1 @@
+"""`perfgate init`: the files of a first verdict."""

@@ -1,0 +1,86 @@
+"""Which commit of perfgate CI shall run: the one that the user names, or the one that this perfgate was installed from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perfgate.errors import UsageError
+from perfgate.git.commands import run_git
+
+REMEDY = "name the commit that CI shall run: --action OWNER/REPO@COMMIT, in perfgate's repository on the same server"
+_ACTION = re.compile(r"([\w.-]+(?:/[\w.-]+)+)@([0-9a-f]{40})")
+# A URL with a scheme, or git's short form for ssh (`git@host:path`). What stands before the host may be a token.
+_URL = re.compile(r"(?:https?|ssh|git)://(?:[^@/]*@)?([^:/]+)(?::\d+)?/(.+)")
+_SHORT = re.compile(r"(?:[^@/:]+@)?([^:/]+):(?!/)(.+)")
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit of the repository ``path`` on the server ``host``."""
+
+    host: str
+    path: str
+    commit: str
+
+    @property
+    def package(self) -> str:
+        """Return what pip installs it by."""
+        return f"git+https://{self.host}/{self.path}@{self.commit}"
+
+
+def named_revision(action: str, host: str) -> Revision:
+    """Return the commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
+    found = _ACTION.fullmatch(action)
+    if found is None:
+        raise UsageError(f"--action must read OWNER/REPO@COMMIT, with the 40 digits of a commit, found {action!r}")
+    return Revision(host, found[1], found[2])
+
+
+def installed_revision() -> Revision:
+    """Return the commit that the running perfgate was installed from, as pip records it (PEP 610).
+
+    Raises UsageError where that is no commit that CI could get.
+    """
+    text = importlib.metadata.distribution("perfgate").read_text("direct_url.json")
+    record = json.loads(text) if text else {}
+    if "vcs_info" in record:
+        return _at(record["url"], record["vcs_info"]["commit_id"])
+    if "dir_info" in record:
+        return _checked_out(Path(unquote(urlsplit(record["url"]).path)))
+    raise UsageError(f"perfgate was not installed from a repository, so {REMEDY}")
+
+
+def address(url: str) -> tuple[str, str] | None:
+    """Return the server and the path that a repository's URL names; None for a place on this machine."""
+    found = _URL.fullmatch(url) or _SHORT.fullmatch(url)
+    return (found[1].lower(), found[2].strip("/").removesuffix(".git")) if found else None
+
+
+def _checked_out(folder: Path) -> Revision:
+    """Return the commit of a clone, where its origin has it too: CI takes it from there."""
+    if not folder.is_dir():
+        raise UsageError(f"perfgate was installed from {folder}, which is gone, so {REMEDY}")
+    origin = run_git(folder, ["remote", "get-url", "origin"], {})
+    commit = run_git(folder, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {})
+    if origin.code or commit.code:
+        raise UsageError(
+            f"perfgate was installed from {folder}, which is no clone of a server's repository, so {REMEDY}"
+        )
+    if not run_git(folder, ["branch", "--remotes", "--contains", commit.output], {}).output:
+        raise UsageError(
+            f"perfgate was installed from {folder}, whose commit {commit.output[:12]} is in no branch of its origin: push it, "
+            f"or {REMEDY}"
+        )
+    return _at(origin.output, commit.output)
+
+
+def _at(url: str, commit: str) -> Revision:
+    place = address(url)
+    if place is None:
+        raise UsageError(f"perfgate was installed from {url}, which is on no server, so {REMEDY}")
+    return Revision(*place, commit)

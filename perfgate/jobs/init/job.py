@@ -1,0 +1,260 @@
+"""``perfgate init``: what a repository needs for its first verdict, by what it and the command line say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perfgate.conductor.workers.repository import Repository
+from perfgate.config import CONFIG_NAME
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.git.clone import checked_out
+from perfgate.git.commands import run_git
+from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
+from perfgate.jobs.init.starter import render_starter, write_all
+
+Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
+
+WORKLOAD = "perf/workload.py"
+GITLAB_FILE = ".gitlab-ci.yml"
+_CI_FILES: Mapping[Forge, Mapping[str, str]] = {
+    "github": {
+        ".github/workflows/perfgate.yml": "github-gate.yml.j2",
+        ".github/workflows/perfgate-trusted.yml": "github-trusted.yml.j2",
+    },
+    "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
+}
+# Where there is no CI file to write, the lines of the jobs are shown.
+_PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
+_HOSTS: Mapping[str, Forge] = {
+    "github": "github", "gitlab": "gitlab", "gitee": "gitee", "gitcode": "gitcode", "atomgit": "gitcode", "gitea": "gitea",
+    "forgejo": "gitea", "codeberg": "gitea",
+}  # fmt: skip
+# Of a repository that has no origin yet.
+_USUAL_HOST: Mapping[Forge, str] = {
+    "github": "github.com", "gitlab": "gitlab.com", "gitee": "gitee.com", "gitcode": "gitcode.com", "gitea": "codeberg.org",
+}  # fmt: skip
+# The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
+# registered for the first verdict.
+_LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
+# What a container must see of the machine: the device files and the driver (docs/runner.md).
+_CONTAINERS: Mapping[str, Mapping[str, object]] = {
+    "cpu": {},
+    "cuda": {"options": "--gpus all"},
+    "npu": {
+        "options": "--device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc",
+        "volumes": [
+            "/usr/local/dcmi:/usr/local/dcmi",
+            "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi",
+            "/usr/local/Ascend/driver:/usr/local/Ascend/driver",
+            "/etc/ascend_install.info:/etc/ascend_install.info",
+        ],
+    },
+}
+# Where a project has no requirements. Some indexes hold a build with gigabytes of CUDA: a project that minds names another.
+TORCH = "python -m pip install torch"
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What ``perfgate init`` was asked for; None is what the repository says, or the default.
+
+    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
+    pip installs there; without them it is what this perfgate was installed from. ``image`` is a container to measure in.
+    """
+
+    forge: Forge | None = None
+    device: str = "cpu"
+    labels: Sequence[str] | None = None
+    python: str | None = None
+    setup: str | None = None
+    branch: str | None = None
+    image: str | None = None
+    action: str | None = None
+    package: str | None = None
+    ci_only: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
+
+    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with.
+    """
+
+    forge: Forge
+    root: Path
+    is_empty: bool
+    files: Sequence[str]
+    lines: str
+
+
+def start_project(folder: Path, options: InitOptions) -> Started:
+    """Write the files into the repository that ``folder`` lies in, all of them or none.
+
+    Raises UsageError where one of them exists, RepositoryError outside a git repository.
+    """
+    _refuse_strange(options)
+    repository = Repository(folder)
+    origin = _origin(repository.root)
+    forge = options.forge or _forge_of(origin)
+    below = repository.prefix(folder)
+    templates = _templates(below, forge, options)
+    # A pipeline of the user's own is theirs to change.
+    added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
+    _refuse_existing(repository.root, templates, below)
+    revision = _revision(forge, options, origin)
+    project = (not below and _name_in(origin)) or folder.resolve().name
+    values = _values(repository, folder, forge, options, revision, project=project)
+    if forge in _CI_FILES:
+        values.update(_called(forge, revision, origin))
+    lines = render_starter(added, values) if added else ""
+    write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
+    return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines)
+
+
+def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:
+    """Return which template each file is made from; files are relative to the repository."""
+    project = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
+    return {**{str(Path(below) / name): template for name, template in project.items()}, **_CI_FILES.get(forge, {})}
+
+
+def _refuse_strange(options: InitOptions) -> None:
+    texts = {
+        "--setup": options.setup, "--python": options.python, "--branch": options.branch, "--image": options.image,
+        "--package": options.package,
+    }  # fmt: skip
+    for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
+        if text and not text.isprintable():
+            raise UsageError(f"{name} must be one line without control characters, found {text!r}")
+
+
+def _origin(root: Path) -> str:
+    return run_git(root, ["remote", "get-url", "origin"], {}).output
+
+
+def _forge_of(origin: str) -> Forge:
+    choices = "--github, --gitlab, --gitee, --gitcode or --gitea"
+    if not origin:
+        raise UsageError(f"the repository has no remote `origin` that names its forge; say which it is with {choices}")
+    host = _host(origin)
+    for word, forge in _HOSTS.items():
+        if word in host:
+            return forge
+    raise UsageError(
+        f"the remote `origin` ({host or 'a path'}) does not name its forge; say which it is with {choices}"
+    )
+
+
+def _host(origin: str) -> str:
+    place = address(origin)
+    return place[0] if place else ""
+
+
+def _name_in(origin: str) -> str:
+    return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+
+
+def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
+    """Return the commit of perfgate that CI runs; None where only a package is needed, and it is named."""
+    if options.action:
+        return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
+    if options.package and forge not in _CI_FILES:
+        return None
+    return installed_revision()
+
+
+def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, object]:
+    """Return how the CI files name perfgate's workflows or template: those of one server, or one file's own address."""
+    if revision is None:
+        return {}
+    host = _host(origin) or _USUAL_HOST[forge]
+    called: dict[str, object] = {"action": revision.path, "commit": revision.commit, "remote": None}
+    if revision.host == host:
+        return called
+    below = f"{revision.commit}/templates/perfgate.yml"
+    if forge == "gitlab" and revision.host == "github.com":
+        return {**called, "remote": f"https://raw.githubusercontent.com/{revision.path}/{below}"}
+    if forge == "gitlab" and "gitlab" in revision.host:
+        return {**called, "remote": f"https://{revision.host}/{revision.path}/-/raw/{below}"}
+    raise UsageError(f"perfgate was installed from {revision.host}, whose files {host} does not call, so {REMEDY}")
+
+
+def _values(
+    repository: Repository,
+    folder: Path,
+    forge: Forge,
+    options: InitOptions,
+    revision: Revision | None,
+    *,
+    project: str,
+) -> dict[str, object]:
+    """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
+    branch, is_found = _main_branch(repository, options.branch)
+    package = options.package or (revision.package if revision else "")
+    return {
+        "forge": forge,
+        "package": package,
+        "project": project,
+        "device": options.device,
+        "main_branch": branch,
+        "main_is_found": is_found,
+        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options), "package": package},
+    }
+
+
+def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dict[str, object]:
+    """Return the inputs of the reusable workflow or template that differ from their defaults."""
+    labels = list(options.labels or ())
+    if not labels and options.device in _LABELS:
+        labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
+    setup, python = options.setup or "", options.python or ""
+    if not labels:
+        # A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
+        setup = setup or _installation(below, folder)
+        python = python or "3.11"
+    version = python if re.fullmatch(r"3\.\d+", python) else ""
+    inputs: dict[str, object] = {"directory": below}
+    if forge == "gitlab":
+        image = options.image or (f"python:{version}" if version else "")
+        inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})
+    else:
+        more = _CONTAINERS[options.device]
+        container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
+        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
+        inputs.update({"python-version": version, "setup": setup})
+    inputs["python"] = "" if version else python
+    return {name: value for name, value in inputs.items() if value}
+
+
+def _installation(below: str, folder: Path) -> str:
+    if (folder / "requirements.txt").is_file():
+        return f"python -m pip install -r {shlex.quote(str(Path(below) / 'requirements.txt'))}"
+    return TORCH
+
+
+def _main_branch(repository: Repository, given: str | None) -> tuple[str, bool]:
+    """Return the main branch, and whether perfgate finds it without being told."""
+    try:
+        found: str | None = repository.main_branch().rpartition("origin/")[2]
+    except RepositoryError:
+        found = None
+    # Before the first commit there is no branch, but HEAD has its name.
+    name = given or found or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
+    return name, name == found or (found is None and name in ("main", "master"))
+
+
+def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
+    existing = [name for name in files if os.path.lexists(root / name)]
+    if not existing:
+        return
+    remedy = "move them away, or write them by hand"
+    if str(Path(below) / CONFIG_NAME) in existing:
+        remedy += "; --ci-only writes the CI files alone"
+    raise UsageError(f"nothing was written, because {', '.join(existing)} would be overwritten; {remedy}")

@@ -1,0 +1,1 @@
+"""`perfgate publish` and `command`: the half of CI that holds a token."""

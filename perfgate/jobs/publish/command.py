@@ -1,0 +1,193 @@
+"""``perfgate command``: what somebody asked for in a comment, if it is theirs to ask: measure again, accept a regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfgate.catalogue.card import Language
+from perfgate.config import load_config
+from perfgate.document.decision import Verdict
+from perfgate.errors import ForgeError, UsageError
+from perfgate.git.commands import COMMIT_ID
+from perfgate.jobs.publish.job import PublishRequest, publish
+from perfgate.jobs.shared.doors import Doors
+from perfgate.jobs.trust.acceptance import UnknownMetricError, keep_acceptance, refuse_unknown_metric
+from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
+from perfgate.judging.forge.detect import detect, log_lines, read_comment
+from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
+from perfgate.judging.forge.orders import (
+    AcceptOrder,
+    CommentEvent,
+    OrderedChange,
+    OrderError,
+    RunOrder,
+    read_order,
+    takes_orders,
+)
+from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
+from perfgate.judging.report.order import Answer, render_answer
+
+# A call that could not be understood is answered too, once it is known that its writer may ask.
+_Asked = RunOrder | AcceptOrder | OrderError
+
+
+@dataclass(frozen=True)
+class CommandRequest:
+    """Whose orders to take: those of the comment this job runs for, on the project at ``root``.
+
+    ``key`` and ``token_variable`` are those of ``perfgate publish``.
+    """
+
+    root: Path
+    key: str
+    token_variable: str | None = None
+    language: Language = "en"
+
+
+def obey(request: CommandRequest, doors: Doors) -> None:
+    """Do what the comment asks for, or refuse it; strangers are answered in the log alone.
+
+    Raises UsageError where this job runs for no comment or has no token, ForgeError and StoreError where those refuse.
+    """
+    comment, event = read_comment(doors.environ), detect(doors.environ)
+    if comment is None or event is None:
+        raise UsageError(
+            "this job was not started by a new comment on a pull request; run it on `issue_comment: created`"
+        )
+    asked = _asked(comment)
+    if asked is None or comment.bot or comment.edited:
+        doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
+        return
+    forge = _connect(request, doors, event)
+    orders = takes_orders(forge)
+    change = orders.ordered_change(comment.number)
+    if not change.is_open or not orders.may_push(comment.author):
+        who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
+        doors.say(f"Nothing was done.\n{who}")
+        return
+    answer = _refusal(asked, change, comment)
+    if answer is None and isinstance(asked, RunOrder):
+        answer = _run(asked, change, event, doors.environ)
+    elif answer is None and isinstance(asked, AcceptOrder):
+        answer = _accept(asked, comment, change, event, forge, request, doors)
+    if answer is not None:
+        forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
+        doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
+
+
+def _asked(comment: CommentEvent) -> _Asked | None:
+    try:
+        return read_order(comment.body)
+    except OrderError as error:
+        return error
+
+
+def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
+    token = find_token(event.forge, doors.environ, request.token_variable)
+    if token is None:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"no token in {names}: a comment can be neither judged nor answered without one")
+    return connect(event, token, sleep=doors.sleep, clock=doors.clock)
+
+
+def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Answer | None:
+    """Return why somebody who may push does not get what they ask for; None where they do.
+
+    From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
+    """
+    if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
+        return Answer("own_fork")
+    if isinstance(asked, OrderError):
+        return Answer("unclear")
+    if asked.head is not None and asked.head != change.head_sha:
+        return Answer("moved", head=change.head_sha, named=asked.head)
+    if change.from_fork and asked.head is None:
+        return Answer("unnamed", head=change.head_sha)
+    if isinstance(asked, AcceptOrder):
+        try:
+            refuse_unknown_metric(asked.metric)
+        except UnknownMetricError as error:
+            return Answer("no_metric", metric=asked.metric, close=error.close)
+    return None
+
+
+def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> Answer:
+    """Tell the workflow what to measure; nothing that the comment says goes there unchecked."""
+    if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
+        raise ForgeError(f"change request {change.number} has no head or base that is a commit")
+    path = outputs_path(environ)
+    if path is None:
+        raise UsageError(f"{OUTPUT_VARIABLE} is not set: nobody would hear what to measure")
+    outputs = {
+        "action": "run",
+        "number": str(change.number),
+        "head_sha": change.head_sha,
+        "base_sha": change.base_sha,
+        "workload": order.workload or "",
+        "fork": "true" if change.from_fork else "false",
+    }
+    append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
+    return Answer("measuring", head=change.head_sha[:12], workload=order.workload, job_url=event.job_url)
+
+
+def _accept(
+    order: AcceptOrder,
+    comment: CommentEvent,
+    change: OrderedChange,
+    event: CiEvent,
+    forge: Forge,
+    request: CommandRequest,
+    doors: Doors,
+) -> Answer:
+    """Keep an acceptance, and judge again what our comment is about, if it is about this commit."""
+    keep_acceptance(
+        load_config(request.root, environ=doors.environ),
+        doors.environ,
+        commit=change.head_sha,
+        metric=order.metric,
+        reason=order.reason,
+        accepted_by=comment.author,
+    )
+    head = change.head_sha[:12]
+    state = _state(forge, change.number, request.key)
+    if state is None or state.head != change.head_sha:
+        return Answer("waiting", head=head, metric=order.metric)
+    publish(_publishing(request, _event_of(state, event, change)), doors)
+    return Answer("accepted", head=head, metric=order.metric, verdict=_verdict(forge, change.number, request.key))
+
+
+def _state(forge: Forge, number: int, key: str) -> CommentState | None:
+    ours = find_own(forge.comments(number), marker(key))
+    return read_state(ours[0].body) if ours else None
+
+
+def _verdict(forge: Forge, number: int, key: str) -> Verdict | None:
+    state = _state(forge, number, key)
+    return state.verdict if state else None
+
+
+def _publishing(request: CommandRequest, event: CiEvent) -> PublishRequest:
+    return PublishRequest(
+        root=request.root,
+        key=request.key,
+        token_variable=request.token_variable,
+        language=request.language,
+        event=event,
+    )
+
+
+def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
+    """Return the event of the run that our comment is about."""
+    run_url = f"{event.server_url}/{event.repository}/actions/runs/{state.run}"
+    return replace(
+        event,
+        run_id=str(state.run),
+        run_attempt=state.attempt,
+        head_sha=change.head_sha,
+        built_sha=None,
+        change_request=change.number,
+        job_url=f"{run_url}/attempts/{state.attempt}",
+        artifact_url=f"{run_url}#artifacts",
+    )

@@ -1,0 +1,407 @@
+"""The privileged half of CI: judge an artifact again, believing nothing in it but samples, post the comment, set the status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.card import Language
+from perfgate.document.artifact import CheckDocuments, read_check
+from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
+from perfgate.document.files import write_decision, write_text_atomically
+from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
+from perfgate.git.clone import checked_out, is_behind
+from perfgate.git.commands import COMMIT_ID
+from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
+from perfgate.jobs.shared.decision import decide_with_advice
+from perfgate.jobs.shared.doors import Doors
+from perfgate.jobs.shared.store import git_access
+from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
+from perfgate.jobs.trust.provenance import base_is_proven, refuse_stranger
+from perfgate.jobs.trust.required import required_of
+from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
+from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.forge import (
+    ChangeRequest,
+    CiEvent,
+    CommitStatus,
+    Forge,
+    StatusState,
+    connect,
+    find_token,
+    token_variables,
+)
+from perfgate.judging.forge.runner import (
+    OUTPUT_VARIABLE,
+    SUMMARY_VARIABLE,
+    append_to,
+    output_lines,
+    outputs_path,
+    summary_path,
+)
+from perfgate.judging.forge.sticky import Sayings, post
+from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
+from perfgate.judging.report.html import render_html
+from perfgate.judging.store.store import GitAccess
+from perfgate.version import __version__
+
+# Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
+CANCELLED = ("cancelled", "timed_out")
+_STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
+FailOn = Literal["undecided", "regression", "nothing"]
+# Which verdicts make a status red.
+_RED: dict[FailOn, tuple[Verdict, ...]] = {
+    "undecided": ("FAIL", "INCONCLUSIVE"), "regression": ("FAIL",), "nothing": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PublishRequest:
+    """What to publish: a check's folder or zip, or where ``artifact`` is None what the event's run has uploaded.
+
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change. ``key``
+    tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
+    not one the forge's own. ``event`` is given by who knows it better than the environment does. ``workload`` is the one that
+    somebody asked for alone: what it says must not stand where the whole check's word does. ``status`` says whether the commit
+    gets a status; None is what suits the CI. ``fail_on`` is what makes that status red. ``out`` is where decision, comment and
+    report are written as they are judged here; with ``outputs`` the verdict becomes an output of the job's step.
+    """
+
+    root: Path
+    artifact: Path | None = None
+    key: str = DEFAULT_KEY
+    dry_run: bool = False
+    token_variable: str | None = None
+    language: Language = "en"
+    event: CiEvent | None = None
+    workload: str | None = None
+    status: bool | None = None
+    fail_on: FailOn = "undecided"
+    out: Path | None = None
+    outputs: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what the comment and the status are told apart by."""
+        return f"{self.key}/{self.workload}" if self.workload else self.key
+
+
+class _Case(NamedTuple):
+    """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head."""
+
+    event: CiEvent
+    forge: Forge
+    change: ChangeRequest | None
+    access: GitAccess
+
+
+def publish(request: PublishRequest, doors: Doors) -> int:
+    """Publish a check and return the exit code of its verdict, judged here.
+
+    Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run.
+    """
+    event = request.event or detect(doors.environ)
+    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
+    if event is None or token is None or (request.dry_run and request.artifact):
+        if request.artifact is None:
+            raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
+        at_hand, refusal = _documents_at_hand(request.artifact)
+        decision = judge_at_hand(request, at_hand, refusal, doors, event)
+        text = _comment(decision, request, event)
+        _keep(request, decision, at_hand, text, doors)
+        _show(text, request, doors, event)
+        return exit_code(decision)
+    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
+    documents, refusal = _documents(request, forge, event)
+    case = _open_case(event, token, forge, documents)
+    decision = _judge(request, doors, case, documents, refusal)
+    text = _comment(decision, request, event)
+    _keep(request, decision, documents, text, doors)
+    if request.dry_run:
+        _show(text, request, doors, event)
+    else:
+        _post(case, decision, text, request, doors)
+    return exit_code(decision)
+
+
+def _documents(
+    request: PublishRequest, forge: Forge, event: CiEvent
+) -> tuple[CheckDocuments | None, DocumentError | None]:
+    """Return the documents of the artifact, or why there are none: a cancelled job may find those of an earlier attempt."""
+    if event.measured in CANCELLED:
+        return None, DocumentError("the measuring job was cancelled or ran into its time limit; run it again")
+    try:
+        return read_check(request.artifact or fetch_artifact(forge, event, request.key)), None
+    except DocumentError as error:
+        return None, error
+
+
+def _open_case(event: CiEvent, token: str, forge: Forge, documents: CheckDocuments | None) -> _Case:
+    # Of several change requests with this very head the artifact may say which one it is of: never any other.
+    ci = documents.head.session.ci if documents else None
+    change = forge.find_change_request(prefer=ci.change_request if ci else None)
+    if change is not None and change.head_sha != event.head_sha:
+        change = None
+    return _Case(event, forge, change, git_access(event, token))
+
+
+def _documents_at_hand(artifact: Path) -> tuple[CheckDocuments | None, DocumentError | None]:
+    try:
+        return read_check(artifact), None
+    except DocumentError as error:
+        return None, error
+
+
+def judge_at_hand(
+    request: PublishRequest,
+    documents: CheckDocuments | None,
+    refusal: DocumentError | None,
+    doors: Doors,
+    event: CiEvent | None,
+) -> DecisionDocument:
+    """Judge where nothing is posted: by what the directory says, without asking the forge."""
+    grounds = grounds_at_hand(request.root, doors.environ)
+    try:
+        if documents is None:
+            raise refusal or DocumentError("there is none")
+        if event is not None:
+            refuse_stranger(documents, event, None, None)
+        return _decide(request, documents, grounds, event, doors, None)
+    except DocumentError as error:
+        return _nothing_to_judge(f"artifact: {error}", grounds, event)
+
+
+def _judge(
+    request: PublishRequest,
+    doors: Doors,
+    case: _Case,
+    documents: CheckDocuments | None,
+    refusal: DocumentError | None,
+) -> DecisionDocument:
+    try:
+        grounds = _grounds(request, doors, case, measured=documents is not None)
+    except RepositoryError as error:
+        why = str(error).replace(str(request.root), ".")
+        return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
+    if grounds.skipped is not None and _is_the_same_change(case):
+        return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
+    try:
+        if documents is None:
+            raise refusal or DocumentError("there is none")
+        refuse_stranger(documents, case.event, case.change, case.forge)
+        because = _why_this_base(documents, case, request.root)
+        return _decide(request, documents, grounds, case.event, doors, because)
+    except DocumentError as error:
+        return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
+
+
+def _is_the_same_change(case: _Case) -> bool:
+    """Return whether the files that a change request was asked for can have been those of this head beside this target."""
+    before = case.change
+    if before is None:
+        # The commits of a merge queue do not move.
+        return case.event.base_sha is not None
+    now = case.forge.find_change_request(prefer=before.number)
+    return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
+
+
+def _grounds(request: PublishRequest, doors: Doors, case: _Case, *, measured: bool) -> Grounds:
+    change = case.change or _queued(case.event)
+    if change is None or change.base_sha is None:
+        return grounds_at_hand(request.root, doors.environ)
+    forge = case.forge if case.change else None
+    return grounds_of_base(request.root, change, change.base_sha, forge, case.access, measured=measured)
+
+
+def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
+    """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
+
+    A head that no change request has any more may be one's again tomorrow, so it is held to what this job has checked out.
+    Where the forge says nothing of its commits, the base must lie before that: then it is of main, and how old it may be is
+    not bounded.
+    """
+    commit = documents.base.source.commit or ""
+    change = case.change or _queued(case.event) or _headless(case.event, root)
+    if base_is_proven(documents, change, case.forge, root):
+        if case.change is None and case.event.base_sha is not None:
+            return "what the merge queue puts the change on"
+        target = (case.change.target or "the target branch") if case.change else "what this job has checked out"
+        return f"merge base of {target} and head"
+    if is_behind(root, commit):
+        return "an ancestor of what this job has checked out"
+    raise DocumentError(
+        f"it compares with the commit {commit[:12]!r}, and nothing shows that the change is to be compared with that one; "
+        'check the target branch out with its history before (`fetch-depth: 0`, GIT_DEPTH: "0")'
+    )
+
+
+def _queued(event: CiEvent) -> ChangeRequest | None:
+    """Return the change that a merge queue is about to merge; it may be several requests in one, so it has no number."""
+    if event.base_sha is None:
+        return None
+    return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
+
+
+def _headless(event: CiEvent, root: Path) -> ChangeRequest:
+    return ChangeRequest(number=0, head_sha=event.head_sha, target=checked_out(root))
+
+
+def _decide(
+    request: PublishRequest,
+    documents: CheckDocuments,
+    grounds: Grounds,
+    event: CiEvent | None,
+    doors: Doors,
+    because: str | None,
+) -> DecisionDocument:
+    missing: list[str] = []
+    base, head = documents
+    commit = event.head_sha if event else head.source.commit or ""
+    history = history_of(grounds.config, head, commit, doors.environ, warn=missing.append)
+    for words in missing:
+        doors.say(words)  # with the place of the store, which is nobody's business but the log's
+    required = required_of(grounds.config, base, doors.environ, only=(request.workload,) if request.workload else ())
+    notes = list(grounds.notes)
+    if missing:
+        notes.append("the store could not be read: nothing is compared with main's history, and no acceptance is known")
+    decision = decide_with_advice(
+        base, head, policy=grounds.policy, history=history, chosen_because=because, required=required
+    )
+    return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
+
+
+def _nothing_to_judge(why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+    """Return the decision over an artifact that is missing, damaged or another's: never a silent green."""
+    return _undecided("INCONCLUSIVE", why, grounds, event)
+
+
+def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+    return DecisionDocument(
+        perfgate_version=__version__,
+        project=event.repository if event else "",
+        verdict=verdict,
+        reasons=[why],
+        base=SideSummary(),
+        head=SideSummary(commit=event.head_sha if event else None),
+        device="unknown",
+        policy=grounds.policy,
+        procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        warnings=list(grounds.notes),
+    )
+
+
+def _comment(decision: DecisionDocument, request: PublishRequest, event: CiEvent | None) -> str:
+    return render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
+
+
+def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionDocument) -> CommentContext:
+    base = decision.base.commit or ""
+    return CommentContext(
+        marker=marker(request.name),
+        artifact_url=event.artifact_url if event else None,
+        job_url=event.job_url if event else None,
+        reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if COMMIT_ID.fullmatch(base) else None,
+        language=request.language,
+    )
+
+
+def _keep(
+    request: PublishRequest,
+    decision: DecisionDocument,
+    documents: CheckDocuments | None,
+    text: str,
+    doors: Doors,
+) -> None:
+    """Write what was judged here, for the job to upload: what the comment links is made of it and not by the measuring job."""
+    if request.outputs:
+        path = outputs_path(doors.environ)
+        if path is None:
+            raise UsageError(
+                f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+            )
+        answers = {"verdict": decision.verdict, "exit-code": str(exit_code(decision))}
+        append_to(path, output_lines(answers), OUTPUT_VARIABLE)
+    if request.out is None:
+        return
+    request.out.mkdir(parents=True, exist_ok=True)
+    write_decision(request.out / "decision.json", decision)
+    write_text_atomically(request.out / "comment.md", text)
+    if documents is not None and decision.procedure.name != "none":
+        page = render_html(decision, documents.base, documents.head, request.language)
+        write_text_atomically(request.out / "report.html", page)
+
+
+def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | None) -> None:
+    doors.say(log_lines(text, doors.environ))
+    summary = summary_path(doors.environ)
+    if request.dry_run:
+        doors.say("Nothing was posted: this is a dry run.")
+        return
+    if summary is not None:
+        append_to(summary, text + "\n", SUMMARY_VARIABLE)
+    if event is None:
+        doors.say("Nothing was posted: this is not a CI job of a forge that perfgate knows.")
+    else:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        doors.say(f"Nothing was posted: no token in {names}.")
+
+
+def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
+    event, change = case.event, case.change
+    if change is not None:
+        state, sayings = state_of(event, decision.verdict), _sayings(event, request.language)
+        done = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, sayings=sayings)
+        if done.outcome == "kept":
+            doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
+            return
+        doors.say(f"The comment on change request {change.number} was {done.outcome}.")
+    else:
+        doors.say(log_lines(text, doors.environ))
+        gone = f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set."
+        doors.say("A merge queue has no comments: only the commit status is set." if event.base_sha else gone)
+    _mark(case.forge, event, decision, request, doors)
+
+
+def _sayings(event: CiEvent, language: Language) -> Sayings:
+    def turned(last: Decided, now: Decided) -> str:
+        return render_turn(last, now, event.head_sha, language)
+
+    return Sayings(turned, render_double(language))
+
+
+def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:
+    """Set the commit status, where one is wanted.
+
+    A token without that right is a reason to fail only where the status was asked for: else this job's exit code says the same.
+    """
+    if not (request.status if request.status is not None else not event.is_check):
+        doors.say("No commit status is set: this pipeline is the check.")
+        return
+    if event.is_check and event.built_sha != event.head_sha:
+        doors.say(
+            "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
+        )
+        return
+    name = "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"
+    state = _STATES.get(decision.verdict, "success") if decision.verdict in _RED[request.fail_on] else "success"
+    status = CommitStatus(event.head_sha, state, name, _description(decision), event.job_url)
+    try:
+        forge.set_status(status)
+    except ForgeError as error:
+        if request.status:
+            raise
+        doors.say(f"The commit status was not set: {error}")
+    else:
+        doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")
+
+
+def _description(decision: DecisionDocument) -> str:
+    gating = [comparison for comparison in decision.comparisons if comparison.gating]
+    if not gating:
+        return f"{decision.verdict}: nothing could be compared"
+    regressed = sum(comparison.outcome == "regressed" for comparison in gating)
+    return f"{decision.verdict}: {regressed} of {len(gating)} comparisons regressed"

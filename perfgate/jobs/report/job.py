@@ -1,0 +1,241 @@
+"""``perfgate report``: what a check folder or a run folder says, in the forms that CI hosts show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.catalogue.card import Language
+from perfgate.config import CONFIG_NAME, report_language
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
+from perfgate.document.run import RunDocument
+from perfgate.errors import ConfigError, DocumentError, UsageError
+from perfgate.git.commands import run_git
+from perfgate.jobs.check.options import DEFAULT_HEAD_STEPS
+from perfgate.jobs.run.job import exit_code as exit_code_of_run
+from perfgate.jobs.shared.judge import comment_context
+from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.forge.runner import (
+    MAX_ANNOTATIONS,
+    MAX_SUMMARY_BYTES,
+    OUTPUT_VARIABLE,
+    SUMMARY_VARIABLE,
+    annotation_command,
+    append_to,
+    output_lines,
+    outputs_path,
+    summary_path,
+)
+from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.report.annotations import Annotation, annotate, verdict_annotation
+from perfgate.judging.report.ci_summary import no_verdict, run_markdown
+from perfgate.judging.report.comment import render_comment
+from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.openmetrics import END, openmetrics
+
+_FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
+# What a comment needs at least: title, table and end, in the smallest form.
+_SMALLEST_COMMENT = 4_000
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``."""
+
+    folder: Path
+    directory: Path
+    outputs: bool = False
+    summary: bool = False
+    annotations: bool = False
+    junit: Path | None = None
+    openmetrics: Path | None = None
+    measured: int | None = None
+    language: Language = "en"
+
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Return whether no form was named."""
+        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the folder holds of this very job, a decision, a run or both; else ``why`` there is neither.
+
+    A decision that nothing was measured for has no run; what `perfgate run` writes has a decision where rules judge it.
+    """
+
+    decision: DecisionDocument | None = None
+    run: RunDocument | None = None
+    why: str = ""
+
+
+def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Write every form that is asked for; without any, print the comment.
+
+    Raises UsageError where the host gives no file to write to, DocumentError where there is nothing to print.
+    """
+    found = _find(request, environ)
+    if request.asks_for_nothing:
+        if found.why:
+            raise DocumentError(f"{request.folder}: {found.why}")
+        say(log_lines(_markdown(found, request), environ))
+    if request.outputs:
+        path = outputs_path(environ)
+        _append(path, output_lines(_outputs(found, request)), OUTPUT_VARIABLE, "--outputs")
+    if request.summary:
+        _summarise(found, request, environ)
+    if request.annotations:
+        for line in _annotation_lines(found, request):
+            say(line)
+    if request.junit:
+        write_text_atomically(request.junit, _junit(found, request))
+    if request.openmetrics:
+        text = openmetrics(found.run, DEFAULT_HEAD_STEPS) if found.run else END
+        write_text_atomically(request.openmetrics, text)
+
+
+def spoken_language(given: str | None, directory: Path) -> Language:
+    """Return the language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
+    try:
+        return report_language(given, directory)
+    except ConfigError:
+        return "en"
+
+
+def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
+    """Return what this job measured; a document that another job left in the folder is none of it."""
+    folder, event = request.folder, detect(environ)
+    try:
+        if (folder / _FILES["decision"]).exists():
+            decision = read_decision(folder / _FILES["decision"])
+            _refuse_other_code(exit_code(decision), request.measured)
+            if decision.verdict == "SKIPPED":
+                # Nothing was measured, so there is no run; a check removes what it finds before it writes such a decision.
+                _refuse_other_commit(decision, event)
+                return _Found(decision)
+            # What `perfgate run` judges alone stands beside its decision.
+            alone = decision.comparing == "rules" and (folder / "run.json").exists()
+            path = Path("run.json") if alone else Path("head", "run.json")
+            head = read_run(folder / path)
+            if decision.head.sha256 != content_sha256(head):
+                raise DocumentError(f"decision.json is not about {path}")
+            _refuse_other_job(head, event)
+            return _Found(decision, head)
+        if (folder / "run.json").exists():
+            run = read_run(folder / "run.json")
+            _refuse_other_code(exit_code_of_run(run), request.measured)
+            _refuse_other_job(run, event)
+            return _Found(run=run)
+    except DocumentError as error:
+        return _Found(why=str(error).replace(f"{folder}/", ""))
+    return _Found(why="there is no decision.json, and no run.json")
+
+
+def _refuse_other_code(code: int, measured: int | None) -> None:
+    if measured is not None and code != measured:
+        raise DocumentError(
+            f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
+        )
+
+
+def _refuse_other_commit(decision: DecisionDocument, event: CiEvent | None) -> None:
+    if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
+        raise DocumentError("decision.json is about another commit")
+
+
+def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
+    if event is not None and run.session.ci != event.context():
+        raise DocumentError("the documents were measured by another CI job")
+
+
+def _outputs(found: _Found, request: ReportRequest) -> dict[str, str]:
+    """Return the outputs. What is not there is empty: a host has no other word for it."""
+    code = "" if request.measured is None else str(request.measured)
+    paths = {name: request.folder / file for name, file in _FILES.items()}
+    shown = {name: str(path) if found.decision and path.is_file() else "" for name, path in paths.items()}
+    return {"verdict": found.decision.verdict if found.decision else "", "exit-code": code, **shown}
+
+
+def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
+    path = summary_path(environ)
+    room = MAX_SUMMARY_BYTES - _size(path) - 2
+    text = _markdown(found, request, room)
+    if len(text.encode()) > room:
+        raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
+    _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
+
+
+def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+    """Return the comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
+    if found.decision is None:
+        if found.run is not None:
+            return run_markdown(found.run, request.language)
+        return no_verdict(found.why, request.measured, request.language, medium="markdown")
+    context = comment_context(found.decision, request.language)
+    text = ""
+    # A character has one to four bytes.
+    for share in (1, 2, 3, 4):
+        text = render_comment(found.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
+        if len(text.encode()) <= room:
+            break
+    return text.partition("\n")[2].lstrip("\n")
+
+
+def _annotation_lines(found: _Found, request: ReportRequest) -> list[str]:
+    if found.why:
+        return [annotation_command("error", "perfgate", no_verdict(found.why, request.measured, request.language))]
+    if found.decision is None:
+        return []
+    prefix = _prefix(request.directory)
+    lines = [
+        _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
+        for annotation in annotate(found.decision, request.language)
+        if annotation.location and _has_line(request.directory / annotation.location.path, annotation.location.line)
+    ]
+    whole = verdict_annotation(found.decision, request.language)
+    if not lines and whole is not None:
+        lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
+    return lines[:MAX_ANNOTATIONS]
+
+
+def _command(annotation: Annotation, path: str, line: int) -> str:
+    return annotation_command(annotation.level, annotation.title, annotation.message, (path, line))
+
+
+def _prefix(directory: Path) -> str:
+    """Return the way from the repository's root to the project's folder, as it stands before a file's name."""
+    shown = run_git(directory, ["rev-parse", "--show-prefix"], {})
+    return shown.output if shown.code == 0 else ""
+
+
+def _has_line(path: Path, line: int) -> bool:
+    """Tell whether a file of the checkout has a line: a host shows an annotation nowhere else."""
+    if not path.is_file():  # what was measured may have left a pipe there, which nobody would write to
+        return False
+    try:
+        with path.open("rb") as file:
+            return any(number == line for number, _ in enumerate(file, start=1))
+    except OSError:
+        return False
+
+
+def _junit(found: _Found, request: ReportRequest) -> str:
+    if found.decision is not None:
+        return junit(found.decision, request.language)
+    if found.run is not None:
+        return junit_of_run(found.run, request.language)
+    return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
+
+
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0
+
+
+def _append(path: Path | None, text: str, variable: str, option: str) -> None:
+    if path is None:
+        raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
+    append_to(path, text, variable)

@@ -1,0 +1,1 @@
+"""`perfgate run`: the checklist on one workload, measured or recorded."""

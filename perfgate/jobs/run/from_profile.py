@@ -1,0 +1,244 @@
+"""``perfgate run --from-profile``: a run document of what a profiler recorded elsewhere; nothing is measured."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.files import write_run
+from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
+from perfgate.errors import DocumentError, UsageError
+from perfgate.jobs.run.advisor import advise_profile
+from perfgate.jobs.run.recorded_testbed import recorded_testbed, unknown
+from perfgate.jobs.run.recording_files import RecordingFile, content_hash, cut_off_tables, keep, recording_files
+from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.measuring.checklist.recorded import recorded_checklist
+from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.trace.contradictions import contradictions
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Recording
+from perfgate.trace.summary import DeviceSummary, summarize
+from perfgate.version import __version__
+
+DEFAULT_WORKLOAD = "profile"
+_SHOWN_REASONS = 3
+# What the readers call kernels whose rows were cut off or lack cells.
+_INCOMPLETE = "kernels, some"
+# The steps whose values are the times of steps, kernels and collectives.
+_OF_TIMES = frozenset({1, 2, 3, 4, 16})
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What the command line asks for; ``keep`` copies the recording's files into the run folder."""
+
+    profile: Path
+    out: Path
+    workload: str = DEFAULT_WORKLOAD
+    keep: bool = False
+
+
+class _Project(NamedTuple):
+    name: str
+    limits: Mapping[str, float]
+    expected_kernels: Sequence[str] = ()
+    graph_spans: Sequence[str] = ()
+
+
+def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
+    """Read a recording and write ``run.json``.
+
+    ``directory`` is the project's folder, whose perfgate.toml gives name and limits where there is one. Raises
+    DocumentError for what is no recording, or one that says nothing.
+    """
+    if not _NAME.fullmatch(options.workload):
+        raise UsageError(f"--workload {options.workload!r} must be letters, digits, '_', '-' or '.', a letter first")
+    _refuse_out_inside(options)
+    session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
+    project = _project(directory)
+    say(f"reading {options.profile.name}")
+    recording = read_recording(options.profile)
+    summaries = summarize(recording.timelines)
+    _refuse_silent(recording, summaries)
+    files = recording_files(options.profile)
+    _refuse_cut_off(options.profile, files)
+    out = prepare_out(options.out)
+    forget_results(out, ("run.json",))
+    contradicted = _contradicted(summaries)
+    incomplete = [*_incomplete(recording), *contradicted]
+    testbed = recorded_testbed(recording, summaries)
+    context = RecordingContext(
+        recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
+    )
+    found = recorded_checklist(context)
+    advised = advise_profile(options.profile, options.workload, say)
+    run = RunDocument(
+        perfgate_version=__version__,
+        project=project.name,
+        session=msgspec.structs.replace(session, finished_at=now()),
+        source=Source(subject=f"recording {options.profile.resolve().name}"),
+        testbed=testbed,
+        workloads=[
+            WorkloadRecord(
+                name=options.workload,
+                reference=options.profile.resolve().name,
+                sha256=content_hash(files),
+                batch=0,
+                shapes=[summary.shape for summary in summaries],
+            )
+        ],
+        steps=_without_times(_without_kernels(found.steps, incomplete), contradicted),
+        counters=[] if incomplete else found.counters,
+        operators=[] if contradicted else found.operators,
+        kernel_times=[] if incomplete else found.kernel_times,
+        artifacts=keep(files, out, workload=options.workload) if options.keep else [],
+        advisories=advised.found,
+        warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
+    )
+    write_run(out / "run.json", run)
+    return run
+
+
+def _refuse_out_inside(options: ProfileOptions) -> None:
+    """What we write must not become part of what is read."""
+    profile, out = options.profile.resolve(), options.out.resolve()
+    if profile.is_dir() and (out == profile or profile in out.parents):
+        raise UsageError(f"--out {options.out} lies inside the recording {options.profile}; choose a folder outside it")
+
+
+def _project(directory: Path) -> _Project:
+    if (directory / CONFIG_NAME).exists():
+        config = load_config(directory, needs_workload=False)
+        return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
+    return _Project(directory.resolve().name or "recording", {})
+
+
+def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
+    """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
+    if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
+        return
+    reasons = "".join(f"; {what}: {why}" for what, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    analyse = (
+        f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
+        if recording.format == "ascend-pytorch"
+        else ""
+    )
+    raise DocumentError(
+        f"{recording.path}: the recording holds no step, kernel or operator{reasons}; record it again{analyse}"
+    )
+
+
+def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
+    """Raise DocumentError where a table of kernels ends in the middle of a line: its counts would be too low."""
+    if names := cut_off_tables(files):
+        raise DocumentError(
+            f"{profile}: {_listed(names)} is cut off in its last line; copy the recording again, or have it analysed again"
+        )
+
+
+def _incomplete(recording: Recording) -> list[str]:
+    """Return what of the tables of kernels could not be read; a count of the rest would not be exact."""
+    return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
+
+
+def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
+    """Return where tables contradict each other or the timeline; which of them is whole nobody can tell."""
+    several = len(summaries) > 1
+    return [
+        f"{summary.shape}: {text}" if several else text
+        for summary in summaries
+        for text in contradictions(summary.timeline)
+    ]
+
+
+def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:
+    """Return the steps without what a kernel that could not be read may have changed: the longest run, and who ran at all."""
+    if not incomplete:
+        return list(steps)
+    return [
+        msgspec.structs.replace(
+            step,
+            kernels=[],
+            values=[
+                msgspec.structs.replace(value, value=None, reason="; ".join(incomplete))
+                if value.metric == "ops.kernel_time"
+                else value
+                for value in step.values
+            ],
+        )
+        for step in steps
+    ]
+
+
+def _without_times(steps: Sequence[StepResult], contradicted: Sequence[str]) -> list[StepResult]:
+    """Return the steps with no time that tables give which contradict each other: any of them may be the wrong one."""
+    if not contradicted:
+        return list(steps)
+    reason = "; ".join(contradicted)
+    return [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
+
+
+def _without_values(step: StepResult, reason: str) -> StepResult:
+    if not any(value.value is not None for value in step.values):
+        return step
+    return msgspec.structs.replace(
+        step,
+        status="invalid",
+        reason=reason,
+        values=[
+            Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
+            if value.value is not None
+            else value
+            for value in step.values
+        ],
+        findings=[],
+        kernels=[],
+    )
+
+
+def _warnings(
+    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], incomplete: Sequence[str]
+) -> list[str]:
+    """Say what the numbers are, what may not be equal without being seen, and what is missing."""
+    found = [
+        "made from a recording: counts and times of kernels are compared, the other times with nothing",
+        *_counted_once(summaries),
+    ]
+    if not_said:
+        found.append(f"not in the recording, so not checked to be equal: {'; '.join(not_said)}")
+    if incomplete:
+        found.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
+    missing = {what: why for what, why in recording.absent.items() if not what.startswith(_INCOMPLETE)}
+    found += [f"not recorded: {what} ({why})" for what, why in missing.items()]
+    return found
+
+
+def _counted_once(summaries: Sequence[DeviceSummary]) -> list[str]:
+    whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
+    once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
+    found = []
+    if whole:
+        found.append(
+            f"counted over the whole recording ({', '.join(whole)}), as it marks no steps: only equal counts tell"
+        )
+    if once:
+        shapes = ", ".join(summary.shape for summary in once)
+        found.append(
+            f"counted in one {once[0].unit} alone ({shapes}): nothing shows that it repeats; record three steps"
+        )
+    return found
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,1 @@
+"""What several jobs do: the session, judging, the store."""

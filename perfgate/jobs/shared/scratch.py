@@ -1,0 +1,40 @@
+"""A git repository of our own in a scratch folder: what the demo and the doctor gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.errors import RepositoryError
+from perfgate.git.commands import run_git
+
+
+class ScratchRepository:
+    """A repository at ``root``, whose commits are by "perfgate NAME", whoever runs it."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        fields = (("NAME", f"perfgate {name}"), ("EMAIL", f"{name}@perfgate.invalid"))
+        self._author = {f"GIT_{role}_{field}": text for role in ("AUTHOR", "COMMITTER") for field, text in fields}
+
+    def start(self, message: str) -> None:
+        """Make a repository of the folder, with all that stands in it as the first commit on main."""
+        self.git("init", "--quiet")
+        # Older than 2.28, git has no --initial-branch.
+        self.git("symbolic-ref", "HEAD", "refs/heads/main")
+        self.commit(message)
+
+    def branch(self, name: str) -> None:
+        """Make a branch of main and check it out."""
+        self.git("checkout", "--quiet", "-b", name, "main")
+
+    def commit(self, message: str) -> None:
+        """Commit everything."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--no-gpg-sign", "--message", message)
+
+    def git(self, *arguments: str) -> str:
+        """Run git and return its output. Raises RepositoryError when it fails."""
+        done = run_git(self.root, arguments, self._author)
+        if done.code:
+            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {done.errors}")
+        return done.output

@@ -1,0 +1,196 @@
+"""What every measuring flow writes into its run document: the session, the source, the pieces put together."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.workers.leftovers import stowaways, sweep_out
+from perfgate.conductor.workers.logs import bound_log, one_line, read_log
+from perfgate.conductor.workers.secrets import in_ci, scrubbed_notes
+from perfgate.config import Config
+from perfgate.document.run import (
+    Artifact,
+    CiContext,
+    FailedPair,
+    Replicate,
+    RunDocument,
+    Session,
+    Side,
+    Source,
+    Testbed,
+)
+from perfgate.errors import UsageError
+from perfgate.jobs.trace.flame import FLAME_PAGE
+from perfgate.version import __version__
+
+# The folders that are written in the output folder.
+_FOLDERS = ("base", "head", "logs", "base/logs", "head/logs")
+
+
+def now() -> str:
+    """Return the time in UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def start_session(command: str, seed: int, ci: CiContext | None) -> Session:
+    """Return the session that starts now; ``finished_at`` is filled in at the end."""
+    return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
+
+
+def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Create the output folder before anything is measured, so that a wrong path fails in second 0.
+
+    Raises UsageError for one that a change has put there as a link, which would have us write elsewhere, or that would
+    carry a clone's .git, where credentials may stand, into the uploaded artifact.
+    """
+    links = [path for path in (out, *(out / name for name in _FOLDERS)) if path.is_symlink()]
+    if links:
+        raise UsageError(
+            f"the output folder must not be a link, nor hold one: {links[0]}; remove it, or choose another with --out"
+        )
+    if (out / ".git").exists() or ".git" in out.absolute().parts:
+        raise UsageError(
+            f"the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out"
+        )
+    if in_the_way := [path for path in (out / name for name in _FOLDERS) if path.exists() and not path.is_dir()]:
+        raise UsageError(
+            f"{in_the_way[0]} is no folder, and results are written in it; remove it, or choose another with --out"
+        )
+    # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
+    if in_ci(environ) and (found := stowaways(out)):
+        raise UsageError(
+            "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
+            f"{found[0]}; choose another with --out"
+        )
+    try:
+        is_new = not out.exists()
+        out.mkdir(parents=True, exist_ok=True)
+        if is_new:
+            # What we write is no part of the project: `perfgate local` must not measure it as an uncommitted change.
+            (out / ".gitignore").write_text("*\n")
+        probe = out / f".perfgate-{secrets.token_hex(4)}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {out} cannot be written ({error.strerror}); choose another with --out"
+        ) from error
+    return out.resolve()
+
+
+def forget_results(out: Path, names: Iterable[str]) -> None:
+    """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
+    for name in names:
+        _forget(out / name)
+
+
+def forget_traces(folder: Path, workloads: Iterable[str]) -> None:
+    """Remove the traces and the flame graph of an earlier run: a step takes a trace that lies there for one of its own run."""
+    traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
+    for file in (*traces, folder / FLAME_PAGE):
+        _forget(file)
+
+
+def _forget(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{file} is in the way of the results ({error.strerror}); remove it, or choose another folder with --out"
+        ) from error
+
+
+def put_together(
+    config: Config,
+    *,
+    session: Session,
+    source: Source,
+    testbed: Testbed,
+    findings: list[Findings],
+    folder: Path,
+    side: Side | None = None,
+    replicates: list[Replicate] | None = None,
+    failed_pairs: list[FailedPair] | None = None,
+    notes: Iterable[str] = (),
+) -> RunDocument:
+    """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
+    return RunDocument(
+        perfgate_version=__version__,
+        side=side,
+        project=config.project,
+        session=session,
+        source=source,
+        testbed=testbed,
+        workloads=[found.workload for found in findings],
+        steps=[step for found in findings for step in found.steps],
+        correctness=[check for found in findings for check in found.correctness],
+        counters=[counters for found in findings for counters in found.counters],
+        operators=[row for found in findings for row in found.operators],
+        accounts=[account for found in findings for account in found.accounts],
+        replicates=replicates or [],
+        failed_pairs=failed_pairs or [],
+        artifacts=[artifact for found in findings for artifact in found.artifacts] + kept_logs(folder),
+        warnings=[*_device_warnings(testbed), *_warnings(findings), *notes],
+    )
+
+
+def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
+    """Return what a document says of its job, and in CI sweep the output folder of what must not be uploaded with it."""
+    swept = [one_line(name) for name in sweep_out(out)] if in_ci(environ) else []
+    found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
+    return [*scrubbed_notes(environ), *([found] if swept else [])]
+
+
+def kept_logs(folder: Path) -> list[Artifact]:
+    """Return the logs of a run folder that say something, as artifacts."""
+    logs = sorted((folder / "logs").glob("*.log"))
+    return [_log(log, data, folder) for log in logs if (data := _bounded(log))]
+
+
+def _bounded(log: Path) -> bytes:
+    bound_log(log)
+    return read_log(log)
+
+
+def _log(log: Path, data: bytes, folder: Path) -> Artifact:
+    return Artifact(
+        name=log.name,
+        kind="log",
+        path=str(log.relative_to(folder)),
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _warnings(findings: list[Findings]) -> list[str]:
+    unchecked = [
+        f"{found.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
+        for found in findings
+        if any(check.status == "not_checked" for check in found.correctness)
+    ]
+    return unchecked + [warning for found in findings for warning in found.warnings]
+
+
+def _device_warnings(testbed: Testbed) -> list[str]:
+    """Return what the device said of itself that makes its times doubtful.
+
+    Other processes are the doctor's matter: npu-smi in a container may list our own under another number.
+    """
+    health = testbed.observed.get("device.health")
+    if health is None or health.upper() == "OK":
+        return []
+    return [f"the {testbed.device_kind} reports health {health}; perfgate doctor says what to do"]
+
+
+def ci_context(environ: Mapping[str, str]) -> CiContext | None:
+    """Return the CI job we run in, None outside one."""
+    from perfgate.judging.forge.detect import detect
+
+    event = detect(environ)
+    return event.context() if event else None

@@ -1,0 +1,1 @@
+"""`perfgate trace`: questions to one recording or two."""

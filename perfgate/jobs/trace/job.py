@@ -1,0 +1,244 @@
+"""``perfgate trace``: what takes the time, when the device idles, and how long the steps are, in any recording."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.document.files import read_run
+from perfgate.document.trace import (
+    CauseTotal,
+    GapDocument,
+    GapRow,
+    GapTimeline,
+    SlowestRank,
+    StepDocument,
+    StepRow,
+    StepTimeline,
+    TopDocument,
+    TopKey,
+    TopRow,
+    TopTimeline,
+)
+from perfgate.errors import UsageError
+from perfgate.trace.gaps import CAUSES, Gap, device_gaps
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import ProfilerStep, Recording, Timeline
+from perfgate.trace.summary import tells_of_device
+from perfgate.trace.top import top
+
+_NS = 1e9
+_NOTHING = "neither events nor a table of kernels or operators was collected"
+_NO_DEVICE = "nothing ran on a device while this was recorded"
+_NO_TIMELINE = "the recording has no timeline of the device, and its tables do not say when each kernel ran"
+_NO_STEPS = "the recording marks no steps"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which timelines are asked for, and how many rows of each; None means all."""
+
+    rank: int | None = None
+    device: int | None = None
+    limit: int | None = None
+
+
+class ChosenTimeline(NamedTuple):
+    """A timeline, and the recording it is from."""
+
+    recording: Recording
+    timeline: Timeline
+
+
+def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
+    """Return the rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
+    chosen = choose(path, choice)
+    return TopDocument(format=format_of(chosen), by=by, timelines=[_top(one, choice, by, host) for one in chosen])
+
+
+def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
+    """Return the gaps of every chosen timeline that last ``shortest`` seconds or longer."""
+    chosen = choose(path, choice)
+    timelines = [_gaps(one, choice, exposed, round(shortest * _NS)) for one in chosen]
+    return GapDocument(format=format_of(chosen), timelines=timelines)
+
+
+def trace_steps(path: Path, choice: Choice) -> StepDocument:
+    """Return the profiler steps of every chosen timeline, and the rank the others wait for."""
+    chosen = choose(path, choice)
+    timelines = [_steps(one, choice) for one in chosen]
+    return StepDocument(
+        format=format_of(chosen), slowest_rank=_slowest(one.timeline for one in chosen), timelines=timelines
+    )
+
+
+def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
+    """Return the timelines that are asked for. Raises UsageError where a recording holds none of them."""
+    found = [
+        ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
+    ]
+    chosen = [
+        one
+        for one in found
+        if choice.rank in (None, one.timeline.rank) and choice.device in (None, one.timeline.device)
+    ]
+    if not chosen:
+        there = "; ".join(dict.fromkeys(one.timeline.label for one in found)) or "nothing"
+        raise UsageError(f"{path}: no timeline of that rank and device; it holds: {there}")
+    return chosen
+
+
+def recordings_of(path: Path) -> list[Recording]:
+    """Read a recording, or the traces that a run of perfgate kept."""
+    if path.is_dir() and (path / "head" / "run.json").is_file():
+        raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
+    document = path / "run.json" if path.is_dir() else path
+    if document.name != "run.json" or not document.is_file():
+        return [read_recording(path)]
+    traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
+    if not traces:
+        raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
+    return [read_recording(beside(document, name)) for name in traces]
+
+
+def beside(document: Path, name: str) -> Path:
+    """Return the path of a run's artifact; a document from elsewhere does not choose what is read."""
+    folder = document.parent.resolve()
+    path = document.parent / name
+    if folder not in path.resolve().parents:
+        raise UsageError(f"{document}: its trace {name!r} lies outside of the run's folder; name the file itself")
+    return path
+
+
+def format_of(chosen: Sequence[ChosenTimeline]) -> str:
+    """Return what wrote the recordings of some timelines."""
+    return ", ".join(sorted({one.recording.format for one in chosen}))
+
+
+def _top(one: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
+    found = top(one.timeline, by=by, host=host)
+    rows = [
+        TopRow(
+            name=row.name,
+            kind=row.kind,
+            count=row.count,
+            total=row.total_ns / _NS,
+            share=row.total_ns / found.base_ns if found.base_ns else None,
+            shapes=row.shapes,
+        )
+        for row in found.rows[: choice.limit]
+    ]
+    return TopTimeline(
+        path=str(one.recording.path),
+        rank=one.timeline.rank,
+        device=one.timeline.device,
+        side=found.side,
+        base=found.base_ns / _NS,
+        rows_in_all=len(found.rows),
+        rows=rows,
+        reason=None if rows else _NOTHING,
+    )
+
+
+def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+    found = device_gaps(one.timeline.events, exposed=exposed)
+    if found is None:
+        return GapTimeline(
+            path=str(one.recording.path),
+            rank=one.timeline.rank,
+            device=one.timeline.device,
+            origin_ns=None,
+            window=None,
+            busy=None,
+            gaps_in_all=0,
+            causes=[],
+            gaps=[],
+            reason=_no_gaps(one),
+        )
+    origin = int(one.timeline.events.start.min())
+    gaps = [gap for gap in found.gaps if gap.duration_ns >= shortest_ns]
+    longest = sorted(gaps, key=lambda gap: (-gap.duration_ns, gap.start_ns))[: choice.limit]
+    return GapTimeline(
+        path=str(one.recording.path),
+        rank=one.timeline.rank,
+        device=one.timeline.device,
+        origin_ns=origin,
+        window=(found.end_ns - found.start_ns) / _NS,
+        busy=found.busy_ns / _NS,
+        gaps_in_all=len(gaps),
+        causes=_causes(found.end_ns - found.start_ns, gaps),
+        gaps=[
+            GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
+            for gap in longest
+        ],
+    )
+
+
+def _no_gaps(one: ChosenTimeline) -> str:
+    if tells_of_device(one.timeline):
+        return _NO_TIMELINE
+    return one.recording.absent.get("device", _NO_DEVICE)
+
+
+def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:
+    totals = []
+    for cause in CAUSES:
+        lengths = [gap.duration_ns for gap in gaps if gap.cause == cause]
+        if lengths:
+            total = sum(lengths)
+            totals.append(CauseTotal(cause=cause, count=len(lengths), total=total / _NS, share=total / window_ns))
+    return sorted(totals, key=lambda one: -one.total)
+
+
+def _steps(one: ChosenTimeline, choice: Choice) -> StepTimeline:
+    steps = one.timeline.steps or ()
+    starts = [step.start_ns for step in steps if step.start_ns is not None]
+    origin = int(one.timeline.events.start.min()) if len(one.timeline.events) else min(starts, default=None)
+    return StepTimeline(
+        path=str(one.recording.path),
+        rank=one.timeline.rank,
+        device=one.timeline.device,
+        origin_ns=origin,
+        steps_in_all=len(steps),
+        steps=[_step(step, origin) for step in steps[: choice.limit]],
+        reason=None if steps else one.recording.absent.get("steps", _NO_STEPS),
+    )
+
+
+def _step(step: ProfilerStep, origin: int | None) -> StepRow:
+    return StepRow(
+        number=step.number,
+        start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
+        length=_seconds(step.length_ns),
+        computing=_seconds(step.computing_ns),
+        communication=_seconds(step.communication_ns),
+        exposed_communication=_seconds(step.exposed_communication_ns),
+        exposed_copies=_seconds(step.exposed_copies_ns),
+        preparing=_seconds(step.preparing_ns),
+        free=_seconds(step.free_ns),
+    )
+
+
+def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
+    own: dict[int, float] = {}
+    for timeline in timelines:
+        lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
+        if timeline.rank is not None and lengths:
+            # Of several devices of one rank the slowest makes the others wait.
+            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
+    if len(own) < 2:
+        return None
+    rank = max(own, key=lambda one: (own[one], -one))
+    return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
+
+
+def _own_length(step: ProfilerStep) -> int | None:
+    length = step.length_ns
+    return None if length is None else length - (step.exposed_communication_ns or 0)
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / _NS

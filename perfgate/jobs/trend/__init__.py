@@ -1,0 +1,1 @@
+"""`perfgate trend`: main over weeks."""

@@ -1,0 +1,183 @@
+"""``perfgate trend``: read main's histories, confirm what is suspected, write it up, post it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from perfgate.catalogue.card import Language
+from perfgate.config import Config, load_config
+from perfgate.document.files import write_atomically, write_text_atomically
+from perfgate.document.history import Confirmation
+from perfgate.document.strict_json import parse_json
+from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
+from perfgate.errors import DocumentError, RepositoryError
+from perfgate.git.clone import is_behind
+from perfgate.git.commands import COMMIT_ID, run_git
+from perfgate.jobs.shared.doors import Doors
+from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.session import prepare_out
+from perfgate.jobs.shared.store import open_project_store
+from perfgate.jobs.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
+from perfgate.jobs.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
+from perfgate.jobs.trend.read import NameCommits, Wanted, find_trend, open_documents, read_histories
+from perfgate.judging.report.trend import TrendContext, render_issue
+from perfgate.judging.report.trend_page import render_trend_page
+from perfgate.judging.trend.standing import state_of
+
+MOST_COMMITS = 20
+_STATE_FILE = "trend-state.json"
+_CONFIRMATIONS_FILE = "confirmations.json"
+_MOST_STATE_BYTES = 256 * 1024
+_GIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class TrendRequest:
+    """What to look at and what to do with it; no ``metrics`` or ``workloads`` means what the gate judges, of all."""
+
+    root: Path
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    out: Path | None = None
+    confirm: bool = False
+    max_seconds: float = 1800.0
+    confirmations: Path | None = None
+    post: bool = False
+    token_variable: str | None = None
+    key: str = DEFAULT_KEY
+    language: Language = "en"
+
+
+class _Remembering:
+    """Passes progress on, and remembers the notes: what went wrong on the way stands in the report too."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.notes: list[str] = []
+
+    def status(self, text: str) -> None:
+        self._progress.status(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._progress.note(text)
+
+
+def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendDocument:
+    """Compute the trend and do what was asked with it. Raises UsageError where there is no run of main to look at."""
+    config = load_config(request.root, environ=doors.environ)
+    remembered = _Remembering(progress)
+    # What cannot be written or reached is better known before an hour of measuring than after it.
+    out = prepare_out(request.out) if request.out else None
+    issue = find_issue(request.key, request.token_variable, doors) if request.post else None
+    before = _state_before(issue, out)
+    store = open_project_store(config, doors.environ)
+    wanted = Wanted(request.metrics, request.workloads)
+    stored = read_histories(config, store, wanted, remembered, seconds_since_1970=doors.clock())
+    documents = open_documents(store, stored.runs, note=remembered.note) if out or request.post else {}
+    name_commits = _commit_names(config)
+
+    def find(confirmations: list[Confirmation]) -> TrendDocument:
+        return find_trend(
+            config,
+            store,
+            stored,
+            before=before,
+            confirmations=confirmations,
+            name_commits=name_commits,
+            documents=documents,
+        )
+
+    known = store.confirmations(config.project)
+    document = find(known)
+    added: list[Confirmation] = []
+    if request.confirmations is not None:
+        added += read_confirmations(request.confirmations, document, note=remembered.note)
+    if request.confirm:
+        added += confirm_suspected(config, document, remembered, max_seconds=request.max_seconds, clock=time.monotonic)
+        if out is not None:
+            _write_confirmations(out, config, added)
+    if added:
+        keep_confirmations(config, store, added, note=remembered.note)
+        document = find([*added, *known])
+    document = msgspec.structs.replace(document, notes=remembered.notes)
+    if out is not None:
+        _write(out, document, request.language)
+    if issue is not None:
+        post_trend(document, issue, request.key, request.language, doors)
+    return document
+
+
+def has_open_regression(document: TrendDocument) -> bool:
+    """Return whether a metric is worse since some commit, and nobody has accepted, refuted or repaired it."""
+    return any(
+        change.direction == "worse" and change.standing in ("new", "open")
+        for series in document.series
+        for change in series.changes
+    )
+
+
+def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
+    """Return what the last report told: the issue's own word, else that of the folder written into."""
+    if issue is not None:
+        return issue.state
+    path = out / _STATE_FILE if out else None
+    if path is None or not path.exists():
+        return None
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_STATE_BYTES + 1)
+        return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
+    except (OSError, msgspec.ValidationError) as error:
+        raise DocumentError(f"{path}: {error}; remove it, and everything is told as new once more") from error
+
+
+def _commit_names(config: Config) -> NameCommits:
+    """Return what asks git for the commits of a change; without a clone, or for commits it does not have, there are none."""
+    asked: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+
+    def name(change: TrendChange) -> TrendChange:
+        good, bad = change.last_good or "", change.first_bad or ""
+        if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
+            return change
+        if (good, bad) not in asked:
+            asked[good, bad] = _commits_between(config.root, good, bad)
+        commits, count = asked[good, bad]
+        return msgspec.structs.replace(change, commits=commits, commit_count=count)
+
+    return name
+
+
+def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
+    """Return main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
+
+    Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
+    """
+    asked = ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"]
+    try:
+        if not is_behind(root, good, bad):
+            return [], 0
+        listed = run_git(root, asked, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
+    except RepositoryError:
+        return [], 0
+    if listed.code:
+        return [], 0
+    lines = listed.output.splitlines()
+    labels = [CommitLabel(commit=line.split(" ", 1)[0], subject=line.partition(" ")[2][:200]) for line in lines]
+    return labels[:MOST_COMMITS], len(labels)
+
+
+def _write_confirmations(out: Path, config: Config, found: list[Confirmation]) -> None:
+    file = ConfirmationsFile(project=config.project, confirmations=found)
+    write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
+
+
+def _write(out: Path, document: TrendDocument, language: Language) -> None:
+    write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
+    write_text_atomically(out / "trend.html", render_trend_page(document, language))
+    write_text_atomically(out / "trend.md", render_issue(document, TrendContext(marker="", language=language)))
+    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))

@@ -1,0 +1,285 @@
+"""Read main's histories from the store and say what moved in them: the trend document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.config import Config
+from perfgate.document.history import Confirmation
+from perfgate.document.moments import moment
+from perfgate.document.run import RunDocument
+from perfgate.document.tolerances import DEFAULT_TOLERANCES
+from perfgate.document.trend import (
+    NotLookedAt,
+    TrendChange,
+    TrendDocument,
+    TrendPoint,
+    TrendSeries,
+    TrendState,
+    place_of,
+)
+from perfgate.errors import StoreError, StoreRefusedError, UsageError
+from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.session import now
+from perfgate.judging.store.store import Series, Store, StoredRun
+from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
+from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
+from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
+from perfgate.version import __version__
+
+# What the gate judges, and the throughput that goes with it.
+GATED = (*DEFAULT_TOLERANCES, "throughput.median", "counters.*")
+# Documents are large; only the newest are opened, for their steps, warnings and intervals.
+RUNS_OPENED = 26
+# So many versions of a series are searched: what is older has been told.
+MOST_POINTS = 1000
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+NameCommits = Callable[[TrendChange], TrendChange]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which series to look at: metrics and workloads by name or pattern; none given means what the gate judges, of all."""
+
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+    def takes(self, series: Series) -> bool:
+        """Return whether a series is looked at."""
+        patterns = self.metrics or GATED
+        return (
+            any(fnmatchcase(series.metric, pattern) for pattern in patterns)
+            and _is_known(series.metric)
+            and (not self.workloads or series.workload in self.workloads)
+        )
+
+
+@dataclass(frozen=True)
+class StoredHistories:
+    """What the store holds of a project: its runs, newest first, the series looked at, and what was left out of them."""
+
+    runs: list[StoredRun]
+    series: list[TrendSeries]
+    others: list[Series]
+
+
+def read_histories(
+    config: Config, store: Store, wanted: Wanted, progress: Progress, *, seconds_since_1970: float
+) -> StoredHistories:
+    """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series.
+
+    What cannot be read or cannot be right is left out, and that is said: one run must not hide or move all others.
+    """
+    runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
+    there = store.series(config.project)
+    taken = [series for series in there if wanted.takes(series)]
+    if not taken and (wanted.metrics or wanted.workloads):
+        known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
+        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
+    progress.status(f"reading {len(taken)} series of {len(runs)} runs")
+    found = [_read_series(config, store, series, runs, progress.note) for series in taken]
+    others = [series for series in there if not wanted.takes(series)]
+    return StoredHistories(runs, [series for series in found if series.points], others)
+
+
+def find_trend(
+    config: Config,
+    store: Store,
+    stored: StoredHistories,
+    *,
+    before: TrendState | None,
+    confirmations: Sequence[Confirmation],
+    name_commits: NameCommits,
+    documents: Mapping[str, RunDocument],
+) -> TrendDocument:
+    """Return what moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
+    newest = _newest(stored.runs)
+    accepted = store.accepted(config.project)
+    searched = [_with_intervals(with_changes(one) if one.current else one, documents) for one in stored.series]
+    series = [
+        judged(
+            msgspec.structs.replace(one, changes=[name_commits(change) for change in one.changes]),
+            confirmations=confirmations,
+            accepted=accepted,
+            before=before,
+            newest=newest,
+        )
+        for one in searched
+    ]
+    looked_at = [one for one in series if one.current and is_long_enough(one)]
+    return TrendDocument(
+        perfgate_version=__version__,
+        project=config.project,
+        made_at=now(),
+        newest=newest,
+        runs=len(stored.runs),
+        versions_needed=VERSIONS_NEEDED,
+        looked_at=len(looked_at),
+        values=sum(len(one.points) for one in looked_at),
+        new_values=sum(_is_fresh(point, before, newest) for one in looked_at for point in one.points),
+        since=before.newest if before else None,
+        series=series,
+        testbeds=spans_of_testbeds(
+            [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
+            {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
+        ),
+        health=[
+            run_health(run.id, documents[run.id]) for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents
+        ],
+        weeks=weeks(run.started_at for run in stored.runs),
+        gone=gone(before, series),
+        not_looked_at=_not_looked_at(series, stored),
+    )
+
+
+def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[str], None]) -> dict[str, RunDocument]:
+    """Return the newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
+    firsts = {run.fingerprint: run for run in runs}  # the oldest of each stays, because runs are newest first
+    found: dict[str, RunDocument] = {}
+    for run in [*runs[:RUNS_OPENED], *firsts.values()]:
+        if run.id not in found:
+            try:
+                found[run.id] = store.show(run.id)
+            except StoreRefusedError as error:
+                note(f"the checklist over time has {len(found)} runs alone: {error}")
+                break  # a server that is gone is not waited for once a run
+            except StoreError as error:
+                note(f"a run is left out of the checklist over time: {error}")
+    return found
+
+
+def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
+    """Return the runs to look at, newest first. Raises UsageError where there is none, StoreError where all are damaged."""
+    stored, damaged = store.runs(config.project), store.damaged(config.project)
+    if damaged and not stored:
+        raise StoreError(damaged[0])
+    for why in damaged:
+        note(f"a run is left out: {why}")
+    # With one run of next year, all that is measured until then would be long past; some days off only move a run.
+    runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
+    if len(runs) < len(stored):
+        last = stored[0]
+        what = (
+            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
+            f"is {last.id[:12]}, of {last.started_at[:10]}: set the clock of the machine that measured, or of this one"
+        )
+        if not runs:
+            raise UsageError(what)
+        note(f"{what}; they are left out")
+    if not runs:
+        raise UsageError(
+            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
+            "`perfgate baseline record` keeps one, and CI does it on every push to main"
+        )
+    return runs
+
+
+def _read_series(
+    config: Config, store: Store, series: Series, runs: Sequence[StoredRun], note: Callable[[str], None]
+) -> TrendSeries:
+    known = {run.id for run in runs}
+    history = [
+        one
+        for one in store.history(
+            config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
+        )
+        if one.run_id in known
+    ]
+    strange = [one for one in history if not _is_measurable(one.value)]
+    if strange:
+        note(
+            f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
+            f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
+        )
+    described = metric(series.metric)
+    points = one_a_version(
+        [
+            TrendPoint(run_id=one.run_id, commit=one.commit, started_at=one.started_at, value=one.value)
+            for one in history
+            if _is_measurable(one.value)
+        ]
+    )
+    return TrendSeries(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        labels=series.labels,
+        unit=described.unit,
+        better=described.better,
+        kind=described.kind,
+        fingerprint=series.fingerprint,
+        device_kind=series.device_kind,
+        points=points[-MOST_POINTS:],
+        current=bool(points) and is_recent(points[-1].started_at, _newest(runs)),
+    )
+
+
+def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
+    """Return the testbeds that main is still measured on: the newest run's, and those of the last weeks."""
+    newest = _newest(runs)
+    return {run.fingerprint for run in runs if is_recent(run.started_at, newest)}
+
+
+def _newest(runs: Sequence[StoredRun]) -> str:
+    """Return when the newest run began; runs are newest first."""
+    return runs[0].started_at
+
+
+def _is_measurable(value: float) -> bool:
+    """Return whether a value can be one, in base units: beyond these sizes arithmetic and pictures overflow."""
+    return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
+
+
+def _is_fresh(point: TrendPoint, before: TrendState | None, newest: str) -> bool:
+    """Return whether a point is of a run after the last report, or of the last weeks where there was none."""
+    return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
+
+
+def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
+    """Return a series with the interval of every point whose run was opened and stands for itself."""
+    points = [
+        msgspec.structs.replace(point, interval=_interval(documents[point.run_id], series))
+        if point.run_id in documents and point.runs == 1
+        else point
+        for point in series.points
+    ]
+    return msgspec.structs.replace(series, points=points)
+
+
+def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, float | None] | None:
+    labels = {**series.labels, **({"shape": series.shape} if series.shape else {})}
+    for step in run.steps:
+        if step.workload == series.workload:
+            for value in step.values:
+                if value.metric == series.metric and value.labels == labels:
+                    return value.interval
+    return None
+
+
+def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
+    alive = _current_testbeds(stored.runs)
+    short = [one for one in series if one.current and not is_long_enough(one)]
+    retired = [one for one in series if not one.current and one.fingerprint not in alive]
+    ended = [one for one in series if not one.current and one.fingerprint in alive]
+    left_out = [
+        NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
+        NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
+        NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
+        NotLookedAt(reason="metric", series=len(stored.others), names=sorted({one.metric for one in stored.others})),
+    ]
+    return [one for one in left_out if one.series]
+
+
+def _names(series: Sequence[TrendSeries]) -> list[str]:
+    return sorted({f"{one.metric} · {place_of(one.workload, one.shape, one.labels)}" for one in series})
+
+
+def _is_known(name: str) -> bool:
+    return name in METRICS or name.startswith(("ops.time:", "ops.count:"))

@@ -1,0 +1,44 @@
+"""A regression that is meant: its metric must exist, it needs a reason, and the store of the project keeps it."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Mapping
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.config import Config
+from perfgate.document.budget import parse_place
+from perfgate.document.history import Acceptance
+from perfgate.errors import UsageError
+from perfgate.jobs.shared.session import now
+from perfgate.jobs.shared.store import open_project_store
+
+
+class UnknownMetricError(UsageError):
+    """No metric has this name; ``close`` is the one that was probably meant."""
+
+    def __init__(self, metric: str, close: str | None) -> None:
+        super().__init__(f"no metric {metric!a}{f'; did you mean {close!a}?' if close else ''}")
+        self.close = close
+
+
+def refuse_unknown_metric(metric: str) -> None:
+    """Raise UnknownMetricError unless a metric or pattern names what can regress."""
+    known = parse_place(metric).metric
+    if not known.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, known):
+        raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(known, METRICS, n=1)), None))
+
+
+def keep_acceptance(
+    config: Config, environ: Mapping[str, str], *, commit: str, metric: str, reason: str, accepted_by: str
+) -> Acceptance:
+    """Keep the word that a regression of one commit is meant. Raises UsageError for an unknown metric or no reason."""
+    refuse_unknown_metric(metric)
+    if not reason.strip():
+        raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
+    acceptance = Acceptance(
+        commit=commit, metric=metric, reason=reason.strip(), accepted_by=accepted_by, accepted_at=now()
+    )
+    open_project_store(config, environ).accept(config.project, acceptance)
+    return acceptance

@@ -1,0 +1,123 @@
+"""What a change is judged by, none of which it brings itself: the base's perfgate.toml and the project's own store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, Config, load_config
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
+from perfgate.document.run import RunDocument
+from perfgate.errors import DocumentError, ForgeGoneError
+from perfgate.git.clone import files_between, prefix_of
+from perfgate.jobs.shared.stored import stored_history
+from perfgate.jobs.trust.base_config import config_at
+from perfgate.jobs.trust.provenance import common_ancestor
+from perfgate.jobs.trust.same_code import same_code_between
+from perfgate.judging.forge.forge import ChangeRequest, Forge
+from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.store.store import GitAccess
+
+# Where the CI of the forges is told what to run.
+CI_FILES = (
+    ".github/workflows/*", ".github/actions/*", ".gitlab-ci.yml", "*.gitlab-ci.yml", ".gitlab/*", ".gitea/workflows/*",
+    ".forgejo/workflows/*", ".workflow/*", ".gitcode/workflows/*", "Jenkinsfile",
+)  # fmt: skip
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The base's configuration, where it has one; what there is to say of all this; why nothing had to be measured."""
+
+    config: Config | None = None
+    notes: tuple[str, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy, which is perfgate's own where the base has none: never the change's."""
+        return self.config.policy() if self.config else Policy()
+
+
+def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
+    """Return what the directory says, where no forge names a base."""
+    return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
+
+
+def grounds_of_base(
+    root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess, *, measured: bool
+) -> Grounds:
+    """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
+
+    ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
+    not. Raises RepositoryError where that commit cannot be read.
+    """
+    found = config_at(root, base, access)
+    notes = []
+    if found.unreadable is not None:
+        notes.append(f"the base's perfgate.toml cannot be read, so perfgate's own tolerances judge: {found.unreadable}")
+    elif found.config is None:
+        notes.append("the base has no perfgate.toml, so perfgate's own tolerances judge")
+    changed = _changed_files(root, change, base, forge)
+    if changed is None:
+        return Grounds(found.config, (*notes, "which files this change edits is not known, what judges it among them"))
+    prefix = prefix_of(root)
+    always = always_relevant(found.config, prefix.rstrip("/")) if found.config else {prefix + CONFIG_NAME}
+    edited = [file for file in changed if file in always or any(fnmatch(file, pattern) for pattern in CI_FILES)]
+    if edited:
+        more = f" and {len(edited) - _NAMED} more" if len(edited) > _NAMED else ""
+        notes.append(
+            f"this change edits what decides how it is measured ({', '.join(edited[:_NAMED])}{more}): read that before "
+            "these numbers; the tolerances are the base's"
+        )
+    if found.config is None or measured:
+        return Grounds(found.config, tuple(notes))
+    skipped = skipped_because(
+        changed,
+        found.config.paths,
+        always=always,
+        same_code=lambda files: _same_code(root, change, base, files, forge, access),
+    )
+    return Grounds(found.config, tuple(notes), skipped)
+
+
+def _same_code(
+    root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
+) -> bool:
+    """Return whether a change edits nothing of these files that runs, as against where it left its target."""
+    try:
+        # A merge queue, which has no forge, builds on this very commit.
+        fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
+    except DocumentError:
+        return False
+    return fork is not None and same_code_between(root, fork, change.head_sha, files, access)
+
+
+def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
+    """Return the paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
+    try:
+        changed = forge.changed_files(change.number) if forge else None
+    except ForgeGoneError:  # GitLab before 15.7 has no such list
+        changed = None
+    return files_between(root, base, change.head_sha) if changed is None else changed
+
+
+def history_of(
+    config: Config | None,
+    head: RunDocument,
+    commit: str,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
+) -> History:
+    """Return what our own store knows: an artifact's word on what is usual, or accepted, counts for nothing.
+
+    What was accepted of the commit under review also counts for the forge's merge of it, which is what was measured.
+    """
+    if config is None:
+        return History()
+    return stored_history(config, head, environ, warn=warn, also_commit=commit)

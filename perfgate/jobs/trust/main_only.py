@@ -1,0 +1,121 @@
+"""Whether this CI job may keep a run: it follows a push to the main branch of the repository itself, and measured this commit.
+
+What a change request measures never gets near the store: its code decides what it measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfgate.conductor.workers.repository import Repository
+from perfgate.config import Config
+from perfgate.document.fingerprint import fingerprint
+from perfgate.document.run import RunDocument
+from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import CiEvent, Forge
+from perfgate.judging.forge.trigger import BRANCH_VARIABLE, Trigger, read_trigger
+
+KINDS = ("push", "schedule")
+
+
+def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
+    """Return the event of this job, None outside CI. Raises UsageError for one that may not write to the store."""
+    event, trigger = detect(environ), read_trigger(environ)
+    if event is None or trigger is None:
+        return None
+    if event.change_request is not None or not trigger.own or trigger.kind not in KINDS:
+        raise UsageError(
+            f"this job runs for {_words(event, trigger)}; only runs of the main branch are kept, measured by a push to it "
+            "or on a schedule"
+        )
+    main = main_branch(config, trigger)
+    if trigger.branch != main:
+        told = f", and {BRANCH_VARIABLE} to the branch of this job" if environ.get("PERFGATE_FORGE") else ""
+        raise UsageError(
+            f"this job runs for {trigger.branch or 'no branch'!r}, and runs of {main!r} are kept; where that is the wrong "
+            f'one, set main_branch = "…" under [store] in perfgate.toml{told}'
+        )
+    return event
+
+
+def refuse_change_request(environ: Mapping[str, str]) -> None:
+    """Raise UsageError in a CI job of a change request, or of a fork: nothing of it writes to the store."""
+    event, trigger = detect(environ), read_trigger(environ)
+    if event is None or trigger is None:
+        return
+    if not trigger.own or trigger.kind.startswith(("pull_request", "change request")):
+        raise UsageError(f"this job runs for {_words(event, trigger)}, and nothing of a change is written to the store")
+
+
+def main_branch(config: Config, trigger: Trigger) -> str:
+    """Return the branch whose runs are kept: that of perfgate.toml, the forge's default, or what the clone says.
+
+    Raises UsageError where none of them says it.
+    """
+    named = config.store.main_branch or trigger.default_branch
+    try:
+        return (named or Repository(config.root).main_branch()).removeprefix("origin/")
+    except RepositoryError as error:
+        raise UsageError(
+            f'which branch is the main one is not known ({error}); set main_branch = "…" under [store] in perfgate.toml'
+        ) from None
+
+
+def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None) -> None:
+    """Raise UsageError in a job that follows another, where the forge does not say that the commit lies on the main branch.
+
+    There a tag looks like a branch of its name; so the forge is asked about commits, which have no second meaning.
+    """
+    trigger = read_trigger(environ)
+    if trigger is None or trigger.tip is None:
+        return
+    main = main_branch(config, trigger)
+    if forge is None:
+        raise UsageError(
+            f"whether {event.head_sha[:12]} lies on {main} can only be asked with the job's token; pass it on"
+        )
+    tip = trigger.tip if main == trigger.default_branch else f"refs/heads/{main}"
+    try:
+        on_main = forge.merge_base(tip, event.head_sha) == event.head_sha
+    except ForgeGoneError:
+        on_main = False
+    if not on_main:
+        raise UsageError(f"{event.head_sha[:12]} does not lie on {main}; only runs of the main branch are kept")
+
+
+def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
+    """Raise InconclusiveError unless a run was measured by this event's own pipeline, of its commit, and as it says."""
+    ci = run.session.ci
+    if ci is None or run.session.command != "run":
+        raise InconclusiveError("artifact: run.json was not measured by `perfgate run` in CI; nothing is kept")
+    pairs = [
+        ("forge", ci.forge, event.forge),
+        ("repository", ci.repository, event.repository),
+        ("run id", ci.run_id, event.run_id),
+        ("head commit", ci.head_sha, event.head_sha),
+        ("measured commit", run.source.commit, event.head_sha),
+        ("change request", ci.change_request, None),
+        ("side", run.side, None),
+        ("fingerprint", run.testbed.fingerprint, fingerprint(run.testbed.comparable)),
+    ]
+    for what, found, wanted in pairs:
+        if found != wanted:
+            raise InconclusiveError(
+                f"artifact: run.json has the {what} {str(found)[:80]!r}, but this job runs for {str(wanted)!r}; "
+                "nothing is kept"
+            )
+    # A job that is run again alone finds the artifact of an earlier attempt.
+    if ci.run_attempt > event.run_attempt:
+        raise InconclusiveError(
+            f"artifact: run.json is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}; "
+            "nothing is kept"
+        )
+
+
+def _words(event: CiEvent, trigger: Trigger) -> str:
+    if event.change_request is not None:
+        return f"change request {event.change_request}"
+    if not trigger.own:
+        return f"{trigger.kind!r} of another repository"
+    return f"{trigger.kind or 'an event without a name'!r}"

@@ -1,0 +1,152 @@
+"""Whether an artifact is of this event: the same repository, run and head, and a base that the change is really compared with.
+
+The event and the forge are trusted, the artifact is not. What cannot be shown: that the samples were not made up. Who controls
+the measured process can do that; isolation of the measuring job limits it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from perfgate.document.artifact import BASE, HEAD, CheckDocuments
+from perfgate.document.fingerprint import fingerprint
+from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
+from perfgate.errors import DocumentError, ForgeGoneError
+from perfgate.git.clone import fetched_tip, merge_base
+from perfgate.git.commands import COMMIT_ID
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
+
+
+def refuse_stranger(
+    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
+) -> None:
+    """Raise DocumentError unless both documents were measured for this event, in one session and as they say."""
+    for name, run, side in ((BASE, documents.base, "base"), (HEAD, documents.head, "head")):
+        _refuse_foreign_session(run.session, name, event, change)
+        for session in run.earlier_sessions:
+            _refuse_foreign_head(_context(session, name), name, event)
+        _refuse_contradictions(run, name, side)
+    base, head = documents
+    if base.session != head.session or base.earlier_sessions != head.earlier_sessions:
+        raise DocumentError(f"{BASE} and {HEAD} are not of one check")
+    if head.source.dirty or base.source.dirty:
+        raise DocumentError("a side was measured with uncommitted changes, which are in no commit")
+    _refuse_other_commit(documents, event, change, forge)
+
+
+def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path) -> bool:
+    """Return whether the base lies on the target branch, and not before the commit where the change left it.
+
+    So a change cannot choose a slow commit of long ago, or one of its own, to look good beside. False where neither the
+    forge nor the clone can tell. Raises DocumentError for a base that lies elsewhere.
+    """
+    commit = documents.base.source.commit or ""
+    if change.base_sha is not None and commit == change.base_sha:
+        return True
+    if change.target is None:
+        return False
+    # Who may push, but not to this branch, can make a tag of its name.
+    target = fetched_tip(root, change.target) or change.target
+    fork = common_ancestor(forge, root, target, change.head_sha)
+    if fork is None or commit == fork:
+        return fork is not None
+    lowest, highest = common_ancestor(forge, root, fork, commit), common_ancestor(forge, root, commit, target)
+    if lowest is None or highest is None:
+        return False
+    if (lowest, highest) != (fork, commit):
+        raise DocumentError(
+            f"{BASE} measured {commit[:12]}, which does not lie on {change.target!r} after {fork[:12]}, where the "
+            "change left it"
+        )
+    return True
+
+
+def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> str | None:
+    """Return the merge base of two commits; None where neither the forge nor the clone can tell.
+
+    Raises DocumentError where there is none.
+    """
+    try:
+        return forge.merge_base(one, other) or merge_base(root, one, other)
+    except ForgeGoneError:
+        raise DocumentError(
+            f"{one[:40]!r} and {other[:40]!r} are not both in the repository, or have no common ancestor"
+        ) from None
+
+
+def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change: ChangeRequest | None) -> None:
+    if session.command == "upgrade":
+        raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
+    if session.command == FROM_PROFILE:
+        raise DocumentError(f"{name} was made from a recording, and publish takes only what its own pipeline measured")
+    ci = _context(session, name)
+    _refuse_foreign_head(ci, name, event)
+    _refuse_different(name, "run id", ci.run_id, event.run_id)
+    # A job that is run again alone finds the artifact of an earlier attempt.
+    if ci.run_attempt > event.run_attempt:
+        raise DocumentError(f"{name} is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}")
+    if ci.change_request is not None and change is not None:
+        _refuse_different(name, "change request", ci.change_request, change.number)
+
+
+def _refuse_foreign_head(ci: CiContext, name: str, event: CiEvent) -> None:
+    _refuse_different(name, "forge", ci.forge, event.forge)
+    _refuse_different(name, "repository", ci.repository, event.repository)
+    _refuse_different(name, "head commit", ci.head_sha, event.head_sha)
+
+
+def _refuse_different(name: str, what: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise DocumentError(f"{name} has the {what} {found!r}, but this job runs for {wanted!r}")
+
+
+def _context(session: Session, name: str) -> CiContext:
+    if session.ci is None:
+        raise DocumentError(f"{name} was not measured in CI, and publish takes only what its own pipeline measured")
+    return session.ci
+
+
+def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
+    """Refuse a document that says two things: no run of perfgate writes such a one."""
+    _refuse_different(name, "side", run.side, side)
+    if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
+        raise DocumentError(f"{name} has a testbed whose fingerprint is not that of its fields")
+    workloads = [workload.name for workload in run.workloads]
+    members = [(one.workload, one.round, one.pair, one.arm, one.member) for one in run.replicates]
+    for what, found in (("workload", workloads), ("member of a pair", members)):
+        repeated = [entry for entry, count in Counter(found).items() if count > 1]
+        if repeated:
+            raise DocumentError(f"{name} has the {what} {repeated[0]!r} twice")
+    unknown = sorted({one.workload for one in run.replicates} - set(workloads))
+    if unknown:
+        raise DocumentError(f"{name} has samples of the workload {unknown[0]!r}, which it does not list")
+
+
+def _refuse_other_commit(
+    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
+) -> None:
+    """What was measured is the head itself, or the forge's merge of it into the base.
+
+    The merge is made anew whenever the target branch moves, so an older one is known by its parents.
+    """
+    for name, run in ((BASE, documents.base), (HEAD, documents.head)):
+        if not COMMIT_ID.fullmatch(run.source.commit or ""):
+            raise DocumentError(f"{name} names {run.source.commit!r} where a commit stands")
+    commit = documents.head.source.commit
+    known = {event.head_sha, event.built_sha}
+    if change is not None and change.head_sha == event.head_sha:
+        known.add(change.merge_sha)
+    if commit is not None and commit in known:
+        return
+    if commit is None or change is None or forge is None or not _is_merge(documents, change, forge):
+        raise DocumentError(f"{HEAD} measured the commit {commit!r}, but this job runs for {event.head_sha!r}")
+
+
+def _is_merge(documents: CheckDocuments, change: ChangeRequest, forge: Forge) -> bool:
+    """Return whether the head that was measured is a merge of the change's head into the base that was measured."""
+    try:
+        parents = forge.parents(documents.head.source.commit or "")
+    except ForgeGoneError:
+        return False
+    return parents == [documents.base.source.commit, change.head_sha]

@@ -1,0 +1,1 @@
+"""What single calls dispatch, counted inside the worker."""

@@ -1,0 +1,117 @@
+"""Record a trace of steady calls and read it back."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.backends._npu_profiler import SUFFIX, pack
+from perfgate.measuring.devices.device import Device
+from perfgate.trace.analysis import Intervals
+from perfgate.trace.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
+from perfgate.trace.read import read_recording
+from perfgate.trace.recording import Timeline
+
+
+@dataclass(frozen=True)
+class CallTrace:
+    """A trace of so many calls on one device, and the file it was read from."""
+
+    timeline: Timeline
+    calls: int
+    path: Path
+
+    @property
+    def events(self) -> EventTable:
+        """Return what happened on host and device."""
+        return self.timeline.events
+
+    def host_ops(self) -> EventTable:
+        """Return the framework operators, of all threads, that began while calls were made."""
+        spans = self.events.named(CALL)
+        ops = self.events.of_kind("host_op")
+        inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
+        return ops.select(inside)
+
+    def spans(self) -> Intervals:
+        """Return the calls, in order."""
+        calls = self.events.named(CALL).of_kind("annotation")
+        order = np.argsort(calls.start, kind="stable")
+        return Intervals(calls.start[order], calls.end[order])
+
+    def of_faster_half(self) -> EventTable:
+        """Return the events without the marks of the slower half of the calls: what disturbs a call adds time to it."""
+        calls = self.spans()
+        by_length = np.argsort(calls.end - calls.start, kind="stable")
+        slower = by_length[(by_length.size + 1) // 2 :]
+        events = self.events
+        middle = events.start + events.duration // 2
+        dropped = np.zeros(len(events), dtype=bool)
+        for start, end in zip(calls.start[slower].tolist(), calls.end[slower].tolist()):
+            dropped |= (middle >= start) & (middle < end)
+        marks = np.isin(events.name, [code for code, name in enumerate(events.names) if name == CALL])
+        return events.select(~(dropped & marks))
+
+    def device_work(self) -> EventTable:
+        """Return everything that ran on the device: kernels, copies and collectives."""
+        return self.events.of_kind(*DEVICE_KINDS)
+
+    def kernels(self) -> EventTable:
+        """Return the kernels, those of collectives included; copies are none."""
+        return self.events.of_kind(*KERNEL_KINDS)
+
+
+def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> CallTrace:
+    """Trace ``calls`` calls into a file ``name`` in ``folder`` and return what it says.
+
+    Raises MeasuringError where the trace does not hold that many calls, and DocumentError where it cannot be read.
+    """
+    trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
+    if trace.calls != calls:
+        raise MeasuringError(
+            f"{trace.path.name}: the trace holds {trace.calls} of {calls} calls, so the profiler dropped events; "
+            "run again, with --quick for a shorter trace"
+        )
+    return trace
+
+
+def read_calls(path: Path) -> CallTrace:
+    """Return what a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
+    timelines = read_recording(path).timelines
+    if len(timelines) != 1:
+        raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
+    calls = timelines[0].events.named(CALL).of_kind("annotation")
+    return CallTrace(timeline=timelines[0], calls=len(calls), path=path)
+
+
+def keep_recording(recording: Path, path: Path) -> Path:
+    """Keep an analysed recording as one file: ``path`` with the suffix of its format. Returns the file."""
+    if recording.is_dir():
+        file = path.with_name(path.name + SUFFIX)
+        pack(recording, file)
+        return file
+    return Path(shutil.copyfile(recording, path.with_name(path.name + "".join(recording.suffixes))))
+
+
+def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:
+    """Return how many calls fit into so many seconds, between ``fewest`` and ``most``."""
+    return int(np.clip(seconds * 1e9 / max(call_ns, 1.0), fewest, most))
+
+
+def trace_name(workload: str, shape: str) -> str:
+    """Return the file name of a trace without its suffix; what is no letter, digit, dot, dash or underscore becomes a dash.
+
+    A shape whose name had to be changed gets some digits of its hash, so that no two shapes share a file.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)
+    if plain != shape:
+        plain += "-" + hashlib.sha256(shape.encode()).hexdigest()[:8]
+    return f"trace-{workload}-{plain}"

@@ -1,0 +1,157 @@
+"""Count what torch.compile does to the calls of a workload: graph breaks, and compilations in steady calls.
+
+Nothing is imported for it: where the workload has not loaded torch's compiler, there is nothing to count.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perfgate.document.run import CounterSet
+from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.trace.tally import Site
+
+GRAPH_BREAKS = "counters.graph_breaks"
+RECOMPILES = "counters.recompiles"
+# Rounds of steady calls over all shapes, each on another input.
+ROUNDS = 3
+# torch stops compiling a function after eight times and from then on runs it without: what compiles on every call would be
+# through with that before the steady calls begin.
+RECOMPILE_LIMIT = 1000
+_MAX_REASON = 160
+# The reason of a compilation for which torch names no failed guard: the function was not compiled before.
+_NEW = "called with something new"
+_UNEXPLAINED = "compiled again"
+# A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
+_GUARD = re.compile(r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$", re.DOTALL)
+
+
+class Compilations(NamedTuple):
+    """What the compiler did for each shape.
+
+    ``breaks`` are places where it gave up a graph. ``adapting`` are compilations of what was compiled already, while every
+    shape was called for the first times; ``steady`` are those that calls still set off afterwards.
+    """
+
+    breaks: dict[str, set[Site]]
+    adapting: dict[str, Counter[Site]]
+    steady: dict[str, Counter[Site]]
+
+
+def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
+    """Return the counters of the workload's shapes with graph breaks and recompiles; neither applies where nothing compiles."""
+    if not has_compiled():
+        return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
+    found = compilations(workload, [counted.shape for counted in counters], root=root)
+    return [_added(counted, found.breaks[counted.shape], found.steady[counted.shape], root) for counted in counters]
+
+
+def has_compiled() -> bool:
+    """Return whether torch's compiler was at work in this process since its counters were cleared."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+
+
+def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) -> Compilations:
+    """Make calls of every shape and return what the compiler did meanwhile.
+
+    Everything is compiled anew, so that the numbers do not depend on what ran in this process before; the compiler's own
+    caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are
+    made as a user makes them, without a dispatch mode, under which nothing would be compiled at all.
+    """
+    from torch._dynamo import config, reset
+
+    reset()
+    found = Compilations({}, {}, {shape: Counter() for shape in shapes})
+    with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
+        for shape in shapes:
+            made = _compiled_during(workload, shape, range(WARM_UP_CALLS), root)
+            again = {site: count for site, count in made.items() if site.name not in (_NEW, _UNEXPLAINED)}
+            found.adapting[shape] = Counter(again)
+            # A later shape passes through what was compiled for an earlier one.
+            found.breaks[shape] = _graph_breaks(root)
+        for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
+            for shape, sites in found.steady.items():
+                sites.update(_compiled_during(workload, shape, range(index, index + 1), root))
+    return found
+
+
+def _call(workload: BoundWorkload, shape: str, indices: range) -> None:
+    pool = workload.pool(shape)
+    for index in indices:
+        workload.invoke(pool[index % POOL_SIZE])
+
+
+def _graph_breaks(root: Path) -> set[Site]:
+    """Return every place and reason the compiler has written down since it was reset.
+
+    A break is written down again each time its function is compiled for another shape; it is one place nevertheless.
+    """
+    from torch._dynamo.utils import graph_break_reasons
+
+    from perfgate.measuring.counting.dispatch import SourceLines
+
+    lines = SourceLines(root)
+    return {
+        Site(GRAPH_BREAKS, _first_line(found.reason), _innermost(lines, found.user_stack))
+        for found in graph_break_reasons
+    }
+
+
+def _innermost(lines: Any, stack: Any) -> str | None:
+    """Return the innermost line of the project, which is the compiled function's or what it calls."""
+    for frame in reversed(stack):
+        line: str | None = lines.at(frame.filename, frame.lineno)
+        if line is not None:
+            return line
+    return None
+
+
+def _compiled_during(workload: BoundWorkload, shape: str, indices: range, root: Path) -> Counter[Site]:
+    """Make calls and return what was compiled during them, by line and reason."""
+    from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+
+    # The compiler keeps a bounded list of them.
+    clear_compilation_metrics()
+    before = counters["frames"]["total"]
+    _call(workload, shape, indices)
+    found = Counter(_recompile_site(compiled, root) for compiled in get_compilation_metrics())
+    unexplained = counters["frames"]["total"] - before - sum(found.values())
+    if unexplained > 0:
+        found[Site(RECOMPILES, _UNEXPLAINED, None)] += unexplained
+    return found
+
+
+def _recompile_site(compiled: Any, root: Path) -> Site:
+    """Return the guard that failed, at its own line where torch names it, else at that of the compiled function."""
+    from perfgate.measuring.counting.dispatch import SourceLines
+
+    file, number = compiled.co_filename or "", compiled.co_firstlineno
+    guard = _GUARD.match(_first_line(compiled.recompile_reason or _NEW))
+    # torch shows the end of the path only.
+    if guard and guard["file"] and file.endswith(guard["file"]):
+        number = int(guard["line"])
+    reason = guard["guard"] if guard else ""
+    # Numbers change from call to call; the guard is the same.
+    return Site(RECOMPILES, re.sub(r"\d+", "N", reason)[:_MAX_REASON], SourceLines(root).at(file, number))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _added(counted: CounterSet, breaks: set[Site], recompiles: Counter[Site], root: Path) -> CounterSet:
+    sites = counter_sites([*((site, 1) for site in breaks), *recompiles.items()], root)
+    return msgspec.structs.replace(
+        counted,
+        values={**counted.values, GRAPH_BREAKS: len(breaks), RECOMPILES: sum(recompiles.values())},
+        sites=[*counted.sites, *sites],
+    )

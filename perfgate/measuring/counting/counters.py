@@ -1,0 +1,207 @@
+"""Exact counters of single calls: what they dispatch, allocate, keep and cache, and from which line it comes."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perfgate.document.run import CounterSet, CounterSite, OpCount
+from perfgate.measuring.devices.device import Device, MemoryCount
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
+
+# An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
+WARM_UP_CALLS = 3
+# A cache may need to see an input more than once; a saving counts when every new input shows it.
+NEW_INPUTS = 2
+MAX_CODE = 120
+
+
+class CountedCalls(NamedTuple):
+    """The counters of a call, and the operators that the last counted one dispatched, in order."""
+
+    counters: CounterSet
+    order: list[Dispatched]
+
+
+def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
+    """Return the counters of a call, as ``count_in_order`` has them."""
+    return count_in_order(workload, device, shape, repeats=repeats, root=root).counters
+
+
+def count_in_order(
+    workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path
+) -> CountedCalls:
+    """Count ``repeats`` single steady calls, each on another input of the shape, then what a repeated input saves.
+
+    Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
+    count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat. Compiled
+    regions are counted as the framework dispatches them under a dispatch mode, which is without their fusion.
+    """
+    pool = workload.pool(shape)
+    with garbage_collection_paused():
+        for index in range(WARM_UP_CALLS):
+            workload.invoke(pool[index % POOL_SIZE])
+        tallies = [
+            _count_call(workload, device, pool[index % POOL_SIZE], root, in_order=index == repeats - 1)
+            for index in range(repeats)
+        ]
+        _count_memory(workload, device, pool, tallies)
+        savings = [_count_saving(workload, device, shape, root) for _ in range(NEW_INPUTS)]
+    counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
+    return CountedCalls(counted, tallies[-1].order or [])
+
+
+def with_steady(counted: CounterSet) -> CounterSet:
+    """Return a complete set of counters that says which of them were equal in every repeat."""
+    return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
+
+
+def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[CounterSite]:
+    """Return the sites as records, with the code of their lines, in an order that does not depend on when they were met."""
+    records = [
+        CounterSite(metric=site.metric, name=site.name, count=count, line=site.line, code=code_at(root, site.line))
+        for site, count in sites
+    ]
+    return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
+
+
+def code_at(root: Path, line: str | None) -> str | None:
+    """Return the text of a line of the project (``model.py:88``), None where it cannot be read."""
+    if line is None:
+        return None
+    file, _, number = line.rpartition(":")
+    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None
+
+
+def _counter_set(
+    tallies: list[CallTally], savings: list[Counter[Site]], *, workload: str, shape: str, root: Path
+) -> CounterSet:
+    last = tallies[-1]
+    ops = [
+        OpCount(op=name, count=op.count, copy_bytes=op.total(COPY_BYTES), view=op.view, line=op.line())
+        for name, op in sorted(last.ops.items(), key=lambda item: (-item[1].count, item[0]))
+        if op.count
+    ]
+    saved = [sum(saving.values()) for saving in savings]
+    least = savings[saved.index(min(saved))]
+    sites = [*last.sites(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
+    if last.memory:
+        sites += _taken(last).items()
+    if last.memory.get("memory.kept"):
+        sites += _kept(last).items()
+    unstable = _differing([{**tally.values(), **tally.counts()} for tally in tallies])
+    return CounterSet(
+        workload=workload,
+        shape=shape,
+        repeats=len(tallies),
+        values={**last.values(), "counters.repeat_saves": min(saved)},
+        ops=ops,
+        unstable=unstable,
+        sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
+    )
+
+
+def _differing(repeats: list[dict[str, int]]) -> list[str]:
+    names = sorted({name for values in repeats for name in values})
+    return [name for name in names if len({values.get(name) for values in repeats}) > 1]
+
+
+def _count_call(
+    workload: BoundWorkload, device: Device, inputs: Any, root: Path, *, in_order: bool = False
+) -> CallTally:
+    # torch is imported here, so that a step that counts can be listed without it.
+    from perfgate.measuring.counting.dispatch import CountingMode
+
+    tally = CallTally(order=[] if in_order else None)
+    shared = "own_memory" not in device.capabilities
+    mode = CountingMode(tally, root=root, waits=device.host_waits(), counts_host_memory=shared)
+    mode.count(lambda: workload.invoke(inputs))
+    device.synchronize()
+    return tally
+
+
+def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally]) -> None:
+    """Count the memory of as many calls more, because the mode's own work would allocate too."""
+    # The first of them only shows what is held from then on.
+    order = [POOL_SIZE - 1, *range(len(tallies))]
+    counts = device.count_memory([partial(workload.invoke, pool[index % POOL_SIZE]) for index in order])
+    if counts is None:
+        return
+    kept = _kept_by_each(counts[1:])
+    for tally, count in zip(tallies, counts[1:]):
+        tally.memory = {
+            "counters.allocations": count.allocations,
+            "memory.peak": count.peak_bytes,
+            "memory.kept": kept,
+        }
+
+
+def _kept_by_each(counts: list[MemoryCount]) -> int:
+    """Return the bytes by which every one of the calls raised what is held."""
+    return max(0, min(count.kept_bytes for count in counts))
+
+
+def _kept(tally: CallTally) -> Counter[Site]:
+    """Return which operators made the blocks that outlive the call, and how many."""
+    return Counter(Site("memory.kept", block.op, block.line) for block in tally.made if not block.storage.expired())
+
+
+def _taken(tally: CallTally) -> Counter[Site]:
+    """Return which operators took a block for their result, and how many."""
+    return Counter(Site("counters.allocations", block.op, block.line) for block in tally.made)
+
+
+def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
+    """Return what the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
+    made: dict[tuple[str, str], list[MadeBlock]] = {}
+    for block in tally.live.at_peak:
+        made.setdefault((block.op, block.line or ""), []).append(block)
+    return [
+        CounterSite(
+            metric="memory.peak",
+            name=op,
+            count=sum(block.size for block in blocks),
+            line=line or None,
+            code=code_at(root, line or None),
+            tensor=max(blocks, key=lambda block: block.size).tensor,
+        )
+        for (op, line), blocks in sorted(made.items())
+    ]
+
+
+def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> Counter[Site]:
+    """Return the operators that a call on a new input dispatches and the same call again does not, by site."""
+    inputs = workload.new_inputs(shape)
+    first, second = (_launched(_count_call(workload, device, inputs, root)) for _ in range(2))
+    # Where the second does as much by other operators, nothing is saved.
+    return first - second if sum(first.values()) > sum(second.values()) else Counter()
+
+
+def _launched(tally: CallTally) -> Counter[Site]:
+    return Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS})
+
+
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Keep collections out of the calls, and make those between them cheap by freezing what is alive."""
+    # A collection within a call frees what other calls left, at a moment of its own choosing.
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not was_frozen:
+            gc.unfreeze()
+        if was_enabled:
+            gc.enable()

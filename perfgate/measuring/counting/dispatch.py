@@ -1,0 +1,405 @@
+"""Watch every operator a call dispatches. Imports torch: import it where something is counted, not before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import perfgate
+from perfgate.measuring.counting.dispatched import describe, flops_of, form_of
+from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.device import HostWait
+from perfgate.trace.tally import (
+    COLLECTIVES,
+    COPIES,
+    COPY_BYTES,
+    FLOPS,
+    FRAMEWORK_OPS,
+    LOW_PRECISION_OPS,
+    NONCONTIGUOUS_COPIES,
+    SYNCS,
+    CallTally,
+    MadeBlock,
+    OpTally,
+)
+
+# Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
+# copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
+_COPY_TO_RESULT = frozenset({"aten::clone", "aten::_to_copy", "aten::copy"})
+_COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
+# The second half of a reshape that copies: the clone is counted, this hides from autograd that it is a view of it.
+_UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
+# torch's own marks of operators that must read data before the host can go on: a value for Python, a shape that depends
+# on the data (aten/src/ATen/native/tags.yaml).
+_WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+# Indexing carries such a tag for the sake of masks; with positions it waits for nothing.
+_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
+_MASKS = frozenset({torch.bool, torch.uint8})
+LOW_PRECISION = frozenset(
+    dtype
+    for name in (
+        *("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        *("qint8", "quint8", "qint32"),
+    )
+    if (dtype := getattr(torch, name, None)) is not None
+)
+# What rounds its float32 inputs where torch.set_float32_matmul_precision allows it.
+_MATRIX_PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
+)
+# Operations between processes: those of torch.distributed, and those that return their result instead (a compiled graph has
+# only these), without what merely waits for one or wraps its result.
+_COLLECTIVES = ("c10d::", "_c10d_functional::")
+_AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
+_PACKAGE = str(Path(perfgate.__file__).resolve().parent)
+
+# Whether this torch would do by itself what ``WatchingMode`` does only where the compiler is loaded.
+_TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
+_compiler_kept_out = False
+
+
+class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """See every operator that is dispatched while active; what is done with it a subclass says in ``saw``.
+
+    Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
+    they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
+    operators that have a kernel of their own. Marks of ``record_function`` (``profiler::``) are no operators.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Say no when the class is made: torch would import its compiler to keep it out (torch 2.13: 822 modules)."""
+        return False
+
+    def __enter__(self) -> WatchingMode:
+        """Become active. Where the workload has loaded torch's compiler, it is kept out of what is done here."""
+        global _compiler_kept_out
+        if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
+            WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign, attr-defined]
+                WatchingMode.__torch_dispatch__, recursive=True
+            )
+            _compiler_kept_out = True
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """Run one operator and see it."""
+        keywords = kwargs or {}
+        if _is_composite(func):
+            # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
+            # a view made without it claims to need no gradient, and matmul then takes another way than without us.
+            # An operator with a kernel of its own there (chunk, narrow) is made a view by that, and not twice.
+            made_outside = not _inferring() or _makes_its_view(func)
+            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
+                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
+        result = self.run(func, args, keywords)
+        name = func._schema.name
+        if not name.startswith("profiler::"):
+            self.saw(func, name, args, keywords, result)
+        return result
+
+    def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run one operator and return its result; a subclass may time it."""
+        return func(*args, **keywords)
+
+    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        """Take note of an operator that ran; its caller is two frames up (``sys._getframe(2)``)."""
+        raise NotImplementedError
+
+
+class CountingMode(WatchingMode):
+    """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
+
+    ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation. On a
+    device with memory of its own the host's is not counted, so tensors there are no blocks.
+    """
+
+    def __init__(
+        self, tally: CallTally, *, root: Path, waits: Sequence[HostWait] = (), counts_host_memory: bool = True
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._tally = tally
+        self._counts_host_memory = counts_host_memory
+        self._lines = SourceLines(root)
+        self._waits = waits
+        self._waiting = False
+        self._autocast = AutocastLines(self._lines)
+        self._seen_storages: set[int] = set()
+        # Looked up once: a call that changes it changes it for the next call.
+        self._rounds_products = torch.get_float32_matmul_precision() != "highest"
+
+    def count(self, call: Callable[[], Any]) -> None:
+        """Make one call and count it; its output is gone when this returns."""
+        with ExitStack() as stack:
+            for wait in self._waits:
+                stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
+            with self._autocast, self:
+                call()
+
+    def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        """Count one operator."""
+        view = is_view(func)
+        op = self._tally.ops.setdefault(name, OpTally(view=view))
+        op.count += 1
+        line = self._lines.of(sys._getframe(2))
+        if line is not None:
+            op.lines[line] += 1
+        flops = flops_of(func, args, keywords, result)
+        if self._tally.order is not None:
+            self._tally.order.append(describe(func, args, keywords, result, line=line, flops=flops, view=view))
+        op.add(FLOPS, line, flops or 0)
+        if not view:
+            op.add(FRAMEWORK_OPS, line)
+            op.add(COLLECTIVES, line, _is_collective(name))
+            # A region of autocast is the reason, whatever runs in it.
+            op.add(LOW_PRECISION_OPS, self._autocast.current or line, self._is_low_precision(name, result))
+            self._remember(name, line, result, older=(args, keywords))
+        waits = _reads_data(func, name, args, keywords)
+        for target, source in copied(name, args, result):
+            op.add(COPIES, line)
+            op.add(COPY_BYTES, line, target.numel() * target.element_size())
+            op.add(NONCONTIGUOUS_COPIES, line, layout_differs(target, source))
+            waits = waits or _waits_for_copy(target, source, non_blocking=_asked_not_to_wait(name, args, keywords))
+        op.add(SYNCS, line, waits and not self._waiting)
+
+    def _is_low_precision(self, name: str, result: Any) -> bool:
+        dtypes = {tensor.dtype for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)}
+        if not dtypes.isdisjoint(LOW_PRECISION) or name.startswith("quantized::"):
+            return True
+        return self._rounds_products and name in _MATRIX_PRODUCTS and torch.float32 in dtypes
+
+    def _remember(self, name: str, line: str | None, result: Any, *, older: Any) -> None:
+        """Note the memory of a result, unless it is that of ``older`` tensors which the operator only changed."""
+        storages = [(tensor, weak_storage(tensor)) for tensor in _as_list(result) if self._is_counted(tensor)]
+        new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
+        if not new:
+            return
+        known = {at.cdata for tensor in tensors(older) if (at := weak_storage(tensor)) is not None}
+        for tensor, storage in new:
+            if storage.cdata in known or storage.cdata in self._seen_storages:
+                continue
+            self._seen_storages.add(storage.cdata)
+            form = "" if self._tally.order is None else form_of(tensor)
+            block = MadeBlock(storage, name, line, tensor.untyped_storage().nbytes(), form)
+            self._tally.made.append(block)
+            if self._tally.order is not None:
+                self._tally.live.add(block)
+
+    def _is_counted(self, result: Any) -> bool:
+        return isinstance(result, torch.Tensor) and (self._counts_host_memory or result.device.type != "cpu")
+
+    def _counting(self, wait: HostWait) -> Callable[..., Any]:
+        original = getattr(wait.owner, wait.name)
+
+        def counting(*args: Any, **keywords: Any) -> Any:
+            line = self._lines.of(sys._getframe(1))
+            op = self._tally.ops.setdefault(wait.label, OpTally(view=True))
+            if line is not None:
+                op.lines[line] += 1
+            op.add(SYNCS, line, not self._waiting)
+            # What it does inside to wait is the same wait.
+            before, self._waiting = self._waiting, True
+            try:
+                return original(*args, **keywords)
+            finally:
+                self._waiting = before
+
+        return counting
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    own = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+
+def _inferring() -> bool:
+    return torch.is_inference_mode_enabled()
+
+
+def weak_storage(tensor: Any) -> Any | None:
+    """Return a weak reference to a tensor's memory, None where it has none that could be asked for."""
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    try:
+        return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+    except (NotImplementedError, RuntimeError):  # sparse tensors and wrappers have no storage of their own
+        return None
+
+
+def _is_collective(name: str) -> bool:
+    return name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES
+
+
+def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Return whether an operator must read data before the host can go on."""
+    if name in _INDEXING:
+        # One value put where a mask says is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
+        fills = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
+        return not fills and any(index is not None and index.dtype in _MASKS for index in args[1])
+    if name == "aten::repeat_interleave" and keywords.get("output_size") is not None:
+        return False
+    return _has_waiting_tag(func)
+
+
+def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
+    """Return whether the host waits for a copy between itself and a device.
+
+    To the device it need not where it is asked not to, and the source is page-locked: from pageable memory such a copy "might
+    be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
+    """
+    if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
+        return False
+    return target.device.type == "cpu" or not (non_blocking and source.is_pinned())
+
+
+def _asked_not_to_wait(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Return ``non_blocking`` of an operator that copies; it is the third argument of those that copy in place."""
+    in_place = name in _COPY_IN_PLACE or name == "aten::copy"
+    return bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
+
+
+@lru_cache(maxsize=4096)
+def _has_waiting_tag(func: Any) -> bool:
+    return not _WAITING_TAGS.isdisjoint(func.tags)
+
+
+@lru_cache(maxsize=4096)
+def is_view(func: Any) -> bool:
+    """Return whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
+    if func._schema.name in _UNMARKED_VIEWS:
+        return True
+    marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
+    return bool(marks) and not any(mark.is_write for mark in marks)
+
+
+class SourceLines:
+    """Find the innermost line of the project on the Python stack.
+
+    The project is what lies below ``root`` and belongs neither to an installed package nor to perfgate itself. An
+    operator of the backward pass has no line of its own: it is charged to the line that started the pass.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._known: dict[str, str | None] = {}
+
+    def of(self, frame: FrameType | None) -> str | None:
+        """Return ``file:line`` relative to the root, None where no frame is the project's."""
+        while frame is not None:
+            line = self.at(frame.f_code.co_filename, frame.f_lineno)
+            if line is not None:
+                return line
+            frame = frame.f_back
+        return None
+
+    def at(self, name: str, number: int | None) -> str | None:
+        """Return ``file:line`` of a line of a file, None where the file is not the project's."""
+        file = self._file(name)
+        return None if file is None else f"{file}:{number}"
+
+    def _file(self, name: str) -> str | None:
+        if name not in self._known:
+            self._known[name] = self._relative(name)
+        return self._known[name]
+
+    def _relative(self, name: str) -> str | None:
+        if name.startswith("<"):
+            return None
+        path = Path(name).resolve()
+        installed = {"site-packages", "dist-packages"} & set(path.parts)
+        if installed or _PACKAGE in map(str, path.parents) or self._root not in path.parents:
+            return None
+        return path.relative_to(self._root).as_posix()
+
+
+class AutocastLines:
+    """While active, know the line of the project that entered the innermost enabled region of ``torch.autocast``."""
+
+    def __init__(self, lines: SourceLines) -> None:
+        self._lines = lines
+        self._entered: list[str | None] = []
+        self._stack = ExitStack()
+
+    @property
+    def current(self) -> str | None:
+        """Return the line; None outside of any region that was entered since, and in a disabled one."""
+        return self._entered[-1] if self._entered else None
+
+    def __enter__(self) -> AutocastLines:
+        """Begin to watch."""
+        region_kind: Any = torch.autocast
+        enter, leave = region_kind.__enter__, region_kind.__exit__
+
+        def entering(region: Any) -> Any:
+            self._entered.append(self._lines.of(sys._getframe(1)) if region._enabled else None)
+            return enter(region)
+
+        def leaving(region: Any, *raised: Any) -> Any:
+            del self._entered[-1:]  # a region may have been entered before
+            return leave(region, *raised)
+
+        self._stack.enter_context(_replaced(torch.autocast, "__enter__", entering))
+        self._stack.enter_context(_replaced(torch.autocast, "__exit__", leaving))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave ``torch.autocast`` as it was."""
+        self._stack.close()
+
+
+@lru_cache(maxsize=4096)
+def _is_composite(func: Any) -> bool:
+    """Return whether an operator is made of others on every device that is in use.
+
+    A backend from outside torch may have a kernel of its own for one that is composite elsewhere: torch_npu has one for
+    ``scaled_dot_product_attention`` (FlashAttentionScore), and taking it apart would count what never runs.
+    """
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
+
+
+@lru_cache(maxsize=4096)
+def _makes_its_view(func: Any) -> bool:
+    """Return whether a composite operator tells autograd itself that its result is a view."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+
+
+def copied(name: str, args: tuple[Any, ...], result: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield (result, source) of every tensor an operator copies."""
+    if name in _COPY_TO_RESULT and isinstance(result, torch.Tensor):
+        yield result, args[1] if name == "aten::copy" else args[0]
+    elif name in _COPY_IN_PLACE:
+        yield from zip(_as_list(args[0]), _as_list(args[1]))
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
+    """Return whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
+    if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
+        return target.layout != source.layout
+    if target.shape != source.shape:
+        return True
+    return any(
+        size > 1 and ours != theirs for size, ours, theirs in zip(target.shape, target.stride(), source.stride())
+    )

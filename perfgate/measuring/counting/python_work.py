@@ -1,0 +1,156 @@
+"""Count the Python that one call runs: functions called and bytecodes executed, by function and line of the project.
+
+The interpreter tells of every one (sys.settrace, ``frame.f_trace_opcodes``), so the counts have no noise: a forward hook, a
+deep copy of a configuration or a log record shows, however busy the machine is. C functions count as nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import msgspec
+
+import perfgate
+from perfgate.document.run import CounterSet
+from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.trace.tally import Site
+
+PYTHON_CALLS = "counters.python_calls"
+BYTECODES = "counters.bytecodes"
+# Of a call that executes more, only the functions are counted: each bytecode takes a microsecond or two under the tracer.
+MOST_BYTECODES = 1_000_000
+# CPython 3.12 and 3.13 begin to tell of a function's bytecodes while it runs the first time, in the midst of it.
+_REPEATS = 3
+_OURS = str(Path(perfgate.__file__).resolve().parent) + "/"
+
+_Tracer = Callable[[FrameType, str, Any], Any]
+
+
+def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
+    """Add to the counters of a shape what its calls run in Python, in their own thread, on one input.
+
+    Nothing is added where a call sets a trace function of its own, as a debugger does: then nobody has counted.
+    """
+    inputs = workload.pool(counted.shape)[0]
+    with garbage_collection_paused():
+        found = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
+    repeats = [sites for sites in found[1:] if sites is not None]
+    if len(repeats) < len(found) - 1:
+        return counted
+    totals = [_totals(repeat) for repeat in repeats]
+    unstable = [name for name in totals[-1] if len({values.get(name) for values in totals}) > 1]
+    return msgspec.structs.replace(
+        counted,
+        values={**counted.values, **totals[-1]},
+        sites=sorted([*counted.sites, *counter_sites(repeats[-1].items(), root)], key=lambda site: site.metric),
+        unstable=sorted([*counted.unstable, *unstable]),
+    )
+
+
+def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None:
+    """Return the Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
+
+    A function counts where the project calls it, a bytecode on the line of the project that executes it; one of a library on
+    the nearest line of the project around it, for the function that this calls. That a generator goes on is a call. Bytecodes
+    are left out where there are more than ``MOST_BYTECODES``.
+    """
+    # Imports torch, which whoever lists the steps does without.
+    from perfgate.measuring.counting.dispatch import SourceLines
+
+    counting = _Counting(SourceLines(root))
+    before = sys.gettrace()
+    sys.settrace(counting.enter)
+    try:
+        call()
+    finally:
+        undisturbed = sys.gettrace() == counting.enter
+        sys.settrace(before)
+    return counting.sites() if undisturbed else None
+
+
+class _Counting:
+    """What the interpreter told so far. A trace function is quick: lines are looked up once a call, or at the end."""
+
+    def __init__(self, lines: Any) -> None:
+        self._lines = lines
+        self._calls: Counter[tuple[str, str | None]] = Counter()
+        # Bytecodes of the project by code and offset; those of others by function and the line of the project around them.
+        self._own: Counter[tuple[CodeType, int]] = Counter()
+        self._others: Counter[tuple[str, str | None]] = Counter()
+        self._tracers: dict[tuple[str, str | None], _Tracer] = {}
+        self._executed = 0
+        self._trace_own: _Tracer = self._own_code
+
+    def enter(self, frame: FrameType, _event: str, _argument: Any) -> _Tracer | None:
+        """Count a function that is called, and say who is told of its bytecodes."""
+        code = frame.f_code
+        if code.co_filename.startswith(_OURS):
+            return None
+        entry, caller = self._entry(frame)
+        self._calls[code.co_name, caller] += 1
+        if self._executed > MOST_BYTECODES:
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if self._lines.at(code.co_filename, 1) is not None:
+            return self._trace_own
+        where = entry, caller
+        if where not in self._tracers:
+            self._tracers[where] = self._tracer_of(where)
+        return self._tracers[where]
+
+    def sites(self) -> Counter[Site]:
+        """Return what was counted."""
+        found = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
+        if self._executed > MOST_BYTECODES:
+            return found
+        found.update({Site(BYTECODES, name, line): count for (name, line), count in self._others.items()})
+        starts: dict[CodeType, dict[int, int | None]] = {}
+        for (code, offset), count in self._own.items():
+            if code not in starts:
+                starts[code] = {at: line for first, last, line in code.co_lines() for at in range(first, last, 2)}
+            line = starts[code].get(offset) or code.co_firstlineno
+            found[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
+        return found
+
+    def _entry(self, frame: FrameType) -> tuple[str, str | None]:
+        """Return the function of a library that the project called to come here, and the line from which it did."""
+        entry, back = frame.f_code.co_name, frame.f_back
+        while back is not None:
+            line = self._lines.at(back.f_code.co_filename, back.f_lineno)
+            if line is not None:
+                return entry, line
+            entry, back = back.f_code.co_name, back.f_back
+        return frame.f_code.co_name, None
+
+    def _own_code(self, frame: FrameType, event: str, _argument: Any) -> _Tracer | None:
+        if event == "opcode":
+            self._own[frame.f_code, frame.f_lasti] += 1
+            self._add(frame)
+        return self._trace_own
+
+    def _tracer_of(self, where: tuple[str, str | None]) -> _Tracer:
+        def trace(frame: FrameType, event: str, _argument: Any) -> _Tracer:
+            if event == "opcode":
+                self._others[where] += 1
+                self._add(frame)
+            return trace
+
+        return trace
+
+    def _add(self, frame: FrameType) -> None:
+        self._executed += 1
+        if self._executed > MOST_BYTECODES:
+            frame.f_trace_opcodes = False
+
+
+def _totals(counted: Counter[Site]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for site, count in counted.items():
+        totals[site.metric] += count
+    return dict(totals)

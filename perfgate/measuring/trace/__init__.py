@@ -1,1 +1,0 @@
-"""What one call did, event by event: read traces, analyse them, count exactly."""

@@ -1,0 +1,1 @@
+"""Processes, interrupts and addresses of this machine."""

@@ -1,0 +1,1 @@
+"""Recordings of any profiler, read and analysed: numpy only, no torch."""

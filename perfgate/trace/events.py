@@ -1,0 +1,160 @@
+"""One table for every trace, whatever profiler wrote it: integer nanoseconds and interned names, column by column."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.analysis import IntColumn, Intervals
+
+# The host event around every call that perfgate profiles, by which calls are told apart in a trace.
+CALL = "perfgate.call"
+
+EventKind = Literal[
+    "host_op",  # a framework operator on a host thread
+    "compute",  # a kernel on the device
+    "copy",  # a copy or fill by the device's copy engine
+    "comm",  # a kernel of a collective
+    "annotation",  # a span the user named, on the host
+    "device_annotation",  # such a span as it lies on the device's timeline
+    "runtime",  # a call into the driver: launch, synchronisation
+    "python",  # a Python function
+    "memory",  # an allocation or release
+    "other",
+]
+KINDS: tuple[EventKind, ...] = (
+    "host_op", "compute", "copy", "comm", "annotation", "device_annotation", "runtime", "python", "memory", "other",
+)  # fmt: skip
+DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
+KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
+KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
+NO_CORRELATION = -1
+NO_TEXT = -1  # of an event without a request or without shapes
+# Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
+MAX_NS = 1 << 62
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """Spans of a trace. All columns have one entry per event and are int64, in the order of the file.
+
+    ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
+    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
+    host with what it started on the device, NO_CORRELATION where there is none. ``group`` indexes ``names`` too: what a
+    table of operators counts the event under, a kernel's type where the profiler knows it, else its name. ``request``
+    (whose request it served) and ``shape`` (the shapes of its inputs as the profiler words them) index ``names`` or are
+    NO_TEXT.
+    """
+
+    start: IntColumn
+    duration: IntColumn
+    track: IntColumn
+    name: IntColumn
+    kind: IntColumn
+    correlation: IntColumn
+    group: IntColumn
+    request: IntColumn
+    shape: IntColumn
+    names: tuple[str, ...]
+    tracks: tuple[tuple[str, str], ...]
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    @property
+    def end(self) -> IntColumn:
+        """Return the ends in nanoseconds."""
+        return self.start + self.duration
+
+    @property
+    def intervals(self) -> Intervals:
+        """Return start and end of every event."""
+        return Intervals(self.start, self.end)
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
+        """Return the events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
+        return EventTable(
+            start=self.start[chosen],
+            duration=self.duration[chosen],
+            track=self.track[chosen],
+            name=self.name[chosen],
+            kind=self.kind[chosen],
+            correlation=self.correlation[chosen],
+            group=self.group[chosen],
+            request=self.request[chosen],
+            shape=self.shape[chosen],
+            names=self.names,
+            tracks=self.tracks,
+        )
+
+    def of_kind(self, *kinds: EventKind) -> EventTable:
+        """Return the events of these kinds."""
+        return self.select(np.isin(self.kind, [KIND_CODES[kind] for kind in kinds]))
+
+    def named(self, name: str) -> EventTable:
+        """Return the events of one name."""
+        codes = [code for code, known in enumerate(self.names) if known == name]
+        return self.select(np.isin(self.name, codes))
+
+
+class EventTableBuilder:
+    """Collects events one by one in 72 bytes each."""
+
+    def __init__(self) -> None:
+        self._columns = tuple(array("q") for _ in range(9))
+        self._names: dict[str, int] = {}
+        self._tracks: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(
+        self,
+        start: int,
+        duration: int,
+        *,
+        track: tuple[str, str],
+        name: str,
+        kind: EventKind,
+        correlation: int,
+        group: str | None = None,
+        request: str | None = None,
+        shape: str | None = None,
+    ) -> None:
+        """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
+        starts, durations, tracks, names, kinds, correlations, groups, requests, shapes = self._columns
+        starts.append(start)
+        durations.append(duration)
+        tracks.append(self._tracks.setdefault(track, len(self._tracks)))
+        names.append(self._number(name))
+        kinds.append(KIND_CODES[kind])
+        correlations.append(correlation)
+        groups.append(names[-1] if group is None else self._number(group))
+        requests.append(NO_TEXT if request is None else self._number(request))
+        shapes.append(NO_TEXT if shape is None else self._number(shape))
+
+    def table(self) -> EventTable:
+        """Return what was collected; the columns are views, so add nothing afterwards."""
+        start, duration, track, name, kind, correlation, group, request, shape = (
+            np.frombuffer(column, np.int64) for column in self._columns
+        )
+        return EventTable(
+            start=start,
+            duration=duration,
+            track=track,
+            name=name,
+            kind=kind,
+            correlation=correlation,
+            group=group,
+            request=request,
+            shape=shape,
+            names=tuple(self._names),
+            tracks=tuple(self._tracks),
+        )
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))

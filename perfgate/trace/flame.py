@@ -1,0 +1,299 @@
+"""Make the tree of a flame graph from call stacks: one node for all events that have the same stack."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
+from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, totals_by_name
+from perfgate.trace.events import KINDS, NO_TEXT, EventTable
+from perfgate.trace.frames import Frame, frame
+from perfgate.trace.stacks import Stacks, levels
+
+# A stack of generated code may be as deep as Python allows; what lies deeper is time of the frame at this depth.
+MOST_LEVELS = 256
+MOST_NODES = 100_000
+MOST_REQUESTS = 500
+OTHER_REQUESTS = "other requests"
+
+_FLAME_CODES = [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS]
+_THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
+
+
+def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
+    """Return the stacks as one tree, a root for each thread and stream, with its costs as those of head.
+
+    Under a stream stand the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
+    into those around them, the smallest first.
+    """
+    rows = _rows(stacks)
+    frames = _Frames(stacks.events)
+    nodes = _merge(stacks, rows, frames.labels)
+    own = stacks.own[rows.event] * rows.counted
+    costs, requests = _costs(stacks, nodes, own)
+    texts = _Texts()
+    shape, more_shapes = _shapes(stacks.events, rows, nodes, own)
+    names = _track_names(stacks, rows, nodes, own) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
+    tree = FlameTree(
+        label=label,
+        unit=stacks.unit,
+        requests=requests,
+        parent=nodes.parent.tolist(),
+        kind=nodes.kind.tolist(),
+        name=[texts.number(name) for name in names],
+        place=[texts.number(place) for place in _places(nodes, frames)],
+        shape=[NONE if at == NO_TEXT else texts.number(stacks.events.names[at]) for at in shape.tolist()],
+        more_shapes=more_shapes.tolist(),
+        texts=texts.known,
+        head=costs,
+    )
+    return _folded(tree, most_nodes)
+
+
+class _Texts:
+    """Texts and their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def known(self) -> list[str]:
+        return list(self._numbers)
+
+    def number(self, text: str) -> int:
+        """Return the number of a text; nothing has none."""
+        return self._numbers.setdefault(text, len(self._numbers)) if text else NONE
+
+
+class _Frames:
+    """The frames of a table's events: those that differ in ``of``, and ``labels`` as positions in it, event by event."""
+
+    def __init__(self, events: EventTable) -> None:
+        pairs, back = np.unique(events.group * len(KINDS) + events.kind, return_inverse=True)
+        numbers: dict[Frame, int] = {}
+        self.of: list[Frame] = []
+        found = []
+        for pair in pairs.tolist():
+            made = frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)])
+            if made not in numbers:
+                numbers[made] = len(self.of)
+                self.of.append(made)
+            found.append(numbers[made])
+        self.labels: IntColumn = np.array(found, dtype=np.int64)[back]
+
+
+class _Rows(NamedTuple):
+    """What becomes a tree: all events, and once more, without time, the calls above the work of each stream.
+
+    ``parent`` is a row or NONE, ``root`` the track of thread or stream, ``event`` a position among the events.
+    """
+
+    parent: IntColumn
+    root: IntColumn
+    event: IntColumn
+    counted: npt.NDArray[np.bool_]
+
+
+def _rows(stacks: Stacks) -> _Rows:
+    device = stacks.on_device
+    hosts, work = np.flatnonzero(~device), np.flatnonzero(device)
+    streams, launches = stacks.track[work], stacks.called_by[work]
+    copies = _calls_above(stacks.called_by, streams, launches)
+    row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int64)  # the last place is for nothing around
+    row_of_host[hosts] = np.arange(hosts.size)
+    parent = (
+        row_of_host[stacks.around[hosts]],
+        copies.rows(copies.root, stacks.called_by[copies.event], first=hosts.size),
+        copies.rows(streams, launches, first=hosts.size),
+    )
+    return _Rows(
+        parent=np.concatenate(parent),
+        root=np.concatenate((stacks.track[hosts], copies.root, streams)),
+        event=np.concatenate((hosts, copies.event, work)),
+        counted=np.repeat([True, False, True], [hosts.size, copies.event.size, work.size]),
+    )
+
+
+class _Copies(NamedTuple):
+    """Calls of the host under the streams whose work they launched, sorted by stream and event; ``size`` events there are."""
+
+    root: IntColumn
+    event: IntColumn
+    size: int
+
+    def rows(self, root: IntColumn, event: IntColumn, *, first: int) -> IntColumn:
+        """Return the rows of events under streams, where the first of these copies is row ``first``."""
+        found = np.full(event.size, NONE, dtype=np.int64)
+        real = event != NOTHING_AROUND
+        keys = self.root * self.size + self.event
+        found[real] = first + np.searchsorted(keys, root[real] * self.size + event[real])
+        return found
+
+
+def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> _Copies:
+    """Return every call above the work of each stream, once a stream."""
+    size = max(around.size, 1)
+    known = launches != NOTHING_AROUND
+    frontier = found = np.unique(streams[known] * size + launches[known])
+    while frontier.size:
+        outer = around[frontier % size]
+        real = outer != NOTHING_AROUND
+        frontier = np.setdiff1d(frontier[real] // size * size + outer[real], found)
+        found = np.union1d(found, frontier)
+    return _Copies(found // size, found % size, size)
+
+
+class _Nodes(NamedTuple):
+    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and of each row its node and its request.
+
+    A row that is not its node's ``own_frame`` lies deeper than the tree is.
+    """
+
+    parent: IntColumn
+    kind: IntColumn
+    label: IntColumn
+    roots: int
+    of_row: IntColumn
+    request: IntColumn
+    own_frame: npt.NDArray[np.bool_]
+
+
+def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
+    """Make one node of the rows that have the same stack, level by level."""
+    events = stacks.events
+    tracks, root = np.unique(rows.root, return_inverse=True)
+    streams = np.isin(tracks, events.track[stacks.on_device])
+    kinds, label = np.array(_FLAME_CODES)[events.kind[rows.event]], labels[rows.event]
+    columns = [(np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)]
+    node, request = np.full(rows.event.size, NONE, dtype=np.int64), events.request[rows.event].copy()
+    depth, size, names = levels(rows.parent), tracks.size, int(labels.max(initial=0)) + 1
+    order = np.argsort(depth, kind="stable")
+    for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
+        outermost, outer = rows.parent[level] == NONE, rows.parent[level]
+        above = np.where(outermost, root[level], node[outer])
+        inherits = (request[level] == NO_TEXT) & ~outermost
+        request[level] = np.where(inherits, request[outer], request[level])
+        if depth[level[0]] >= MOST_LEVELS:
+            node[level] = above
+            continue
+        key = (above * len(FLAME_KINDS) + kinds[level]) * names + label[level]
+        _, first, found = np.unique(key, return_index=True, return_inverse=True)
+        node[level] = size + found
+        columns.append((above[first], kinds[level][first], label[level][first]))
+        size += first.size
+    parent, kind, name = (np.concatenate(column) for column in zip(*columns))
+    return _Nodes(parent, kind, name, tracks.size, node, request, depth < MOST_LEVELS)
+
+
+def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
+    """Return what each node took for each request, and the requests: those with most time, the others under one name."""
+    events = stacks.events
+    known = np.flatnonzero(nodes.request != NO_TEXT)
+    codes, at = np.unique(nodes.request[known], return_inverse=True)
+    totals = totals_by_name(at, own[known], codes.size)
+    most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
+    number = np.full(codes.size, most.size)
+    number[np.sort(most)] = np.arange(most.size)
+    request = np.full(nodes.request.size, NONE)
+    request[known] = number[at]
+    names = [events.names[code] for code in codes[np.sort(most)].tolist()]
+    names += [OTHER_REQUESTS] if codes.size > most.size else []
+    counted = nodes.own_frame & (own > 0)
+    cells, cell = np.unique(nodes.of_row * (len(names) + 1) + request + 1, return_inverse=True)
+    times, counts = totals_by_name(cell, own, cells.size), totals_by_name(cell, counted.astype(np.int64), cells.size)
+    spent = (times > 0) | (counts > 0)
+    return FlameCosts(
+        units=stacks.units,
+        node=(cells // (len(names) + 1))[spent].tolist(),
+        request=(cells % (len(names) + 1) - 1)[spent].tolist(),
+        own=times[spent].tolist(),
+        count=counts[spent].tolist(),
+    ), names
+
+
+def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Return for each node the shapes that took most of its time, or NO_TEXT, and how many others it was run with."""
+    most, others = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
+    shape = events.shape[rows.event]
+    known = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
+    base = len(events.names) + 1
+    pairs, pair = np.unique(nodes.of_row[known] * base + shape[known], return_inverse=True)
+    times = totals_by_name(pair, own[known], pairs.size)
+    order = np.lexsort((-times, pairs // base))
+    owner, first, count = np.unique(pairs[order] // base, return_index=True, return_counts=True)
+    most[owner] = pairs[order][first] % base
+    others[owner] = count - 1
+    return most, others
+
+
+def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> list[str]:
+    """Return what the roots are called. A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
+    tracks = nodes.label[: nodes.roots]
+    totals = totals_by_name(np.searchsorted(tracks, rows.root), own, tracks.size)
+    names, number = [""] * tracks.size, 0
+    for at in np.argsort(-totals, kind="stable").tolist():
+        text = stacks.events.tracks[int(tracks[at])][1]
+        if nodes.kind[at] == _STREAM:
+            names[at] = f"stream {text}" if text.isdecimal() else text
+        else:
+            number += 1
+            names[at] = f"thread {number}"
+    return names
+
+
+def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
+    """Return where each node stands: a Python function where it begins, all else in the nearest function of the project."""
+    shown, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
+    for at in range(nodes.roots, nodes.parent.size):
+        made, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
+        nearest[at] = (made.place if made.is_project else above) or ""
+        shown[at] = made.place or nearest[at]
+    return shown
+
+
+def _folded(tree: FlameTree, most: int) -> FlameTree:
+    """Return the tree with its ``most`` largest nodes; what the others took is own time of those above them."""
+    size, (costs,) = len(tree.parent), tree.sides
+    if size <= most:
+        return tree
+    total = [0] * size
+    for node, own in zip(costs.node, costs.own):
+        total[node] += own
+    for node in range(size - 1, -1, -1):
+        if tree.parent[node] != NONE:
+            total[tree.parent[node]] += total[node]
+    # A node is never larger than its parent and stands behind it, so all above a kept node are kept.
+    kept = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
+    number = dict(zip(kept, range(most)))
+    stays: list[int] = []
+    for node in range(size):
+        stays.append(
+            number[node] if node in number else stays[tree.parent[node]] if tree.parent[node] != NONE else NONE
+        )
+    cells: dict[tuple[int, int], list[int]] = {}
+    for node, request, own, count in zip(costs.node, costs.request, costs.own, costs.count):
+        cell = cells.setdefault((stays[node], request), [0, 0])
+        cell[0] += own
+        cell[1] += count if node in number else 0
+    order = sorted(key for key in cells if key[0] != NONE)
+    return msgspec.structs.replace(
+        tree,
+        parent=[NONE if tree.parent[node] == NONE else number[tree.parent[node]] for node in kept],
+        kind=[tree.kind[node] for node in kept],
+        name=[tree.name[node] for node in kept],
+        place=[tree.place[node] for node in kept],
+        shape=[tree.shape[node] for node in kept],
+        more_shapes=[tree.more_shapes[node] for node in kept],
+        head=FlameCosts(
+            units=costs.units,
+            node=[node for node, _ in order],
+            request=[request for _, request in order],
+            own=[cells[key][0] for key in order],
+            count=[cells[key][1] for key in order],
+        ),
+        folded=size - most,
+    )

@@ -1,0 +1,92 @@
+"""Operators of a trace by self time: rows of a table, and shares of classes of operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from perfgate.trace.analysis import IntColumn, counts_by_name, self_times
+from perfgate.trace.events import KINDS, EventTable
+
+OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
+RowKind = Literal["compute", "copy", "comm", "host"]
+
+# First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
+# implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
+# SoftmaxV2), as the recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An attention
+# kernel is mostly matrix products.
+_CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
+    ("softmax", re.compile(r"softmax", re.IGNORECASE)),
+    ("copy", re.compile(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
+    ("reshape", re.compile(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
+    (
+        "conv_matmul",
+        re.compile(r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
+                   r"|scaled_dot_product|attention|fmha", re.IGNORECASE),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OperatorTotal:
+    """One operator of a trace: nanoseconds of self time in a typical call of the workload, events over all calls.
+
+    Typical is the median over the calls: one call that the scheduler interrupted would outweigh all others in a mean.
+    """
+
+    name: str
+    kind: RowKind
+    typical_ns: float
+    count: int
+
+
+def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
+    """Return every operator among the events of ``calls`` calls, most self time first; equal ones by name.
+
+    Kernels are counted by their type where the profiler knows it (``EventTable.group``). One name on two kinds of event
+    (never seen) would count as the kind that comes first in the table.
+    """
+    own = self_times(events.start, events.duration, events.track)
+    counts = counts_by_name(events.group, len(events.names))
+    present, first = np.unique(events.group, return_index=True)
+    rows = [
+        OperatorTotal(
+            name=events.names[name],
+            kind=_row_kind(int(events.kind[at])),
+            typical_ns=_typical(events, own, name, calls),
+            count=int(counts[name]),
+        )
+        for name, at in zip(present.tolist(), first.tolist())
+    ]
+    return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
+
+
+def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
+    """Return the median over the calls; the mean where the events do not divide into calls of equally many."""
+    chosen = np.nonzero(events.group == name)[0]
+    if chosen.size % calls:
+        return float(own[chosen].sum()) / calls
+    in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
+    return float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
+
+
+def op_class(name: str) -> OpClass:
+    """Return the class of an operator or kernel by its name."""
+    return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
+
+
+def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
+    """Return the nanoseconds of self time of each class, zero included."""
+    totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
+    for row in rows:
+        totals[op_class(row.name)] += row.typical_ns
+    return totals
+
+
+def _row_kind(code: int) -> RowKind:
+    kind = KINDS[code]
+    return kind if kind in ("compute", "copy", "comm") else "host"

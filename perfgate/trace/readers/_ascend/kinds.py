@@ -1,0 +1,88 @@
+"""Which kind of event a span of Ascend's profilers is, and the operator type of a kernel by its name."""
+
+from __future__ import annotations
+
+import re
+
+from perfgate.trace.events import EventKind
+
+HARDWARE = "Ascend Hardware"
+# The track of collectives: HCCL until 2025-01, Communication in CANN 8.3.
+COLLECTIVES = ("HCCL", "Communication")
+HOST = ("Python", "CANN")
+
+# torch_npu gives operators, its own work and the ranges of record_function one category. An operator is named
+# namespace::name, is a call of aclnn, or a node of autograd …
+_OPERATOR = re.compile(r"::|^aclnn|Backward\d+$")
+# … or one of these (samples msinsight-910B-alexnet-2501 and mstt-advisor), or what the task queue takes out again under
+# the same name (Dequeue@Conv2D).
+_NATIVE = frozenset((
+    "detach", "detach_", "empty_tensor", "record_event", "wait_event", "destroy_event", "contiguous_h_memRepoint",
+    "format_contiguousV2",
+))  # fmt: skip
+
+# Task types of a kernel, of the timeline, the tables and the database: AI_CORE, KERNEL_AIVEC, MIX_AIC, AI_CPU, DSA_SQE
+# (random numbers), Other (2024).
+_COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
+_COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
+_COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
+_COLLECTIVE_TYPE = re.compile(r"(hcom_\w+?_)_\d+_\d+(?:_\d+)?(?:@.*)?$")
+_INSERTED = re.compile(r"trans_([A-Za-z]\w*?)_\d+(?:_([A-Za-z]\w*))?$")
+_VERSIONED = re.compile(r"([A-Za-z]\w*?V\d)\d*$")
+_NUMBERED = re.compile(r"([A-Za-z]\w*?)\d+$")
+
+
+def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
+    """Return the kind of an event of the process Python; what is neither operator nor internal is a user's range."""
+    if category in ("enqueue", "dequeue"):
+        return "runtime"
+    if category == "python_function":
+        return "python"
+    if category != "cpu_op":
+        return "other"
+    return "host_op" if has_inputs or name in _NATIVE or _OPERATOR.search(name) else "annotation"
+
+
+def task_kind(task_type: str, name: str) -> EventKind:
+    """Return the kind of a task on the device.
+
+    SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; events, notifies,
+    place holders and writes of a value are no work.
+    """
+    word = task_type.upper()
+    if name.startswith("MEMCPY") or _COPY_TASK.search(word):
+        return "copy"
+    # Level0 tells no task type in some tables; its kernels are what is left.
+    return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
+
+
+def collective_kind(thread: str, name: str) -> EventKind:
+    """Return whether a span on the track of collectives is a whole one; planes hold its steps."""
+    if thread.startswith("Plane"):
+        return "other"
+    return "comm" if thread.startswith("Group") or _COLLECTIVE.search(name) else "other"
+
+
+def type_by_name(name: str) -> str:
+    """Return the operator type that a kernel's name tells, the name itself where it tells none.
+
+    ``aclnnAddmm_MatMulCommon_MatMulV2`` names call, stage and type; ``trans_TransData_1`` is inserted by the graph
+    engine, ``Conv2DBackpropFilter6_MemSet`` before a kernel that adds up; ``Conv2D1`` is a type and its number;
+    ``hcom_allReduce__586_0_1`` ends in group, index and step.
+    """
+    if collective := _COLLECTIVE_TYPE.match(name):
+        return collective[1]
+    if inserted := _INSERTED.match(name):
+        return inserted[2] or inserted[1]
+    if name.startswith("aclnn") or name.endswith("_MemSet"):
+        return name.rpartition("_")[2] or name
+    if "_" in name or "/" in name:
+        return name
+    numbered = _VERSIONED.match(name) or _NUMBERED.match(name)
+    return numbered[1] if numbered else name
+
+
+def device_of_label(label: str | None) -> int | None:
+    """Return the device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
+    found = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
+    return int(found[1]) if found else None

@@ -1,0 +1,196 @@
+"""trace_view.json and msprof's timeline: spans, flows and the core's frequency, as columns."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from perfgate.errors import DocumentError
+from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.readers._categories import request_of
+from perfgate.trace.readers._json_events import ChromeEvent, event_lists
+from perfgate.trace.readers._times import nanoseconds
+
+_FLOW = "HostToDevice"
+_FREQUENCY = "AI Core Freq"
+_Key = tuple[str, str]
+
+
+class _Arguments(
+    msgspec.Struct, gc=False, rename={"task_type": "Task Type", "inputs": "Input Dims", "frequency": "MHz"}
+):
+    # All as written: what a word or a number is differs by version, and most events need none of them.
+    task_type: msgspec.Raw = msgspec.Raw()
+    inputs: msgspec.Raw = msgspec.Raw()
+    frequency: msgspec.Raw = msgspec.Raw()
+    name: msgspec.Raw = msgspec.Raw()
+    labels: msgspec.Raw = msgspec.Raw()
+    request_id: msgspec.Raw = msgspec.Raw()
+
+
+class _Event(ChromeEvent):
+    id: msgspec.Raw = msgspec.Raw()
+    args: _Arguments | None = None
+
+
+class Flows:
+    """One end of the arrows from host to device: which arrow, which track, when."""
+
+    def __init__(self) -> None:
+        self.flow, self.track, self.time = array("q"), array("q"), array("q")
+
+    def add(self, flow: int, track: int, time: int) -> None:
+        """Add one end; the track is its number in ``View.keys``."""
+        self.flow.append(flow)
+        self.track.append(track)
+        self.time.append(time)
+
+
+@dataclass(frozen=True)
+class View:
+    """A timeline as the file has it. Every event still has kind ``other``; ``detail`` says which task type or category.
+
+    ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
+    label. ``frequencies`` are the hertz the AI core ran at, lowest and highest, by process id.
+    """
+
+    events: EventTable
+    detail: array[int]
+    details: tuple[tuple[str, str, bool], ...]  # category, task type, whether inputs were recorded
+    keys: tuple[_Key, ...]
+    processes: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    threads: dict[_Key, str] = field(default_factory=dict)
+    frequencies: dict[str, tuple[float, float]] = field(default_factory=dict)
+    starts: Flows = field(default_factory=Flows)
+    ends: Flows = field(default_factory=Flows)
+
+
+def read_view(path: Path) -> View:
+    """Return what a timeline file holds. Raises DocumentError, with what is wrong and where, for any other file."""
+    collected = _Collected()
+    seen = 0
+    for events in event_lists(path, _Event, advice="analyse the profile again"):
+        collected.add_all(events, seen, path)
+        seen += len(events)
+    return collected.view()
+
+
+class _Collected:
+    def __init__(self) -> None:
+        self._builder = EventTableBuilder()
+        self._detail = array("q")
+        self._details: dict[tuple[str, str, bool], int] = {}
+        self._keys: dict[_Key, int] = {}
+        self._processes: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self._threads: dict[_Key, str] = {}
+        self._frequencies: dict[str, tuple[float, float]] = {}
+        self._starts, self._ends = Flows(), Flows()
+        self._words: dict[bytes, str] = {}
+
+    def add_all(self, events: list[_Event], first: int, path: Path) -> None:
+        number, event = first - 1, _Event()
+        try:
+            for event in events:
+                number += 1
+                self._add(event)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise DocumentError(
+                f"{path}: event {number} ({event.name!r}): {error}; analyse the profile again"
+            ) from error
+
+    def view(self) -> View:
+        spans = self._builder.table()
+        # Arrows lie on threads that hold no span, so the tracks of the spans are renumbered among all.
+        track = np.array([self._keys[key] for key in spans.tracks], dtype=np.int64)[spans.track]
+        return View(
+            events=replace(spans, track=track, tracks=tuple(self._keys)),
+            detail=self._detail,
+            details=tuple(self._details),
+            keys=tuple(self._keys),
+            processes=self._processes,
+            labels=self._labels,
+            threads=self._threads,
+            frequencies=self._frequencies,
+            starts=self._starts,
+            ends=self._ends,
+        )
+
+    def _add(self, event: _Event) -> None:
+        if event.ph == "X":
+            self._add_span(event)
+        elif event.ph in ("s", "f"):
+            if event.cat == _FLOW:
+                ends = self._starts if event.ph == "s" else self._ends
+                ends.add(_flow_number(bytes(event.id)), self._track(self._key(event)), nanoseconds(bytes(event.ts)))
+        elif event.ph == "M":
+            self._name(event)
+        elif event.ph == "C" and event.name == _FREQUENCY and event.args and event.args.frequency:
+            hertz = nanoseconds(bytes(event.args.frequency)) * 1e3  # a number of MHz with decimals, as the times are
+            pid = self._word(event.pid)
+            low, high = self._frequencies.get(pid, (hertz, hertz))
+            self._frequencies[pid] = (min(low, hertz), max(high, hertz))
+
+    def _add_span(self, event: _Event) -> None:
+        duration = nanoseconds(bytes(event.dur)) if event.dur else 0
+        if duration < 0:
+            raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+        key = self._key(event)
+        self._track(key)
+        arguments = event.args or _Arguments()
+        detail = (event.cat or "", self._word(arguments.task_type), bool(arguments.inputs))
+        self._detail.append(self._details.setdefault(detail, len(self._details)))
+        self._builder.add(
+            nanoseconds(bytes(event.ts)),
+            duration,
+            track=key,
+            name=event.name or "",
+            kind="other",
+            correlation=NO_CORRELATION,
+            request=request_of(_text(bytes(arguments.request_id)) if arguments.request_id else None, event.name or ""),
+            shape=_text(bytes(arguments.inputs)).replace(";\r\n", ";") if arguments.inputs else None,
+        )
+
+    def _name(self, event: _Event) -> None:
+        arguments = event.args or _Arguments()
+        pid, tid = self._key(event)
+        if event.name == "process_name":
+            self._processes[pid] = self._word(arguments.name)
+        elif event.name == "process_labels":
+            self._labels[pid] = self._word(arguments.labels)
+        elif event.name == "thread_name":
+            self._threads[pid, tid] = self._word(arguments.name)
+
+    def _key(self, event: _Event) -> _Key:
+        return self._word(event.pid), self._word(event.tid)
+
+    def _track(self, key: _Key) -> int:
+        return self._keys.setdefault(key, len(self._keys))
+
+    def _word(self, raw: msgspec.Raw) -> str:
+        """Return a text, or a number as text: 7 and "7" are one process."""
+        code = bytes(raw)
+        word = self._words.get(code)
+        if word is None:
+            word = _text(code)
+            self._words[code] = word
+        return word
+
+
+def _text(code: bytes) -> str:
+    if code.startswith(b'"'):
+        return str(msgspec.json.decode(code))
+    return code.decode("utf-8", errors="replace")
+
+
+def _flow_number(code: bytes) -> int:
+    """Return a number that stands for an arrow. Its id is a number or a text, and never the same twice: none is kept."""
+    plain = code.strip(b'"')
+    if plain.isdigit() and len(plain) <= 18:
+        return int(plain)
+    return hash(plain) | -(1 << 62)

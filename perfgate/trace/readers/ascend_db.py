@@ -1,0 +1,31 @@
+"""Read the SQLite export of torch_npu.profiler and msprof on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.trace.readers._ascend.database import is_database
+from perfgate.trace.readers._ascend.export import read_export
+from perfgate.trace.recording import Recording
+
+READS = "ascend_pytorch_profiler*.db and msprof_*.db, the SQLite exports"
+PRIORITY = 20
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a file is a SQLite database; reading says whether it is a profiler's."""
+    return path.is_file() and (is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_"))
+                               and path.suffix == ".db"))  # fmt: skip
+
+
+def read(path: Path) -> Recording:
+    """Return the timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    export = read_export(path)
+    return Recording(
+        path=path,
+        format="ascend-db",
+        timelines=tuple(export.timelines),
+        settings=export.settings,
+        environment=export.environment,
+        absent={"collectives": "they are in analysis.db; name the folder it lies in"},
+    )

@@ -1,0 +1,53 @@
+"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or a zip of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from perfgate.errors import DocumentError
+from perfgate.trace.readers._archive import unpacked
+from perfgate.trace.readers._ascend.folder import (
+    OUTPUT,
+    analysed_folders,
+    holds_profiles,
+    raw_folders,
+    read_rank,
+    recording_of,
+)
+from perfgate.trace.recording import Recording
+
+READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip of them)"
+PRIORITY = 30
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path holds analysed or recorded output of torch_npu.profiler, or may be a zip of it."""
+    if path.is_dir():
+        return holds_profiles(path)
+    return path.suffix == ".zip"
+
+
+def read(path: Path) -> Recording:
+    """Return what the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
+    if path.is_dir():
+        return _read_folder(path)
+    with unpacked(path) as folder:
+        return replace(_read_folder(folder), path=path)
+
+
+def _read_folder(path: Path) -> Recording:
+    folders = analysed_folders(path)
+    if not folders and not raw_folders(path):
+        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or zip its *_ascend_pt folder")
+    if not folders:
+        raise DocumentError(
+            f"{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({str(path)!r}) where "
+            "torch_npu and CANN are installed, or record it again with msprof on the PATH"
+        )
+    ranks = [read_rank(folder) for folder in folders]
+    return recording_of(path, "ascend-pytorch", [_name(folder) for folder in folders], ranks)
+
+
+def _name(folder: Path) -> str:
+    return folder.parent.name if folder.name == OUTPUT else folder.name

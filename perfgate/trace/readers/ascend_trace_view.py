@@ -1,0 +1,46 @@
+"""Read trace_view.json, the timeline that torch_npu.profiler exports, on its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from perfgate.trace.readers._ascend.timelines import device_events
+from perfgate.trace.readers._ascend.view import read_view
+from perfgate.trace.readers._json_events import looks_like
+from perfgate.trace.recording import Recording, Timeline
+from perfgate.trace.steps import profiler_steps
+
+READS = "trace_view.json of torch_npu.profiler, and msprof_*.json"
+PRIORITY = 20
+_NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json(\.gz)?$")
+# A bare list, unlike Kineto's object, with what only Ascend's profilers write.
+_LIST = re.compile(rb"\A\s*\[")
+_OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a file is such a timeline, by its name or its first bytes."""
+    if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+        return False
+    return bool(_NAMES.match(path.name)) or (looks_like(path, _LIST) and looks_like(path, _OWN))
+
+
+def read(path: Path) -> Recording:
+    """Return the events of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    timelines = (
+        Timeline(
+            rank=None,
+            device=found.device,
+            events=found.events,
+            steps=profiler_steps(found.events),
+            core_frequency=found.frequency,
+        )
+        for found in device_events(read_view(path), ())
+    )
+    return Recording(
+        path=path,
+        format="ascend-trace-view",
+        timelines=tuple(timelines),
+        absent={"kernels": "a timeline alone has no table of kernels; name the folder it lies in"},
+    )

@@ -1,0 +1,264 @@
+"""Read what torch.profiler (Kineto) writes: Chrome trace events as JSON, times in microseconds with decimals."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.errors import DocumentError
+from perfgate.trace.analysis import IntColumn
+from perfgate.trace.events import (  # fmt: skip
+    DEVICE_KINDS,
+    KIND_CODES,
+    MAX_NS,
+    NO_CORRELATION,
+    NO_TEXT,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+)
+from perfgate.trace.readers._categories import COLLECTIVES, DEVICE_CATEGORIES, KIND_OF_CATEGORY, request_of
+from perfgate.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
+from perfgate.trace.readers._json_events import ChromeEvent, event_lists, looks_like
+from perfgate.trace.readers._kineto_header import KinetoHeader
+from perfgate.trace.readers._times import nanoseconds
+from perfgate.trace.recording import Recording
+from perfgate.trace.steps import STEP_NAME
+
+READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
+PRIORITY = 0
+
+# What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
+_NPU_KERNEL = b'"KERNEL_'
+_ALLOCATION = "[memory]"
+# A launch and its kernels are joined by a flow where they have no correlation (sample torch-native-privateuse1); the flow
+# stands right behind its event. This one joins operators of the forward and the backward pass.
+_FLOW_OF_OPERATORS = "fwdbwd"
+_LOOKS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
+    rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
+    re.IGNORECASE,
+)
+_TRACE_FILES = ("*.pt.trace.json", "*.pt.trace.json.gz")
+
+_Scalar = int | float | str | None
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    correlation: _Scalar = None
+    device: _Scalar = None
+    external_id: _Scalar = msgspec.field(default=None, name="External id")
+    external_id_2021: _Scalar = msgspec.field(default=None, name="external id")
+    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    request_id: _Scalar = None
+    type: msgspec.Raw = msgspec.Raw()
+
+
+class _Event(ChromeEvent):
+    id: msgspec.Raw = msgspec.Raw()
+    args: _Arguments | None = None
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is such a trace, or a folder of them."""
+    if path.is_dir():
+        return bool(_trace_files(path))
+    return path.is_file() and path.name.endswith((".json", ".json.gz")) and looks_like(path, _LOOKS)
+
+
+def read(path: Path) -> Recording:
+    """Return the recording of a Kineto trace, with a timeline for each device in it; of a folder, those of all its files.
+
+    Raises DocumentError as ``read_kineto`` does.
+    """
+    if path.is_dir():
+        recordings = [_read_file(file) for file in _trace_files(path)]
+        timelines = [timeline for recording in recordings for timeline in recording.timelines]
+        timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
+        first = recordings[0]
+        return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent)
+    return _read_file(path)
+
+
+def read_kineto(path: Path) -> EventTable:
+    """Return the spans of a Kineto trace, all devices together, and its allocations as events without duration.
+
+    Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
+    and what to do, for a file that is missing, cut off, too large or not such a trace.
+    """
+    return _collected(path).table()
+
+
+def _trace_files(folder: Path) -> list[Path]:
+    return sorted(file for pattern in _TRACE_FILES for file in folder.glob(pattern) if file.is_file())
+
+
+def _read_file(path: Path) -> Recording:
+    around = bytearray()
+    collected = _collected(path, around)
+    header = KinetoHeader(bytes(around), path)
+    events, device_of = collected.table(), collected.devices()
+    timelines = timelines_by_device(path, events, device_of, rank=header.rank)
+    absent = dict(absent_device(timelines))
+    if all(timeline.steps is None for timeline in timelines):
+        absent["steps"] = "the trace marks no steps; call the profiler's step() after each"
+    devices = {timeline.device for timeline in timelines if timeline.device is not None}
+    return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
+
+
+def _collected(path: Path, around: bytearray | None = None) -> _Collector:
+    collector = _Collector(path)
+    for events in event_lists(path, _Event, around=around):
+        collector.add_all(events)
+    return collector
+
+
+class _Category(NamedTuple):
+    """What a category and a name say of an event."""
+
+    kind: EventKind
+    on_device: bool
+    launches: bool  # or was launched: joined by correlation or flow
+
+
+class _Collector:
+    """Takes the events of one file, in order, and makes the table of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.seen = 0
+        self._path = path
+        self._builder = EventTableBuilder()
+        self._devices = array("q")
+        self._externals = array("q")
+        self._categories: dict[str | None, _Category] = {}
+        self._tracks: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        self._unjoined: dict[tuple[bytes, bytes, int], int] = {}
+        self._flows: dict[int, int] = {}
+
+    def add_all(self, events: list[_Event]) -> None:
+        """Add the spans among some events. Raises DocumentError that names the event which is none."""
+        event, number = _Event(), self.seen - 1
+        try:
+            for event in events:
+                number += 1
+                if event.ph == "X":
+                    self._add(event, nanoseconds(bytes(event.dur)) if event.dur else 0)
+                elif event.ph == "i" and event.name == _ALLOCATION:
+                    self._add(event, 0)
+                elif self._unjoined and event.ph in ("s", "f") and event.cat != _FLOW_OF_OPERATORS:
+                    self._join(event)
+        except ValueError as error:
+            raise DocumentError(f"{self._path}: event {number} ({event.name!r}): {error}; record it again") from error
+        self.seen += len(events)
+
+    def devices(self) -> IntColumn:
+        """Return the device of each event: its number, HOST, or UNNAMED."""
+        return np.frombuffer(self._devices, np.int64)
+
+    def table(self) -> EventTable:
+        """Return the events, kernels with the shapes of the operator that launched them."""
+        table = self._builder.table()
+        for position, flow in self._flows.items():
+            table.correlation[position] = flow
+        _give_shapes(table, np.frombuffer(self._externals, np.int64))
+        return table
+
+    def _add(self, event: _Event, duration: int) -> None:
+        if duration < 0:
+            raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+        start, name, arguments = nanoseconds(bytes(event.ts)), event.name or "", event.args or _NO_ARGUMENTS
+        category = self._category(event.cat)
+        kind, correlation = _kind(category.kind, name), _number(arguments.correlation)
+        if category.launches and correlation == NO_CORRELATION:
+            self._unjoined[bytes(event.pid), bytes(event.tid), start] = len(self._builder)
+        self._devices.append(_device(arguments.device, event.pid) if category.on_device else HOST)
+        external = arguments.external_id
+        self._externals.append(_number(arguments.external_id_2021 if external is None else external))
+        self._builder.add(
+            start,
+            duration,
+            track=self._track(event),
+            name=name,
+            kind=kind,
+            correlation=correlation,
+            group=_operator_type(name) if bytes(arguments.type).startswith(_NPU_KERNEL) else None,
+            request=request_of(arguments.request_id, name if kind == "annotation" else ""),
+            shape=bytes(arguments.shapes).decode("utf-8", "replace") if arguments.shapes else None,
+        )
+
+    def _join(self, flow: _Event) -> None:
+        position = self._unjoined.get((bytes(flow.pid), bytes(flow.tid), nanoseconds(bytes(flow.ts))))
+        number = bytes(flow.id).strip(b'"')
+        if position is not None and number.isdigit() and len(number) < 19:
+            self._flows[position] = int(number)
+
+    def _category(self, text: str | None) -> _Category:
+        known = self._categories.get(text)
+        if known is None:
+            word = (text or "").lower()
+            kind = KIND_OF_CATEGORY.get(word, "other")
+            on_device = word in DEVICE_CATEGORIES
+            launches = kind == "runtime" or kind in DEVICE_KINDS
+            known = self._categories[text] = _Category(kind, on_device, launches)
+        return known
+
+    def _track(self, event: _Event) -> tuple[str, str]:
+        key = bytes(event.pid), bytes(event.tid)
+        known = self._tracks.get(key)
+        if known is None:
+            known = self._tracks[key] = _word(key[0]), _word(key[1])
+        return known
+
+
+_NO_ARGUMENTS = _Arguments()
+
+
+def _kind(kind: EventKind, name: str) -> EventKind:
+    if kind == "compute" and name[:5].lower().startswith(COLLECTIVES):
+        return "comm"
+    # In 2021 the steps were operators, and allocations had no category.
+    if kind == "host_op" and STEP_NAME.fullmatch(name):
+        return "annotation"
+    return "memory" if name == _ALLOCATION else kind
+
+
+def _operator_type(name: str) -> str:
+    # MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_high_performance_210000000: the binary's name.
+    return name.partition("_")[0] or name
+
+
+def _word(raw: bytes) -> str:
+    return raw.strip(b'" ').decode("utf-8", errors="replace")
+
+
+def _number(value: _Scalar) -> int:
+    return value if isinstance(value, int) and 0 <= value < MAX_NS else NO_CORRELATION
+
+
+def _device(named: _Scalar, process: msgspec.Raw) -> int:
+    """Return the number of the device: what the arguments say, else the process, which for a device is its number."""
+    if isinstance(named, int) and 0 <= named < MAX_NS:
+        return named
+    number = bytes(process).strip(b'" ')
+    return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
+
+
+def _give_shapes(table: EventTable, externals: IntColumn) -> None:
+    """Give what an operator launched the operator's shapes; both carry the operator's external id."""
+    operators = np.flatnonzero((table.shape != NO_TEXT) & (externals != NO_CORRELATION))
+    bare = np.flatnonzero(
+        np.isin(table.kind, [KIND_CODES[kind] for kind in DEVICE_KINDS])
+        & (table.shape == NO_TEXT)
+        & (externals != NO_CORRELATION)
+    )
+    if not operators.size or not bare.size:
+        return
+    numbers, first = np.unique(externals[operators], return_index=True)
+    at = np.minimum(np.searchsorted(numbers, externals[bare]), numbers.size - 1)
+    found = numbers[at] == externals[bare]
+    table.shape[bare[found]] = table.shape[operators[first][at[found]]]

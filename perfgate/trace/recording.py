@@ -1,0 +1,235 @@
+"""What a profiler left behind, whichever profiler it was: a timeline for each rank and device, and the tables beside it.
+
+Times are integer nanoseconds of the recording's own clock. What was not collected is None or left out, and ``absent`` says
+why; it is never an empty table and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from perfgate.trace.events import EventTable
+from perfgate.trace.readers._categories import COLLECTIVES
+
+RecordingFormat = Literal["ascend-pytorch", "ascend-db", "ascend-trace-view", "msprof", "kineto", "chrome"]
+
+
+class Kernel(NamedTuple):
+    """One run of a kernel as the profiler's table of kernels has it.
+
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as the file words it (``AI_CORE``). Shapes,
+    dtypes and formats have one entry a tensor; an empty shape is a scalar. ``wait_ns`` is the idle time before it,
+    ``blocks`` the number of cores it was split over, ``model_id`` None for an eager kernel. ``counters`` are the hardware
+    counters that were asked for, by column name as written, numbers as written.
+    """
+
+    name: str
+    type: str | None
+    core: str | None
+    start_ns: int | None
+    duration_ns: int
+    wait_ns: int | None = None
+    step: int | None = None
+    stream: int | None = None
+    task: int | None = None
+    model_id: int | None = None
+    state: str | None = None
+    blocks: int | None = None
+    mix_blocks: int | None = None
+    hf32: bool | None = None
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    input_formats: tuple[str, ...] = ()
+    output_shapes: tuple[tuple[int, ...], ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    output_formats: tuple[str, ...] = ()
+    counters: Mapping[str, float] = {}
+
+    @property
+    def is_collective(self) -> bool:
+        """Return whether it is the share of a collective operation."""
+        # At level 0 the profiler names no core: there only the name tells.
+        return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(COLLECTIVES)
+
+
+class ProfilerStep(NamedTuple):
+    """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
+
+    ``number`` is None for what the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
+    device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
+    kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
+    ``communication_ns`` is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
+    """
+
+    number: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    exposed_copies_ns: int | None = None
+    preparing_ns: int | None = None
+    free_ns: int | None = None
+
+    @property
+    def length_ns(self) -> int | None:
+        """Return the sum of the parts; of a step without any on a device, how long the host was in it."""
+        if self.computing_ns is None:
+            return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
+        if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
+            return None
+        kernels = self.computing_ns + self.exposed_communication_ns
+        return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
+
+
+class TabledStep(NamedTuple):
+    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero."""
+
+    number: int | None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    free_ns: int | None = None
+    preparing_ns: int | None = None
+
+
+class LinkUse(NamedTuple):
+    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second."""
+
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: float | None
+
+
+class Collective(NamedTuple):
+    """One collective or point-to-point operation of one rank; ``group`` is the communicator's name."""
+
+    name: str
+    kind: Literal["collective", "p2p"]
+    group: str | None
+    step: int | None
+    start_ns: int | None
+    elapsed_ns: int | None
+    transit_ns: int | None
+    wait_ns: int | None
+    synchronization_ns: int | None
+    idle_ns: int | None
+    links: tuple[LinkUse, ...] = ()
+
+
+class RankLink(NamedTuple):
+    """What one rank sent another in collectives of one sort (``allreduce-top1``): bytes, nanoseconds, bytes a second."""
+
+    operation: str
+    kind: Literal["collective", "p2p"]
+    group: str | None
+    step: int | None
+    source: int
+    target: int
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: float | None
+
+
+@dataclass(frozen=True)
+class TypeTotal:
+    """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
+
+    type: str
+    core: str | None
+    count: int
+    total_ns: int
+    shortest_ns: int | None
+    longest_ns: int | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class CallTotal:
+    """All calls of one function of the host's libraries; ``level`` is acl, node, hccl, runtime or model.
+
+    For a node that the device's own CPU ran it is ``aicpu``.
+    """
+
+    level: str
+    name: str
+    count: int
+    total_ns: int
+    shortest_ns: int | None
+    longest_ns: int | None
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """All calls of one framework operator: on the host with and without what it called, and what it ran on the device."""
+
+    name: str
+    count: int
+    host_self_ns: int
+    host_total_ns: int
+    device_self_ns: int
+    device_total_ns: int
+
+
+@dataclass(frozen=True)
+class AllocationTotal:
+    """Everything one operator allocated on the device, in bytes."""
+
+    name: str
+    count: int
+    total_bytes: float
+    largest_bytes: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
+
+    ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
+    made of what there is, ``step_table`` is what the profiler's own table of them says.
+    """
+
+    rank: int | None
+    device: int | None
+    events: EventTable
+    kernels: tuple[Kernel, ...] | None = None
+    steps: tuple[ProfilerStep, ...] | None = None
+    step_table: tuple[TabledStep, ...] | None = None
+    collectives: tuple[Collective, ...] | None = None
+    memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
+    rank_links: tuple[RankLink, ...] | None = None
+    types: tuple[TypeTotal, ...] | None = None
+    calls: tuple[CallTotal, ...] | None = None
+    operators: tuple[OperatorTime, ...] | None = None
+    allocations: tuple[AllocationTotal, ...] | None = None
+    core_frequency: tuple[float, float] | None = None  # hertz of the AI core, lowest and highest seen
+
+    @property
+    def label(self) -> str:
+        """Return e.g. ``rank 0, device 4``."""
+        parts = [
+            f"{word} {number}" for word, number in (("rank", self.rank), ("device", self.device)) if number is not None
+        ]
+        return ", ".join(parts) or "all"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything one file or folder of a profiler says.
+
+    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason.
+    """
+
+    path: Path
+    format: RecordingFormat
+    timelines: tuple[Timeline, ...]
+    software: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,253 @@
+"""Call stacks of a recording: host calls by how they nest, and the device's work under the calls that launched it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.flame import FlameUnit
+from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
+from perfgate.trace.events import (
+    CALL,
+    DEVICE_KINDS,
+    KIND_CODES,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+)
+from perfgate.trace.kernels import OUTSIDE, span_of
+from perfgate.trace.steps import STEP_NAME
+
+# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
+_MOST_LOOKED_AT = 64
+_ONE_PROCESS = frozenset({"Python", "CANN"})
+_CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The events of a timeline's units, and what each lies in on its thread or was launched by (a position, or -1).
+
+    ``called_by`` says the same, but leads from what a thread took out of torch_npu's task queue to what put it there.
+    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` are nanoseconds without those of
+    what lies inside. ``unlaunched`` counts work of a device whose launch was not recorded, ``cut`` calls that outlast one of
+    their own kind they began in: the profiler lost an end.
+    """
+
+    events: EventTable
+    around: IntColumn
+    called_by: IntColumn
+    track: IntColumn
+    own: IntColumn
+    unit: FlameUnit
+    units: int
+    unlaunched: int
+    cut: int
+
+    @property
+    def on_device(self) -> npt.NDArray[np.bool_]:
+        """Return which events ran on a device."""
+        return _is_kind(self.events, *DEVICE_KINDS)
+
+    def depth(self) -> int:
+        """Return how many calls lie in one another at most, work of the device among them."""
+        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
+
+
+def stacks_of(events: EventTable) -> Stacks:
+    """Return the stacks of what happened in the calls or profiler steps of a timeline; of all of it where none is marked.
+
+    Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
+    """
+    spans, unit = _units(events)
+    chosen = _of_units(events, spans)
+    device = _is_kind(chosen, *DEVICE_KINDS)
+    track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
+    around, cut = _enclosing(chosen, track, np.flatnonzero(~device))
+    launched = _launches(chosen, at_device=np.flatnonzero(device))
+    own = _own_times(chosen, around)
+    own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
+    around[device] = launched
+    return Stacks(
+        events=chosen,
+        around=around,
+        called_by=_over_the_queue(chosen, around),
+        track=track,
+        own=own,
+        unit=unit,
+        units=spans.start.size if spans is not None else 1,
+        unlaunched=int((launched == NOTHING_AROUND).sum()),
+        cut=cut,
+    )
+
+
+def _threads(events: EventTable) -> IntColumn:
+    """Return a number for each track, the same for those of one thread: CANN's calls lie in torch_npu's of that thread.
+
+    The profilers of Ascend show CANN as a process of its own, whose threads have the names that they have in Python's.
+    """
+    first: dict[str, int] = {}
+    return np.array(
+        [
+            first.setdefault(thread, at) if process in _ONE_PROCESS else at
+            for at, (process, thread) in enumerate(events.tracks)
+        ],
+        dtype=np.int64,
+    )
+
+
+def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
+    """Return for each call the innermost one on its thread that holds all of it, and how many are cut off.
+
+    Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
+    behind its end, and the next call lies in the annotation alone.
+    """
+    around = np.full(len(events), NOTHING_AROUND, dtype=np.int64)
+    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
+    real = calls[events.duration[calls] > 0]
+    open_calls: list[int] = []
+    cut = 0
+    for at in real[np.lexsort((-events.duration[real], events.start[real], track[real]))].tolist():
+        while open_calls and (tracks[open_calls[-1]] != tracks[at] or ends[open_calls[-1]] <= starts[at]):
+            open_calls.pop()
+        near = islice(reversed(open_calls), _MOST_LOOKED_AT)
+        holding = next((outer for outer in near if ends[outer] >= ends[at]), NOTHING_AROUND)
+        around[at] = holding
+        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[at]
+        open_calls.append(at)
+    return around, cut
+
+
+def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
+    """Return the nanoseconds of each call without those of the calls directly inside it."""
+    own = events.duration.copy()
+    inner = np.flatnonzero(around != NOTHING_AROUND)
+    np.subtract.at(own, around[inner], events.duration[inner])
+    return np.maximum(own, 0)
+
+
+def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
+    """Return what called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
+
+    The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
+    way round, the recording began or ended amid them, and none is.
+    """
+    called = around.copy()
+    put = _named_in_order(events, lambda name: name == "Enqueue" or name.startswith("Enqueue@"))
+    taken = _named_in_order(events, lambda name: name.startswith("Dequeue"))
+    if put.size == taken.size:
+        called[taken] = put
+    return called
+
+
+def _named_in_order(events: EventTable, wanted: Callable[[str], bool]) -> npt.NDArray[np.intp]:
+    codes = [code for code, name in enumerate(events.names) if wanted(name)]
+    found = np.flatnonzero(np.isin(events.name, codes) & _is_kind(events, *_CALL_KINDS))
+    return found[np.argsort(events.start[found], kind="stable")]
+
+
+def attributed_share(stacks: Stacks) -> float | None:
+    """Return which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
+
+    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
+    """
+    device = stacks.on_device
+    work = device if device.any() else _is_kind(stacks.events, "host_op")
+    wanted: tuple[EventKind, ...] = ("host_op", "python") if device.any() else ("python",)
+    busy = int(stacks.own[work].sum())
+    if not busy or stacks.unlaunched == device.sum() > 0 or not _is_kind(stacks.events, *wanted).any():
+        return None
+    known = _under(stacks.called_by, _is_kind(stacks.events, *wanted))
+    return int(stacks.own[work & known].sum()) / busy
+
+
+def operators_above(stacks: Stacks) -> IntColumn:
+    """Return for each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
+    found = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
+    operators = _is_kind(stacks.events, "host_op")
+    for active, above in _upwards(stacks.called_by):
+        nearest = operators[above] & (found[active] == NOTHING_AROUND)
+        found[active[nearest]] = above[nearest]
+    return found
+
+
+def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
+    """Return the calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
+    marks = events.of_kind("annotation", "host_op")
+    calls = marks.named(CALL)
+    if len(calls):
+        return _in_order(calls), "call"
+    steps = marks.select(np.isin(marks.name, [at for at, name in enumerate(marks.names) if STEP_NAME.fullmatch(name)]))
+    if not len(steps):
+        return None, "whole recording"
+    spans = _in_order(steps)
+    done = events.of_kind("host_op", *DEVICE_KINDS).start
+    ends_idle = spans.start.size > 1 and not ((done > spans.start[-1]) & (done < spans.end[-1])).any()
+    kept = slice(None, -1) if ends_idle else slice(None)
+    return Intervals(spans.start[kept], spans.end[kept]), "profiler step"
+
+
+def _in_order(marks: EventTable) -> Intervals:
+    order = np.argsort(marks.start, kind="stable")
+    return Intervals(marks.start[order], marks.end[order])
+
+
+def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
+    calls = _CALL_KINDS if _is_kind(events, *_CALL_KINDS).any() else ("other",)
+    real = events.of_kind(*calls, *DEVICE_KINDS)
+    if spans is None:
+        return real
+    owners = span_of(real, spans, launches=events.of_kind("runtime"))
+    return real.select(owners != OUTSIDE)
+
+
+def _launches(events: EventTable, *, at_device: npt.NDArray[np.intp]) -> IntColumn:
+    """Return for each piece of work of the device the position of the call that launched it, the first of several."""
+    found = np.full(at_device.size, NOTHING_AROUND, dtype=np.int64)
+    at = np.flatnonzero(_is_kind(events, "runtime") & (events.correlation != NO_CORRELATION))
+    if not at.size:
+        return found
+    order = at[np.lexsort((events.start[at], events.correlation[at]))]
+    numbers, first = np.unique(events.correlation[order], return_index=True)
+    wanted = events.correlation[at_device]
+    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
+    joined = numbers[place] == wanted
+    found[joined] = order[first][place[joined]]
+    return found
+
+
+def _is_kind(events: EventTable, *kinds: EventKind) -> npt.NDArray[np.bool_]:
+    return np.isin(events.kind, [KIND_CODES[kind] for kind in kinds])
+
+
+def _under(around: IntColumn, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which events have one of those that are wanted above them."""
+    found = np.zeros(around.size, dtype=bool)
+    for active, above in _upwards(around):
+        found[active] |= wanted[above]
+    return found
+
+
+def levels(around: IntColumn) -> IntColumn:
+    """Return for each event how many lie around it, one in another."""
+    depth = np.zeros(around.size, dtype=np.int64)
+    for active, _ in _upwards(around):
+        depth[active] += 1
+    return depth
+
+
+def _upwards(around: IntColumn) -> Iterator[tuple[npt.NDArray[np.intp], IntColumn]]:
+    """Yield, level by level, the events that have one so far above them, and that one."""
+    active, above = np.arange(around.size), around
+    while True:
+        real = above != NOTHING_AROUND
+        active, above = active[real], above[real]
+        if not active.size:
+            return
+        yield active, above
+        above = around[above]

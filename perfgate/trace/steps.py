@@ -1,0 +1,210 @@
+"""Steps of a recording, and what the device did in each: parts in nanoseconds that add up to the step's length exactly.
+
+A step begins where the host began it, or where the device had done the step before. It ends when the last of its work on the
+device has ended. This is the same whatever the steps are read from: a timeline, an export or tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.trace.analysis import IntColumn, Intervals, joined, union, union_length
+from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KIND_CODES, EventTable
+from perfgate.trace.kernels import OUTSIDE, span_of
+from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
+
+# What torch.profiler and torch_npu.profiler name the span between two calls of step().
+STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
+_LATEST = int(np.iinfo(np.int64).max)
+
+
+class Mark(NamedTuple):
+    """When the host was in a step or a call, by the recording's clock; ``start_ns`` is None where nothing says."""
+
+    number: int | None
+    start_ns: int | None
+    end_ns: int | None = None
+
+
+def step_marks(events: EventTable) -> list[Mark]:
+    """Return the annotations ``ProfilerStep#N`` of the host, in time order."""
+    numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
+    marks = events.of_kind("annotation")
+    marks = marks.select(np.isin(marks.name, list(numbers)))
+    rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
+    return sorted((Mark(numbers[name], start, end) for name, start, end in rows), key=_start_of)
+
+
+def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> tuple[ProfilerStep, ...] | None:
+    """Return the steps that the host marked, in time order; None where it marked none.
+
+    Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
+    """
+    marks = step_marks(events) if marks is None else marks
+    if not marks:
+        return None
+    work = events.of_kind(*DEVICE_KINDS)
+    if not len(work):
+        return tuple(ProfilerStep(mark.number, mark.start_ns, mark.end_ns) for mark in marks)
+    return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
+
+
+def windows_of(marks: Iterable[Mark]) -> Intervals:
+    """Return when the host was in each of some steps whose begin and end are known."""
+    table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
+    return Intervals(table[:, 0], table[:, 1])
+
+
+def device_steps(
+    marks: Sequence[Mark], work: EventTable, owners: IntColumn, *, copies: bool = True
+) -> tuple[ProfilerStep, ...]:
+    """Return what the device did in each step; ``owners`` are the positions of the events' steps among the marks.
+
+    ``copies`` says whether copies would have been recorded: else their time is in that before the first kernel and in the
+    free time.
+    """
+    first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
+    inside = owners != OUTSIDE
+    np.minimum.at(first, owners[inside], work.start[inside])
+    np.maximum.at(last, owners[inside], work.end[inside])
+    device = _Device(work, copies=copies)
+    steps: list[ProfilerStep] = []
+    for mark, begun, ended in zip(marks, first.tolist(), last.tolist()):
+        start = _begin(mark, steps[-1] if steps else None)
+        if ended == -_LATEST:
+            # The device had nothing to do: the step is as long as the host was in it.
+            if start is None or mark.end_ns is None:
+                steps.append(ProfilerStep(mark.number))
+                continue
+            begun = ended = mark.end_ns
+        if start is None:
+            steps.append(device.step(mark.number, begun, ended)._replace(start_ns=None, preparing_ns=None))
+        else:
+            steps.append(device.step(mark.number, start, max(ended, start)))
+    return tuple(steps)
+
+
+def _begin(mark: Mark, before: ProfilerStep | None) -> int | None:
+    """Return where a step begins: what passes between two steps that follow each other belongs to the later one."""
+    if before is None or before.end_ns is None:
+        return mark.start_ns
+    if mark.number is not None and before.number is not None and mark.number == before.number + 1:
+        return before.end_ns
+    return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
+
+
+class _Device:
+    """When a device computed, sent and copied: sorted and disjoint stretches."""
+
+    def __init__(self, work: EventTable, *, copies: bool) -> None:
+        self._computing = union(work.of_kind("compute").intervals)
+        self._communication = union(work.of_kind("comm").intervals)
+        self._kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
+        self._copies = union(work.of_kind("copy").intervals) if copies else None
+
+    def step(self, number: int | None, start: int, end: int) -> ProfilerStep:
+        """Return the parts of a window, which add up to it."""
+        computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
+        first = int(kernels.start[0]) if kernels.start.size else start
+        copied = copied_before = None
+        if self._copies is not None:
+            copying = _within(self._copies, start, end)
+            copied = union_length(joined(kernels, copying)) - kernels.length
+            copied_before = _within(copying, start, first).length
+        preparing = first - start - (copied_before or 0)
+        exposed = kernels.length - computing.length
+        return ProfilerStep(
+            number=number,
+            start_ns=start,
+            end_ns=end,
+            computing_ns=computing.length,
+            communication_ns=_within(self._communication, start, end).length,
+            exposed_communication_ns=exposed,
+            exposed_copies_ns=copied,
+            preparing_ns=preparing,
+            free_ns=end - start - computing.length - exposed - (copied or 0) - preparing,
+        )
+
+
+def _within(covered: Intervals, start: int, end: int) -> Intervals:
+    """Return the parts of sorted, disjoint intervals inside a window."""
+    first = int(np.searchsorted(covered.end, start, side="right"))
+    last = int(np.searchsorted(covered.start, end, side="left"))
+    return Intervals(np.maximum(covered.start[first:last], start), np.minimum(covered.end[first:last], end))
+
+
+def steps_of_tables(
+    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
+) -> tuple[ProfilerStep, ...] | None:
+    """Return the steps that tables tell, where no timeline marks them; None where they tell of none.
+
+    The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
+    the latter tells of has its parts as they are written.
+    """
+    rows = {row.number: row for row in table or ()}
+    owned = {kernel.start_ns: kernel.step for kernel in kernels or () if kernel.step is not None}
+    timed = _first_kernels(owned)
+    if not timed:
+        return tuple(_as_written(row) for row in rows.values()) or None
+    numbers = sorted(timed)
+    marks = [Mark(number, _host_begin(timed[number], rows.get(number))) for number in numbers]
+    return device_steps(marks, work, _owners(work, owned, numbers), copies=copies)
+
+
+def shows_copies(events: EventTable) -> bool:
+    """Return whether copies on the device would be among the events.
+
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
+    events that were made of it, which are all kernels.
+    """
+    kernels = events.of_kind(*KERNEL_KINDS)
+    return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
+
+
+def _first_kernels(owned: Mapping[int | None, int]) -> dict[int, int]:
+    first: dict[int, int] = {}
+    for start, number in owned.items():
+        if start is not None:
+            first[number] = min(start, first.get(number, start))
+    return first
+
+
+def _host_begin(first_kernel: int, row: TabledStep | None) -> int | None:
+    # Builds of before March 2026 may write a time below zero, which tells nothing.
+    if row is None or row.preparing_ns is None or row.preparing_ns < 0:
+        return None
+    return first_kernel - row.preparing_ns
+
+
+def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence[int]) -> IntColumn:
+    """Return the position of each event's step; a copy belongs to the step of the kernel before it."""
+    at = {number: position for position, number in enumerate(numbers)}
+    owners = np.full(len(work), OUTSIDE, dtype=np.int64)
+    is_copy = (work.kind == KIND_CODES["copy"]).tolist()
+    current = OUTSIDE
+    for position in np.argsort(work.start, kind="stable").tolist():
+        if not is_copy[position]:
+            number = owned.get(int(work.start[position]))
+            current = OUTSIDE if number is None else at[number]
+        owners[position] = current
+    return owners
+
+
+def _as_written(row: TabledStep) -> ProfilerStep:
+    """Return a row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
+    return ProfilerStep(
+        number=row.number,
+        computing_ns=row.computing_ns,
+        communication_ns=row.communication_ns,
+        exposed_communication_ns=row.exposed_communication_ns,
+        free_ns=row.free_ns,
+        preparing_ns=None if row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns,
+    )
+
+
+def _start_of(mark: Mark) -> int:
+    return mark.start_ns or 0

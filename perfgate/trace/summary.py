@@ -1,0 +1,372 @@
+"""What a recording says of each device: its profiler steps, what ran in each of them, and how long.
+
+Nothing is guessed: what the recording does not hold is None. Times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.events import (
+    CALL,
+    DEVICE_KINDS,
+    KINDS,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+)
+from perfgate.trace.kernels import (
+    DEVICE_COPIES,
+    KERNEL_METRICS,
+    OUTSIDE,
+    Work,
+    WorkItem,
+    count_work,
+    span_of,
+)
+from perfgate.trace.operators import OperatorTotal, operator_totals
+from perfgate.trace.readers._ascend.kinds import type_by_name
+from perfgate.trace.recording import Kernel, ProfilerStep, Timeline
+from perfgate.trace.steps import STEP_NAME, Mark, profiler_steps, shows_copies
+from perfgate.trace.tally import COLLECTIVES
+
+Unit = Literal["profiler step", "call", "whole recording"]
+
+
+class StepParts(NamedTuple):
+    """Nanoseconds of all steps together: their length, and the parts that add up to it (``communication_ns`` is none)."""
+
+    length_ns: int
+    computing_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    exposed_copies_ns: int | None
+    preparing_ns: int
+    free_ns: int
+
+
+class OwnedEvents(NamedTuple):
+    """Events, and the number of the span that each belongs to, OUTSIDE for none."""
+
+    events: EventTable
+    owners: IntColumn
+
+    def inside(self) -> EventTable:
+        """Return the events that belong to a span."""
+        return self.events.select(self.owners != OUTSIDE)
+
+    def when(self, span: int, *kinds: EventKind) -> Intervals:
+        """Return when events of these kinds ran for a span."""
+        return self.events.select(self.owners == span).of_kind(*kinds).intervals
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """One device of one rank, under the name it has in documents.
+
+    ``spans`` is how many times the ``unit`` was recorded; ``steps`` has one entry a span, or none for a whole recording.
+    ``totals`` are the kernels, or where ``on_host`` is set the framework operators, and ``counted`` is how many events they
+    come from. The counters in ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of
+    collective, over all spans. ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels
+    has none.
+    """
+
+    shape: str
+    timeline: Timeline
+    unit: Unit
+    spans: int
+    on_host: bool
+    totals: tuple[OperatorTotal, ...]
+    counted: int
+    works: tuple[Work, ...]
+    absent: frozenset[str]
+    steps: tuple[ProfilerStep, ...]
+    collectives: Counter[str]
+    work: tuple[OwnedEvents, ...]
+
+    def lengths(self) -> list[int] | None:
+        """Return the nanoseconds of each span; None where one of them is not known."""
+        lengths = [step.length_ns for step in self.steps]
+        known = [length for length in lengths if length is not None]
+        return known if known and len(known) == len(lengths) else None
+
+    def parts(self) -> StepParts | None:
+        """Return what the device did of all spans together; None where that is not known of one of them."""
+        lengths = self.lengths()
+        if lengths is None or any(step.computing_ns is None for step in self.steps):
+            return None
+        copies = [step.exposed_copies_ns for step in self.steps]
+        return StepParts(
+            length_ns=sum(lengths),
+            computing_ns=sum(step.computing_ns or 0 for step in self.steps),
+            communication_ns=sum(step.communication_ns or 0 for step in self.steps),
+            exposed_communication_ns=sum(step.exposed_communication_ns or 0 for step in self.steps),
+            exposed_copies_ns=None if None in copies else sum(copied or 0 for copied in copies),
+            preparing_ns=sum(step.preparing_ns or 0 for step in self.steps),
+            free_ns=sum(step.free_ns or 0 for step in self.steps),
+        )
+
+    def kernels(self) -> list[Kernel]:
+        """Return the rows of the table of kernels that belong to a span; none where there is no such table."""
+        rows = self.timeline.kernels or ()
+        return [row for row, owner in zip(rows, self.work[0].owners.tolist()) if owner != OUTSIDE] if rows else []
+
+
+class _Spans(NamedTuple):
+    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None where nothing says when."""
+
+    unit: Unit
+    size: int
+    numbers: tuple[int, ...] = ()
+    windows: Intervals | None = None
+
+
+def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
+    """Return a summary of every timeline, in order."""
+    return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
+
+
+def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
+    """Return the kernels that ran for the profiler steps or calls of a recording, those of collectives included.
+
+    Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
+    """
+    spans = _spans(timeline)
+    if timeline.kernels is not None:
+        owners = _by_step(timeline.kernels, spans, timeline).owners.tolist()
+        return tuple(kernel for kernel, owner in zip(timeline.kernels, owners) if owner != OUTSIDE)
+    events = _by_time(timeline.events.of_kind("compute", "comm"), timeline, spans).inside()
+    columns = (column.tolist() for column in (events.name, events.group, events.kind, events.start, events.duration))
+    return tuple(
+        Kernel(
+            name=events.names[name],
+            type=events.names[group],
+            core="COMMUNICATION" if KINDS[kind] == "comm" else None,
+            start_ns=start,
+            duration_ns=duration,
+        )
+        for name, group, kind, start, duration in zip(*columns)
+    )
+
+
+def shape_names(timelines: Sequence[Timeline]) -> list[str]:
+    """Return what the timelines are called in a document: their rank where that tells them apart, else rank and device.
+
+    A device's number says where a job was placed, and two recordings of one program may differ in it.
+    """
+    ranks = [timeline.rank for timeline in timelines]
+    if ranks == [None]:
+        return ["all"]
+    if None not in ranks and len(set(ranks)) == len(ranks):
+        return [f"rank {rank}" for rank in ranks]
+    seen: Counter[str] = Counter()
+    names = []
+    for timeline in timelines:
+        seen[timeline.label] += 1
+        # Two recordings of one rank: the profiler's schedule was repeated.
+        again = seen[timeline.label]
+        names.append(timeline.label if again == 1 else f"{timeline.label}, recording {again}")
+    return names
+
+
+def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
+    spans = _spans(timeline)
+    device = _present(_device_work(timeline, spans))
+    on_host = not device and not tells_of_device(timeline)
+    if _ends_unfinished(_works([_host_ops(timeline, spans)] if on_host else device, spans)):
+        spans = _Spans(spans.unit, spans.size - 1, spans.numbers[:-1], _all_but_last(spans.windows))
+        device = _present(_device_work(timeline, spans))
+    shown = [_host_ops(timeline, spans)] if on_host else device
+    return DeviceSummary(
+        shape=shape,
+        timeline=timeline,
+        unit=spans.unit,
+        spans=spans.size,
+        on_host=on_host,
+        totals=_totals(shown, spans),
+        counted=sum(len(part.inside()) for part in shown),
+        works=tuple(_works(shown, spans) if shown else _collective_works(timeline, spans)),
+        absent=_absent(timeline, spans, device, on_host=on_host),
+        steps=_steps(timeline, spans, on_host=on_host),
+        collectives=_collective_times(timeline, device),
+        work=tuple(shown),
+    )
+
+
+def _present(parts: Iterable[OwnedEvents]) -> list[OwnedEvents]:
+    return [part for part in parts if len(part.events)]
+
+
+def tells_of_device(timeline: Timeline) -> bool:
+    """Return whether a table tells of a device whose events were not recorded."""
+    computed = any(step.computing_ns is not None for step in timeline.steps or ())
+    return bool(timeline.kernels or timeline.types or timeline.collectives) or computed
+
+
+def _ends_unfinished(works: Sequence[Work]) -> bool:
+    """Return whether the last step did nothing and others did: the profiler was stopped right after step() (sample mi250)."""
+    return len(works) > 1 and not works[-1] and any(works)
+
+
+def _all_but_last(windows: Intervals | None) -> Intervals | None:
+    return None if windows is None else Intervals(windows.start[:-1], windows.end[:-1])
+
+
+def _totals(parts: Sequence[OwnedEvents], spans: _Spans) -> tuple[OperatorTotal, ...]:
+    inside = [part.inside() for part in parts]
+    rows = [row for events in inside if len(events) for row in operator_totals(events, calls=spans.size)]
+    return tuple(sorted(rows, key=lambda row: (-row.typical_ns, row.name)))
+
+
+def _works(parts: Sequence[OwnedEvents], spans: _Spans) -> list[Work]:
+    works = [Work() for _ in range(spans.size)]
+    for part in parts:
+        for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
+            work.update(more)
+    return works
+
+
+def _spans(timeline: Timeline) -> _Spans:
+    """Find the units: profiler steps, else the calls of a trace of perfgate's own, else the whole."""
+    windows = _step_windows(timeline)
+    numbers = sorted(
+        {step.number for step in timeline.steps or () if step.number is not None}
+        or windows.keys()
+        or {kernel.step for kernel in timeline.kernels or () if kernel.step is not None}
+    )
+    if numbers:
+        known = [windows[number] for number in numbers if number in windows]
+        return _Spans(
+            "profiler step", len(numbers), tuple(numbers), _column(known) if len(known) == len(numbers) else None
+        )
+    calls = timeline.events.named(CALL).of_kind("annotation")
+    if len(calls):
+        return _Spans("call", len(calls), windows=_column(sorted(zip(calls.start.tolist(), calls.end.tolist()))))
+    return _Spans("whole recording", 1)
+
+
+def _step_windows(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """Return begin and end of each numbered profiler step: its span on the host, else on the device."""
+    found = {
+        step.number: (step.start_ns, step.end_ns)
+        for step in timeline.steps or ()
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None
+    }
+    events = timeline.events
+    numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
+    marked = events.select(np.isin(events.name, list(numbers))).of_kind("annotation", "host_op")
+    for name, start, end in zip(marked.name.tolist(), marked.start.tolist(), marked.end.tolist()):
+        found[numbers[name]] = (start, end)
+    return found
+
+
+def _column(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    table = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+    return Intervals(table[:, 0], table[:, 1])
+
+
+def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
+    """Return what the device ran: the table of kernels where there is one, and the copies, which are never in it."""
+    if timeline.kernels is None:
+        return [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
+    copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
+    return [_by_step(timeline.kernels, spans, timeline), copies]
+
+
+def _host_ops(timeline: Timeline, spans: _Spans) -> OwnedEvents:
+    ops = timeline.events.of_kind("host_op")
+    marks = [code for code, name in enumerate(ops.names) if STEP_NAME.fullmatch(name)]
+    return _by_time(ops.select(~np.isin(ops.name, marks)), timeline, spans)
+
+
+def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
+    """Give events to spans by when they were launched; where nothing says when a span was, only a single one owns all."""
+    if spans.windows is not None:
+        return OwnedEvents(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
+    owner = 0 if spans.size == 1 else OUTSIDE
+    return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
+
+
+def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> OwnedEvents:
+    """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
+    builder = EventTableBuilder()
+    for number, kernel in enumerate(kernels):
+        _add_kernel(builder, kernel, number)
+    events = builder.table()
+    if all(kernel.step is None for kernel in kernels):
+        return _by_time(events, timeline, spans)
+    at = {step: index for index, step in enumerate(spans.numbers)}
+    owners = [OUTSIDE if kernel.step is None else at.get(kernel.step, OUTSIDE) for kernel in kernels]
+    return OwnedEvents(events, np.array(owners, dtype=np.int64))
+
+
+def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
+    # Rows without a start would nest into each other on one track.
+    track = (kernel.core or "", str(kernel.stream) if kernel.start_ns is not None else f"row {number}")
+    builder.add(
+        kernel.start_ns or 0,
+        kernel.duration_ns,
+        track=track,
+        name=kernel.name,
+        kind="comm" if kernel.is_collective else "compute",
+        correlation=NO_CORRELATION,
+        group=kernel.type or type_by_name(kernel.name),
+    )
+
+
+def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
+    """Return the counters that the recording cannot give."""
+    if on_host:
+        return frozenset(KERNEL_METRICS)
+    if not device:
+        return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
+    return frozenset() if _has_copies(timeline, spans) else frozenset({DEVICE_COPIES})
+
+
+def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
+    """Return whether copies would have been seen: on a timeline of the device, and in known spans."""
+    return shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
+
+
+def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
+    """Return the steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
+    windows = [] if spans.windows is None else list(zip(spans.windows.start.tolist(), spans.windows.end.tolist()))
+    if spans.unit == "profiler step":
+        on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
+        hosts = [ProfilerStep(number, *window) for number, window in zip(spans.numbers, windows)]
+        bare = hosts or [ProfilerStep(number) for number in spans.numbers]
+        return tuple(on_device.get(step.number, step) for step in bare)
+    return profiler_steps(timeline.events, [Mark(None, *window) for window in windows]) or ()
+
+
+def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
+    """Count collectives by their own table, where there is no other."""
+    works = [Work() for _ in range(spans.size)]
+    at = {step: index for index, step in enumerate(spans.numbers)}
+    for collective in timeline.collectives or ():
+        owner = at.get(collective.step, OUTSIDE) if collective.step is not None else OUTSIDE
+        owner = 0 if spans.size == 1 else owner
+        if owner != OUTSIDE:
+            works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
+    return works
+
+
+def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
+    """Return the nanoseconds of each kind of collective: as their own table has them, else as kernels."""
+    times: Counter[str] = Counter()
+    if timeline.collectives is not None:
+        for collective in timeline.collectives:
+            times[type_by_name(collective.name)] += collective.elapsed_ns or 0
+        return times
+    for part in device:
+        events = part.inside().of_kind("comm")
+        for group, duration in zip(events.group.tolist(), events.duration.tolist()):
+            times[events.names[group]] += duration
+    return times

@@ -1,0 +1,38 @@
+"""What a check says while it measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.jobs.check.measure import Measured, _say_what_is_not_counted
+
+
+class Notes:
+    """Keeps what stays."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def status(self, text: str) -> None:
+        raise AssertionError("what stays is no status")
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def measured(*reasons: str | None) -> Measured:
+    testbeds: Any = (None, None)
+    return Measured(testbeds, ([], []), [], [], [PairedMeasurement(uncounted=reason) for reason in reasons], [])
+
+
+def test_check__workloads_without_hardware_counters__said_once() -> None:
+    progress = Notes()
+    _say_what_is_not_counted(measured(None, "no counters", "no counters"), progress)
+    assert progress.notes == ["no counters"]
+
+
+def test_check__hardware_counters__nothing_said() -> None:
+    progress = Notes()
+    _say_what_is_not_counted(measured(None, None), progress)
+    assert progress.notes == []
