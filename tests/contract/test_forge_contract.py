@@ -13,7 +13,7 @@ from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, Forge
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.comment import CommentState, marker
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token
-from perfgate.judging.forge.sticky import Post, Sayings, post
+from perfgate.judging.forge.sticky import Post, PostTexts, post
 from perfgate.plugins import member_names
 from tests.fakes.forge import (
     BOT,
@@ -40,7 +40,7 @@ DIALECTS: dict[str, Callable[[], Any]] = {
 }
 HEAD, OTHER_SHA = "a" * 40, "b" * 40
 MARKER = marker("default")
-SAYINGS = Sayings(turned="{} → {}".format, double="the other one has the numbers")
+SAYINGS = PostTexts(turned="{} → {}".format, double="the other one has the numbers")
 START = 1_800_000_000.0
 
 
@@ -92,7 +92,7 @@ class Stage:
         decided = verdict if verdict in ("PASS", "FAIL") else None
         state = CommentState(run=run, attempt=attempt, head=HEAD, verdict=verdict, decided=decided)
         forge = Meddled(self.forge(token), before)
-        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, sayings=SAYINGS)
+        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, texts=SAYINGS)
 
 
 @pytest.fixture(params=member_names(hosts))

@@ -10,7 +10,7 @@ from gitcode_api import GitCode
 
 from perfgate.judging.forge.comment import CommentState, marker, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import Post, Sayings, post
+from perfgate.judging.forge.sticky import Post, PostTexts, post
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_similar import GitCodeDialect
 
@@ -50,7 +50,7 @@ def _ours(fake: FakeForge) -> Forge:
 def _post(fake: FakeForge, text: str, run: int) -> Post:
     state = CommentState(run=run, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     return post(
-        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, sayings=Sayings("{} → {}".format, "double")
+        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, texts=PostTexts("{} → {}".format, "double")
     )
 
 

@@ -42,7 +42,7 @@ from perfgate.judging.forge.runner import (
     outputs_path,
     summary_path,
 )
-from perfgate.judging.forge.sticky import Sayings, post
+from perfgate.judging.forge.sticky import PostTexts, post
 from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.html import render_html
@@ -353,8 +353,8 @@ def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | Non
 def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
     event, change = case.event, case.change
     if change is not None:
-        state, sayings = state_of(event, decision.verdict), _sayings(event, request.language)
-        done = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, sayings=sayings)
+        state, texts = state_of(event, decision.verdict), _texts(event, request.language)
+        done = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
         if done.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return
@@ -366,11 +366,11 @@ def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRe
     _mark(case.forge, event, decision, request, doors)
 
 
-def _sayings(event: CiEvent, language: Language) -> Sayings:
+def _texts(event: CiEvent, language: Language) -> PostTexts:
     def turned(last: Decided, now: Decided) -> str:
         return render_turn(last, now, event.head_sha, language)
 
-    return Sayings(turned, render_double(language))
+    return PostTexts(turned, render_double(language))
 
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:

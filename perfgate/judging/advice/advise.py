@@ -17,12 +17,11 @@ _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
-    """Return what to try about a run: what its steps noticed, and what another tool says of its recordings."""
     return _ranked([*on_findings(run), *on_advisories(run)])
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
-    """Return the decision with its suggestions; those on what the change introduced say so.
+    """The decision with its suggestions; those on what the change introduced say so.
 
     A pure function of the documents. Where the testbeds differ nothing that head alone shows is the change's doing.
     """
@@ -38,12 +37,12 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     return msgspec.structs.replace(decision, suggestions=_ranked(found))
 
 
-def _ranked(found: Iterable[Suggestion]) -> list[Suggestion]:
-    """Return each suggestion once, by what it surely saves, then by what it may save, then by severity.
+def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
+    """Each suggestion once, by what it surely saves, then by what it may save, then by severity.
 
     One rule on one line is the same advice whatever the shape: that of the shape which gains most stays.
     """
-    ordered = sorted(found, key=_rank)
+    ordered = sorted(suggestions, key=_rank)
     once: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in ordered:
         once.setdefault((suggestion.workload, suggestion.rule, suggestion.message, suggestion.line), suggestion)

@@ -39,18 +39,17 @@ _OURS: Mapping[str, frozenset[str]] = {
 
 
 def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
-    """Return the problems of a workbook that come with a suggestion. Raises ValueError for a workbook of another form."""
     header, *rows = sheets.get(_PROBLEMS) or [()]
     columns = [str(name) for name in header]
     missing = [name for name in _COLUMNS if name not in columns]
     if missing:
         raise ValueError(f"the workbook has no column {missing[0]!r} in a sheet {_PROBLEMS!r}")
-    found = []
+    problems = []
     for row in rows:
         category, description, suggestion = (_text(row, columns.index(name)) for name in _COLUMNS)
         # A summary suggests nothing.
         if category and suggestion:
-            found.append(
+            problems.append(
                 Advisory(
                     source=source,
                     workload=workload,
@@ -60,7 +59,7 @@ def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
                     evidence=_evidence(sheets.get(category[:_SHEET_NAME])),
                 )
             )
-    return found
+    return problems
 
 
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
@@ -80,18 +79,16 @@ def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
 
 
 def _text(row: Row, column: int) -> str:
-    """Return a cell as one line of text; an empty or missing one as nothing."""
     cell = row[column] if column < len(row) else None
     return "" if cell is None else " ".join(str(cell).split())[:_MOST_TEXT]
 
 
 def _evidence(rows: Sequence[Row] | None) -> dict[str, Evidence]:
-    """Return how many rows a problem's own sheet has, and what the first one names."""
     if not rows or len(rows) < 2:
         return {}
     evidence: dict[str, Evidence] = {"count": len(rows) - 1}
     columns = [str(name) for name in rows[0]]
-    named = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
-    if named is not None and (op := _text(rows[1], named).partition(_AFTER_OP)[0]):
+    column = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
+    if column is not None and (op := _text(rows[1], column).partition(_AFTER_OP)[0]):
         evidence["op"] = op
     return evidence

@@ -34,13 +34,12 @@ class _Advised(NamedTuple):
 
 
 def on_changes(decision: DecisionDocument) -> list[Suggestion]:
-    """Return what to try about what regressed, one suggestion a rule and workload."""
-    found: dict[tuple[str, str], _Advised] = {}
+    advice: dict[tuple[str, str], _Advised] = {}
     for advised in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explanations)):
         same = _SAME.get(advised.rule, set())
-        if not any((advised.workload, rule) in found for rule in same):
-            found.setdefault((advised.workload, advised.rule), advised)
-    return [_suggestion(advised, decision) for advised in found.values()]
+        if not any((advised.workload, rule) in advice for rule in same):
+            advice.setdefault((advised.workload, advised.rule), advised)
+    return [_suggestion(advised, decision) for advised in advice.values()]
 
 
 def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
@@ -116,7 +115,7 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
 
 
 def _rule_of(part: Contribution, *, first: bool) -> str | None:
-    """Return the rule on a part of a slower call that counters do not see.
+    """The rule on a part of a slower call that counters do not see.
 
     An operator that merely takes longer is one only where it comes first: behind others it does so in their wake.
     """
@@ -130,12 +129,11 @@ def _rule_of(part: Contribution, *, first: bool) -> str | None:
 
 
 def _rule_of_wait(op: str) -> str:
-    """Return the rule on an operator that the host waits for: a copy need not be waited for, a value has to be."""
     return "copy-that-waits" if "copy" in op else "value-for-python"
 
 
 def _is_format_cast(name: str) -> bool:
-    """Return whether an operator of torch_npu only changes a format (``npu::npu_format_cast``, its in-place form)."""
+    """Whether an operator of torch_npu only changes a format (``npu::npu_format_cast``, its in-place form)."""
     return "format_cast" in name
 
 
@@ -149,7 +147,6 @@ def _most_risen(parts: Sequence[Part]) -> Part | None:
 
 
 def _located(rises: Sequence[Part]) -> Part | None:
-    """Return the first rise whose line is known, else the first."""
     return next((part for part in rises if part.line), None) or next(iter(rises), None)
 
 
@@ -187,12 +184,11 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
 
 
 def _plain(count: float) -> Evidence:
-    """Return a count as a whole number where it is one."""
     return int(count) if float(count).is_integer() else count
 
 
 def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
-    """Return the seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
+    """The seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
     for explained in decision.explanations:
         if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
             continue
@@ -212,7 +208,6 @@ def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float
 
 
 def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:
-    """Return what the operators add, and their part of the time between operators that grew with the number of them."""
     own = [part for part in contributions if part.seconds > 0 and _is_of(part, advised)]
     seconds = sum(part.seconds for part in own)
     more = sum(max(0.0, _more(part)) for part in own)

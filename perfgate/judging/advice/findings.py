@@ -25,7 +25,7 @@ def on_findings(run: RunDocument) -> Iterator[Suggestion]:
 
 
 def is_new(suggestion: Suggestion, base: RunDocument) -> bool:
-    """Return whether the base's same step ran and did not notice this; what it could not measure is not known to be new.
+    """Whether the base's same step ran and did not notice this; what it could not measure is not known to be new.
 
     A step that only mentions something may do so by chance, so it takes a warning.
     """
@@ -68,7 +68,6 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
 
 
 def _gains(measured: Gain) -> bool:
-    """Return whether a remedy that was tried is faster beyond doubt."""
     return (measured.interval[0] if measured.interval else measured.speedup) > 1
 
 
@@ -77,7 +76,6 @@ def _shape(finding: Finding) -> str:
 
 
 def _command(run: RunDocument, workload: str, steps: tuple[int, ...]) -> str | None:
-    """Return what measures the steps again; a recording names no workload that could be run."""
     if run.session.command == FROM_PROFILE:
         return None
     return f"perfgate run --steps {','.join(map(str, steps))} --workload {shlex.quote(workload)}"

@@ -11,7 +11,7 @@ from perfgate.document.run import Evidence, RunDocument, Value
 
 
 def gain_of(source: object | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
-    """Return the gain that advice promises on a finding with this evidence; None where the run has no number for it."""
+    """The gain that advice promises on a finding with this evidence; None where the run has no number for it."""
     if isinstance(source, Measured):
         return _measured(source, run, workload, evidence)
     if isinstance(source, Estimated):
@@ -20,7 +20,7 @@ def gain_of(source: object | None, run: RunDocument, workload: str, evidence: Ma
 
 
 def at_most(share: float) -> Gain | None:
-    """Return what a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
+    """What a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
     if not 0 < share < 1:
         return None
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
@@ -35,14 +35,14 @@ def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mappi
     speedup, *ends = numbers
     if speedup is None:
         return None
-    known = sorted(end for end in ends if end is not None)
+    bounds = sorted(end for end in ends if end is not None)
     return Gain(
-        kind="measured", speedup=speedup, of=source.of, interval=(known[0], known[1]) if len(known) == 2 else None
+        kind="measured", speedup=speedup, of=source.of, interval=(bounds[0], bounds[1]) if len(bounds) == 2 else None
     )
 
 
 def _speedup(source: Measured, number: float | None) -> float | None:
-    """Return a number of a metric as the speed-up that it means; None for what means none."""
+    """A number of a metric as the speed-up that it means; None for what means none."""
     if number is None:
         return None
     ratio = 1 - number if source.lost else number
@@ -75,7 +75,6 @@ def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
 
 
 def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
-    """Return the value of a metric that is of the same shape, and of the same in whatever else both name."""
     values = (value for step in run.steps if step.workload == workload for value in step.values)
     return next(
         (

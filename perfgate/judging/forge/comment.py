@@ -35,18 +35,17 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     decided: Decided | None = None
 
-    def is_older_than(self, other: CommentState) -> bool:
-        """Return whether this state must not overwrite the other."""
-        return (self.run, self.attempt) < (other.run, other.attempt)
+    def is_older_than(self, state: CommentState) -> bool:
+        """Whether this state must not overwrite the other."""
+        return (self.run, self.attempt) < (state.run, state.attempt)
 
 
 def marker(key: str) -> str:
-    """Return the first line of our comment. ``key`` tells several gates on one repository apart."""
+    """The first line of our comment. ``key`` tells several gates on one repository apart."""
     return marker_line(_MARKER, key)
 
 
 def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
-    """Return the state of a comment made for an event."""
     return CommentState(
         run=int(event.run_id),
         attempt=event.run_attempt,
@@ -57,18 +56,18 @@ def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
 
 
 def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
-    """Return our comments that begin with a line, the oldest first. Anyone can write the marker, so the author counts."""
+    """Our comments that begin with a line, the oldest first. Anyone can write the marker, so the author counts."""
     ours = [comment for comment in comments if comment.own and begins_with(comment.body, first_line)]
     return sorted(ours, key=lambda comment: comment.id)
 
 
 def read_state(body: str) -> CommentState | None:
-    """Return the state a comment carries; None for one without a state that can be read."""
+    """The state a comment carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, CommentState)
 
 
 def compose(text: str, state: CommentState, first_line: str) -> str:
-    """Return a rendered comment as it is posted: marker, state, text; short enough, and without commands."""
+    """A rendered comment as it is posted: marker, state, text; short enough, and without commands."""
     lines = without_commands(text.splitlines())
     if lines and lines[0] == first_line:
         lines = lines[1:]
@@ -80,7 +79,7 @@ def compose(text: str, state: CommentState, first_line: str) -> str:
 
 
 def without_commands(lines: Sequence[str]) -> list[str]:
-    """Return the lines of a text so that none is a command to the forge.
+    """The lines of a text so that none is a command to the forge.
 
     A line that starts with a slash is one to GitLab, executed with our token's rights (docs.gitlab.com, "Quick actions"), and
     to the bots of many projects on Gitee and GitCode: a character of no width stands before it.
@@ -89,19 +88,19 @@ def without_commands(lines: Sequence[str]) -> list[str]:
 
 
 def turn_line(first_line: str, verdict: str) -> str:
-    """Return the first line of the reply that tells people of a verdict that turned; ``first_line`` is the comment's."""
+    """The first line of the reply that tells people of a verdict that turned; ``first_line`` is the comment's."""
     return first_line.removesuffix(" -->") + f" turned={verdict} -->"
 
 
 def find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, Decided]]:
-    """Return our replies about verdicts that turned, the oldest first, each with the verdict it tells."""
+    """Our replies about verdicts that turned, the oldest first, each with the verdict it tells."""
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
-    found = [(reply, verdict) for verdict in verdicts for reply in find_own(comments, turn_line(first_line, verdict))]
-    return sorted(found, key=lambda turn: turn[0].id)
+    turns = [(reply, verdict) for verdict in verdicts for reply in find_own(comments, turn_line(first_line, verdict))]
+    return sorted(turns, key=lambda turn: turn[0].id)
 
 
 def decided(verdict: Verdict, last: Decided | None) -> Decided | None:
-    """Return the last PASS or FAIL, after one more verdict."""
+    """The last PASS or FAIL, after one more verdict."""
     return verdict if verdict in ("PASS", "FAIL") else last
 
 

@@ -40,20 +40,20 @@ _NEEDED = tuple(GIVEN)[:4]
 
 
 def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with what a command was told of the event, by the names in GIVEN; an option wins.
+    """The environment with what a command was told of the event, by the names in GIVEN; an option wins.
 
     Raises UsageError for options that say nothing of the forge.
     """
-    told = {name: str(value) for name, value in options.items() if value is not None}
-    joined = {**environ, **told}
-    if told and not joined.get("PERFGATE_FORGE"):
-        options_told = ", ".join(GIVEN[name] for name in told)
+    settings = {name: str(value) for name, value in options.items() if value is not None}
+    joined = {**environ, **settings}
+    if settings and not joined.get("PERFGATE_FORGE"):
+        options_told = ", ".join(GIVEN[name] for name in settings)
         raise UsageError(f"{options_told} needs --forge (PERFGATE_FORGE) beside it: which forge the event is of")
     return joined
 
 
 def detect(environ: Mapping[str, str]) -> CiEvent | None:
-    """Return the event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
+    """The event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
     event = _read(environ)
     if event is None:
         return None
@@ -75,7 +75,7 @@ def _read(environ: Mapping[str, str]) -> CiEvent | None:
 
 
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
-    """Return the new comment on a change request that this process runs for; None for any other event."""
+    """The new comment on a change request that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
     payload = read_payload(environ, _CommentPayload)
@@ -93,7 +93,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
 
 
 def read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
-    """Return what the event of GitHub Actions says of what ``kind`` asks. Raises UsageError where it is none."""
+    """What the event of GitHub Actions says of what ``kind`` asks. Raises UsageError where it is none."""
     path = Path(_need(environ, "GITHUB_EVENT_PATH"))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
@@ -104,7 +104,7 @@ def read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
 
 
 def log_lines(text: str, environ: Mapping[str, str]) -> str:
-    """Return a text that may hold outside words, so that printing it commands nothing.
+    """A text that may hold outside words, so that printing it commands nothing.
 
     GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until it is
     told to stop (docs.github.com, "Workflow commands for GitHub Actions", stop-commands); the word that starts it again must
@@ -220,7 +220,7 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) -> CiEvent:
-    """Return the event of the run that has completed: ours is only the messenger. What it has uploaded itself is linked all
+    """The event of the run that has completed: ours is only the messenger. What it has uploaded itself is linked all
     the same: of the other run's artifact nothing but samples is believed.
 
     ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head sha decides.
@@ -315,25 +315,21 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> str | None:
-    """Return the address the job was told its artifact has, if it lies in the repository."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
     return url if url and _is_below(url, f"{server}/{repository}/") else None
 
 
 def _beside(job_url: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return the address of the artifact, if it lies below that of the job on a CI of its own."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
     return url if url and job_url and _is_below(url, job_url.rstrip("/") + "/") else None
 
 
 def _is_below(url: str, place: str) -> bool:
-    """Return whether an address lies below another and stays there: a browser follows two dots, encoded ones too."""
     rest = url.removeprefix(place)
     return rest != url and ".." not in rest and "%" not in rest
 
 
 def _link(environ: Mapping[str, str], name: str) -> str | None:
-    """Return an address that the job was told, if it may stand in a link."""
     url = environ.get(name, "")
     clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")
     return url if clean and url.startswith(("https://", "http://")) else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import requests
 
 from perfgate.errors import ForgeError, ForgeTooLargeError
-from perfgate.judging.forge.auth import NoAuth
 from perfgate.judging.forge.limits import Clock
-from perfgate.judging.forge.session import open_session
+from perfgate.judging.forge.session import NoAuth, open_session
 from perfgate.judging.forge.url import download_address
 
 CONNECT_TIMEOUT, READ_TIMEOUT, DOWNLOAD_TIMEOUT = 10.0, 30.0, 300.0
@@ -19,7 +18,7 @@ class NothingArrivedError(ForgeError):
 
 
 def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: bool | str) -> bytes:
-    """Return what lies at an address the forge gave, which is https unless both are on this machine.
+    """What lies at an address the forge gave, which is https unless both are on this machine.
 
     ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may
     come yet, ForgeError where it will not.

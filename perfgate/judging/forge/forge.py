@@ -51,7 +51,6 @@ class CiEvent:
     account: str | None = None
 
     def context(self) -> CiContext:
-        """Return what a run document keeps of the event."""
         return CiContext(
             forge=self.forge,
             repository=self.repository,
@@ -112,37 +111,35 @@ class Forge(Protocol):
     """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """Return the change request that the event names, or else the one whose head is the event's head, or None.
+        """The change request that the event names, or else the one whose head is the event's head, or None.
 
         Where several have this head, that with the number ``prefer`` is taken, or else an open one, or the newest.
         """
         ...
 
     def changed_files(self, number: int) -> list[str] | None:
-        """Return the paths that a change request adds, edits, renames or removes; None where the forge cannot tell all."""
+        """The paths that a change request adds, edits, renames or removes; None where the forge cannot tell all."""
         ...
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        """Return the common ancestor of two commits or branches, None where the forge cannot tell.
+    def merge_base(self, first: str, second: str) -> str | None:
+        """The common ancestor of two commits or branches, None where the forge cannot tell.
 
         Raises ForgeGoneError for one that is not in the repository.
         """
         ...
 
     def parents(self, sha: str) -> list[str] | None:
-        """Return the parents of a commit, in order; None where the forge cannot tell. Raises ForgeGoneError as above."""
+        """The parents of a commit, in order; None where the forge cannot tell. Raises ForgeGoneError as above."""
         ...
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Return what the event's run has uploaded, all attempts. Raises ForgeError where the forge keeps none."""
+        """What the event's run has uploaded, all attempts. Raises ForgeError where the forge keeps none."""
         ...
 
-    def download(self, artifact: ForgeArtifact) -> bytes:
-        """Return the zip of an artifact."""
-        ...
+    def download(self, artifact: ForgeArtifact) -> bytes: ...
 
     def comments(self, number: int) -> list[Comment]:
-        """Return all comments people and programs wrote, oldest first."""
+        """All comments people and programs wrote, oldest first."""
         ...
 
     def add_comment(self, number: int, body: str) -> None:
@@ -166,27 +163,25 @@ class Forge(Protocol):
         ...
 
 
-def token_variables(forge: str, named: str | None = None) -> tuple[str, ...]:
-    """Return the environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
-    if named:
-        return (named,)
+def token_variables(forge: str, variable: str | None = None) -> tuple[str, ...]:
+    """The environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
+    if variable:
+        return (variable,)
     variables: tuple[str, ...] = load_member(hosts, _known(forge)).TOKEN_VARIABLES
     return variables
 
 
-def find_token(forge: str, environ: Mapping[str, str], named: str | None = None) -> str | None:
-    """Return the token for a forge that the environment holds; None where it holds none."""
-    return next((environ[name] for name in token_variables(forge, named) if environ.get(name)), None)
+def find_token(forge: str, environ: Mapping[str, str], variable: str | None = None) -> str | None:
+    return next((environ[name] for name in token_variables(forge, variable) if environ.get(name)), None)
 
 
 def addresses(forge: str) -> tuple[str | None, str | None]:
-    """Return the API and the server address of a forge that has one everybody uses; None where each has its own."""
+    """The API and the server address of a forge that has one everybody uses; None where each has its own."""
     member = load_member(hosts, _known(forge))
     return member.API_URL, member.SERVER_URL
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
-    """Return the forge an event comes from. Nothing is sent yet."""
     forge: Forge = load_member(hosts, _known(event.forge)).connect(event, token, sleep=sleep, clock=clock)
     return forge
 

@@ -13,24 +13,24 @@ _END = " -->"
 
 
 def marker_line(kind: str, key: str) -> str:
-    """Return the first line of a text of a kind. ``key`` tells several gates of one repository apart."""
+    """The first line of a text of a kind. ``key`` tells several gates of one repository apart."""
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return f"<!-- perfgate:{kind} v1 key={digest}{_END}"
 
 
 def begins_with(body: str, first_line: str) -> bool:
-    """Return whether a text begins with a line, whatever a forge has made of the line's end."""
+    """Whether a text begins with a line, whatever a forge has made of the line's end."""
     return body.partition("\n")[0].rstrip("\r") == first_line
 
 
 def state_line(kind: str, state: msgspec.Struct) -> str:
-    """Return the second line of a text, in which no name can end the HTML comment."""
+    """The second line of a text, in which no name can end the HTML comment."""
     written = msgspec.json.encode(state).decode().replace("<", "\\u003c").replace(">", "\\u003e")
     return f"{_start(kind)}{written}{_END}"
 
 
 def read_state_line(body: str, kind: str, record: type[State]) -> State | None:
-    """Return what the second line of a text says; None where there is none that can be read."""
+    """What the second line of a text says; None where there is none that can be read."""
     lines = body.splitlines()
     if len(lines) < 2 or not (lines[1].startswith(_start(kind)) and lines[1].endswith(_END)):
         return None

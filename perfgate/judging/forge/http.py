@@ -12,10 +12,9 @@ import msgspec
 import requests
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeTooLargeError, ForgeUnansweredError
-from perfgate.judging.forge.auth import BearerAuth
 from perfgate.judging.forge.download import NothingArrivedError, download
 from perfgate.judging.forge.limits import Clock, Refusal, Sleep, is_rate_limit, wait_after
-from perfgate.judging.forge.session import open_session
+from perfgate.judging.forge.session import BearerAuth, open_session
 from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
 
 Query = Mapping[str, str | int | list[str]]
@@ -152,20 +151,19 @@ class ForgeSession:
         self._request("DELETE", path, (204, 200, 404))
 
     def download(self, path: str) -> bytes:
-        """Return a file: from the forge itself, or from the storage it redirects to, which never sees the token."""
         for attempt in range(1, DOWNLOADS + 1):
             answer = self._request("GET", path, (200, *REDIRECTS))
             if answer.status == 200:
                 return answer.body
             try:
                 # The forge's own CA file says nothing of other hosts.
-                known = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
+                on_forge = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
                 return download(
                     answer.location,
                     api_root=self._root,
                     most_bytes=MAX_ANSWER_BYTES,
                     clock=self._clock,
-                    verify=self._verify if known else True,
+                    verify=self._verify if on_forge else True,
                 )
             except NothingArrivedError:
                 # Addresses of a storage hold for a minute: ask for a new one.
@@ -307,6 +305,5 @@ def _explain(status: int, response: requests.Response, body: bytes, rights: str)
 
 
 def _message(body: bytes) -> str:
-    """Return an error text of the forge, short and on one line."""
     text = body[:2000].decode(errors="replace")
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300] or "(nothing)"

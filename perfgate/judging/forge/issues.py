@@ -37,7 +37,7 @@ class IssueForge(Protocol):
     """What a forge must do besides, to keep an issue. Every method raises ForgeError when the forge refuses."""
 
     def issues(self, label: str) -> list[Issue]:
-        """Return all issues with a label, closed ones too, without change requests."""
+        """All issues with a label, closed ones too, without change requests."""
         ...
 
     def add_issue(self, title: str, body: str, label: str) -> None:
@@ -66,7 +66,7 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def written_by(self) -> tuple[int, int]:
-        """Return which run wrote it; a newer one is greater."""
+        """Which run wrote it; a newer one is greater."""
         return self.run, self.attempt
 
 
@@ -79,40 +79,37 @@ class FoundIssue:
 
 
 def issue_marker(key: str) -> str:
-    """Return the first line of our issue. ``key`` tells several projects of one repository apart."""
+    """The first line of our issue. ``key`` tells several projects of one repository apart."""
     return marker_line(_MARKER, key)
 
 
 def keeps_issues(forge: Forge) -> IssueForge:
-    """Return the forge as one that keeps issues. Raises ForgeError for one that perfgate writes none on."""
     if isinstance(forge, IssueForge):
         return forge
     raise ForgeError("perfgate keeps an issue on GitHub and GitLab only; take trend.md of --out on this forge")
 
 
 def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
-    """Return our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
+    """Our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
     ours = _all_own(forge, first_line)
     return FoundIssue(ours[0], read_state(ours[0].body)) if ours else FoundIssue()
 
 
 def read_state(body: str) -> IssueState | None:
-    """Return the state an issue carries; None for one without a state that can be read."""
+    """The state an issue carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, IssueState)
 
 
 def hidden_lines(state: IssueState, first_line: str) -> list[str]:
-    """Return the lines that nobody sees: marker and state."""
     return [first_line, state_line(_STATE, state)]
 
 
 def text_budget(state: IssueState, first_line: str) -> int:
-    """Return how many characters the visible text may have."""
     return MAX_CHARACTERS - sum(len(line) + 1 for line in hidden_lines(state, first_line)) - 200
 
 
 def compose(text: str, state: IssueState, first_line: str) -> str:
-    """Return an issue as it is posted: marker, state, text without commands.
+    """An issue as it is posted: marker, state, text without commands.
 
     Raises ForgeError for a text over the limit, which the renderer keeps.
     """
@@ -124,7 +121,7 @@ def compose(text: str, state: IssueState, first_line: str) -> str:
 
 def post_issue(
     forge: IssueForge,
-    found: FoundIssue,
+    current: FoundIssue,
     *,
     title: str,
     text: str,
@@ -138,10 +135,10 @@ def post_issue(
     where there is news.
     """
     body = compose(text, state, first_line)
-    if found.issue is None:
+    if current.issue is None:
         forge.add_issue(title, body, LABEL)
         return _settle(forge, body, state, first_line)
-    return _replace(forge, found.issue, body, state, news)
+    return _replace(forge, current.issue, body, state, news)
 
 
 def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) -> IssuePosted:
@@ -169,7 +166,6 @@ def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news
 
 
 def _all_own(forge: IssueForge, first_line: str) -> list[Issue]:
-    """Return our issues, the oldest first."""
     ours = [issue for issue in forge.issues(LABEL) if issue.own and begins_with(issue.body, first_line)]
     return sorted(ours, key=lambda issue: issue.number)
 

@@ -23,7 +23,7 @@ class Refusal:
 
 
 def is_rate_limit(status: int, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether an answer means "later" rather than "no".
+    """Whether an answer means "later" rather than "no".
 
     GitHub uses 403 for both (docs.github.com, REST API, "Rate limits": retry-after, x-ratelimit-remaining 0, or a
     message about the secondary limit); GitLab uses 429 only.
@@ -36,16 +36,16 @@ def is_rate_limit(status: int, headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def wait_after(refusal: Refusal, attempt: int, now: float) -> float:
-    """Return the seconds to wait before the next try; ``attempt`` counts from 0, ``now`` is seconds since the epoch.
+    """The seconds to wait before the next try; ``attempt`` counts from 0, ``now`` is seconds since the epoch.
 
     In the order GitHub documents: retry-after, then the reset time, then at least a minute, doubled each time. GitLab
     sends Retry-After and RateLimit-Reset.
     """
-    asked = _retry_after(refusal.headers.get("retry-after"), now)
-    if asked is None:
-        asked = _until(refusal.headers, now)
-    if asked is not None:
-        return asked
+    retry_after = _retry_after(refusal.headers.get("retry-after"), now)
+    if retry_after is None:
+        retry_after = _until(refusal.headers, now)
+    if retry_after is not None:
+        return retry_after
     return (SECONDARY_WAIT if refusal.limited else SHORT_WAIT) * 2.0**attempt
 
 

@@ -66,17 +66,14 @@ class OrderedChange:
 class OrderForge(Protocol):
     """What a forge must do besides, to take orders. Every method raises ForgeError when the forge refuses."""
 
-    def ordered_change(self, number: int) -> OrderedChange:
-        """Return a change request as it stands now."""
-        ...
+    def ordered_change(self, number: int) -> OrderedChange: ...
 
     def may_push(self, login: str) -> bool:
-        """Return whether somebody may push to the repository: a role, and not what a comment says of its author."""
+        """Whether somebody may push to the repository: a role, and not what a comment says of its author."""
         ...
 
 
 def takes_orders(forge: Forge) -> OrderForge:
-    """Return the forge as one that takes orders. Raises ForgeError for one on which perfgate takes none."""
     if isinstance(forge, OrderForge):
         return forge
     raise ForgeError(
@@ -90,7 +87,7 @@ class OrderError(UsageError):
 
 
 def read_order(body: str) -> Order | None:
-    """Return what the first line of a comment asks for; None where it does not call perfgate.
+    """What the first line of a comment asks for; None where it does not call perfgate.
 
     Raises OrderError for a call that cannot be understood.
     """

@@ -20,13 +20,13 @@ MAX_ANNOTATIONS = 10
 
 
 def summary_path(environ: Mapping[str, str]) -> Path | None:
-    """Return the file whose Markdown GitHub shows on the job's page; None elsewhere."""
+    """The file whose Markdown GitHub shows on the job's page; None elsewhere."""
     path = environ.get(SUMMARY_VARIABLE, "")
     return Path(path) if path else None
 
 
 def outputs_path(environ: Mapping[str, str]) -> Path | None:
-    """Return the file that takes the step's outputs; None where there is no such host."""
+    """The file that takes the step's outputs; None where there is no such host."""
     path = environ.get(OUTPUT_VARIABLE, "")
     return Path(path) if path else None
 
@@ -41,14 +41,14 @@ def append_to(path: Path, text: str, variable: str) -> None:
 
 
 def output_lines(values: Mapping[str, str]) -> str:
-    """Return outputs as the file wants them: each between random delimiters, so that no value can begin another."""
+    """Outputs as the file wants them: each between random delimiters, so that no value can begin another."""
     return "".join(_output(name, value) for name, value in values.items())
 
 
 def annotation_command(
     level: Literal["error", "warning"], title: str, message: str, place: tuple[str, int] | None = None
 ) -> str:
-    """Return the line that annotates a place (a path from the repository's root, and a line), or the job."""
+    """The line that annotates a place (a path from the repository's root, and a line), or the job."""
     properties = {"title": title}
     if place is not None:
         properties = {"file": place[0], "line": str(place[1]), **properties}

@@ -39,7 +39,7 @@ SETTLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Sayings:
+class PostTexts:
     """What else is written: the reply when a verdict turned from one to another, and a second comment that must stay."""
 
     turned: Callable[[Decided, Decided], str]
@@ -55,17 +55,24 @@ class Post:
 
 
 def post(
-    forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, sayings: Sayings
+    forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, texts: PostTexts
 ) -> Post:
     """Create or update our comment on a change request, and reply when a PASS turned into a FAIL or back."""
-    return _Posting(forge, number, text, state, first_line, sleep, sayings).run()
+    return _Posting(forge, number, text, state, first_line, sleep, texts).run()
 
 
 class _Posting:
     """One publisher at work: what it wants to stand there, and what it has done so far."""
 
     def __init__(
-        self, forge: Forge, number: int, text: str, state: CommentState, first_line: str, sleep: Sleep, sayings: Sayings
+        self,
+        forge: Forge,
+        number: int,
+        text: str,
+        state: CommentState,
+        first_line: str,
+        sleep: Sleep,
+        texts: PostTexts,
     ) -> None:
         self._forge = forge
         self._number = number
@@ -73,7 +80,7 @@ class _Posting:
         self._now = state
         self._first_line = first_line
         self._sleep = sleep
-        self._sayings = sayings
+        self._texts = texts
         self._last: Decided | None = None
         self._outcome: Posted = "kept"
         self._written = False
@@ -115,9 +122,9 @@ class _Posting:
         if self._unanswered == WRITES:
             raise error
 
-    def _settle(self, stays: Comment, *others: Comment) -> bool:
+    def _settle(self, stays: Comment, *duplicates: Comment) -> bool:
         """Do the next thing there is to do; True where nothing was left."""
-        newest = max((stays, *others), key=lambda comment: _order(read_state(comment.body)))
+        newest = max((stays, *duplicates), key=lambda comment: _order(read_state(comment.body)))
         stands = read_state(newest.body)
         if stands is not None and self._now.is_older_than(stands):
             self._outcome = "kept"
@@ -125,23 +132,21 @@ class _Posting:
             if newest is not stays:
                 self._edit(stays, newest.body)
                 return False
-        elif not self._written or self._is_stale(stays) or (others and self._is_of_this_run(stays)):
+        elif not self._written or self._is_stale(stays) or (duplicates and self._is_of_this_run(stays)):
             self._remember(stands)
             if self._edit(stays, compose(self._text, self._now, self._first_line)):
                 self._outcome = "created" if self._outcome == "created" else "updated"
                 self._written, self._edited, self._stands = True, stays.id, self._now.decided
             return False
-        for other in others:
-            self._delete(other)
-        return not others
+        for duplicate in duplicates:
+            self._delete(duplicate)
+        return not duplicates
 
     def _is_stale(self, stays: Comment) -> bool:
-        """Return whether the comment that stays has an older text than ours; unreadable, unless we wrote it, is older."""
         state = read_state(stays.body)
         return stays.id != self._edited if state is None else state.is_older_than(self._now)
 
     def _is_of_this_run(self, stays: Comment) -> bool:
-        """Return whether the comment that stays has another text of our run, which is then an earlier one."""
         text = compose(self._text, self._now, self._first_line)
         return stays.id != self._edited and read_state(stays.body) is not None and stays.body.strip() != text.strip()
 
@@ -163,13 +168,13 @@ class _Posting:
         self._sleep(SETTLE_SECONDS)
         return True
 
-    def _delete(self, other: Comment) -> None:
+    def _delete(self, comment: Comment) -> None:
         try:
-            self._forge.delete_comment(self._number, other.id)
+            self._forge.delete_comment(self._number, comment.id)
         except ForgeError:
             # Not every token may delete. Without the marker it is not found again.
             with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
-                self._forge.edit_comment(self._number, other.id, self._sayings.double + "\n")
+                self._forge.edit_comment(self._number, comment.id, self._texts.double + "\n")
 
     def _end(self) -> Post:
         # An edit notifies nobody, so a verdict that turned gets a comment of its own.
@@ -188,7 +193,7 @@ class _Posting:
                 self._delete_repeated(turns)
                 return tried
             tried = True
-            if self._write(f"{turn_line(self._first_line, now)}\n{self._sayings.turned(last, now)}\n"):
+            if self._write(f"{turn_line(self._first_line, now)}\n{self._texts.turned(last, now)}\n"):
                 self._delete_repeated(find_turns(self._look(), self._first_line))
                 return True
 

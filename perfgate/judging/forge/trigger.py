@@ -28,7 +28,7 @@ class Trigger:
 
 
 def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
-    """Return what started the pipeline this job belongs to, or the one it follows; None outside CI.
+    """What started the pipeline this job belongs to, or the one it follows; None outside CI.
 
     Where perfgate was told of the event in so many words, PERFGATE_BRANCH names the branch.
     """

@@ -9,7 +9,7 @@ from perfgate.system.loopback import is_loopback_host
 
 
 def api_root(url: str) -> str:
-    """Return an API root without a trailing slash. Raises ForgeSettingError unless it is https, or on this machine."""
+    """An API root without a trailing slash. Raises ForgeSettingError unless it is https, or on this machine."""
     parts = _split(url)
     if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
         raise ForgeSettingError(
@@ -23,12 +23,11 @@ def api_root(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address is of this machine."""
     return is_loopback_host(_split(url).hostname or "")
 
 
 def check_page_url(url: str, root: str) -> str:
-    """Return the address of a list's next page. Raises ForgeError where it leads to another host or scheme."""
+    """The address of a list's next page. Raises ForgeError where it leads to another host or scheme."""
     page, home = _split(url), _split(root)
     if (page.scheme, page.netloc) != (home.scheme, home.netloc) or not page.path.startswith(home.path + "/"):
         raise ForgeError(
@@ -38,7 +37,7 @@ def check_page_url(url: str, root: str) -> str:
 
 
 def download_address(url: str, root: str) -> str:
-    """Return the address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are here."""
+    """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are here."""
     parts = _split(url)
     local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
     if not parts.hostname or parts.username or parts.password or not (parts.scheme == "https" or local):
@@ -47,12 +46,11 @@ def download_address(url: str, root: str) -> str:
 
 
 def is_same_host(url: str, root: str) -> bool:
-    """Return whether an address is of the host of an API root. Raises ForgeError for one that is none."""
     return _split(url).hostname == _split(root).hostname
 
 
 def shown(url: str) -> str:
-    """Return an address as a message may hold it: without a password and without a query, which are secrets."""
+    """An address as a message may hold it: without a password and without a query, which are secrets."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -72,7 +72,7 @@ class PathOfRun(msgspec.Struct, frozen=True):
 
 
 def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
-    """Return both files of a run. The same document gives the same bytes, but for when it was recorded."""
+    """Both files of a run. The same document gives the same bytes, but for when it was recorded."""
     data = canonical_bytes(run, name="the run")
     row = run_row(run)
     stored = StoredRun(
@@ -94,7 +94,7 @@ def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
 
 
 def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
-    """Return a run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it cannot be read."""
+    """A run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it cannot be read."""
     try:
         data = zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
@@ -103,78 +103,70 @@ def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
 
 
 def run_path(file: RunFile) -> str:
-    """Return where the values of a run stand."""
     return f"{session_prefix(file.run.project, file.run.session)}{file.run.id}.json"
 
 
 def document_path(run_id: str) -> str:
-    """Return where the document of a run stands."""
     return f"{DOCUMENTS}{run_id}.json.gz"
 
 
 def runs_prefix(project: str) -> str:
-    """Return what the paths of the runs of a project begin with."""
     return f"runs/{project_key(project)}/"
 
 
 def session_prefix(project: str, session: str) -> str:
-    """Return what the path of the run of a session begins with."""
     return f"{runs_prefix(project)}{_digest(session)[:16]}-"
 
 
 def acceptances_path(project: str) -> str:
-    """Return where the acceptances of a project stand."""
     return f"acceptances/{project_key(project)}.json"
 
 
 def confirmations_path(project: str) -> str:
-    """Return where the confirmations of a project stand."""
     return f"confirmations/{project_key(project)}.json"
 
 
 def project_key(project: str) -> str:
-    """Return a file name for a project, whatever characters its name has: no two projects share one."""
+    """A file name for a project, whatever characters its name has: no two projects share one."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-").lower()[:40]
     return f"{readable or 'project'}-{_digest(project)[:12]}"
 
 
 def parse_run_path(path: str) -> PathOfRun | None:
-    """Return what the path of a run file says; None for another file."""
-    found = _RUN.fullmatch(path)
-    return PathOfRun(found[1], found[2], found[3]) if found else None
+    """What the path of a run file says; None for another file."""
+    match = _RUN.fullmatch(path)
+    return PathOfRun(match[1], match[2], match[3]) if match else None
 
 
 def parse_document_path(path: str) -> str | None:
-    """Return the id of the run whose document stands at a path; None for another file."""
-    found = _DOCUMENT.fullmatch(path)
-    return found[1] if found else None
+    """The id of the run whose document stands at a path; None for another file."""
+    match = _DOCUMENT.fullmatch(path)
+    return match[1] if match else None
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """Return a small file."""
     return msgspec.json.encode(record) + b"\n"
 
 
 def encode_list(records: Sequence[msgspec.Struct]) -> bytes:
-    """Return a small file of records that people may want to read on the forge."""
     return msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n"
 
 
 def check_mark(paths: Iterable[str], *, name: str) -> None:
     """Raise StoreError for a branch of something else, or of a newer perfgate."""
-    found = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
-    if not found:
+    versions = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
+    if not versions:
         raise StoreError(
             f"{name} holds something else, no store of perfgate; give the store another name in [store] path"
         )
-    if max(found) > VERSION:
+    if max(versions) > VERSION:
         raise StoreError(
-            f"{name} was written by a newer perfgate (layout {max(found)}, this one knows {VERSION}); upgrade perfgate"
+            f"{name} was written by a newer perfgate (layout {max(versions)}, this one knows {VERSION}); upgrade perfgate"
         )
 
 
 def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
-    """Return the file of a run. Raises StoreError where it is damaged, or stands under another's name."""
+    """The file of a run. Raises StoreError where it is damaged, or stands under another's name."""
     file = decode(data, RunFile, name=name)
     try:
         moment(file.run.started_at)
@@ -188,7 +180,7 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
 
 
 def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
-    """Return what a small file holds. Raises StoreError where it is damaged."""
+    """What a small file holds. Raises StoreError where it is damaged."""
     try:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
@@ -197,17 +189,14 @@ def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
 
 
 def decode_acceptances(data: bytes, *, name: str) -> list[Acceptance]:
-    """Return the acceptances of a file."""
     return decode(data, list[Acceptance], name=name)
 
 
 def decode_confirmations(data: bytes, *, name: str) -> list[Confirmation]:
-    """Return the confirmations of a file."""
     return decode(data, list[Confirmation], name=name)
 
 
 def first_files() -> dict[str, bytes]:
-    """Return what every branch store begins with."""
     return {
         "README.md": _README.encode(),
         f"perfgate-store-v{VERSION}": b"A branch store of perfgate; see README.md.\n",
@@ -215,14 +204,13 @@ def first_files() -> dict[str, bytes]:
 
 
 def orphans(paths: Iterable[str]) -> set[str]:
-    """Return the documents among the paths that no run file speaks of."""
+    """The documents among the paths that no run file speaks of."""
     paths = list(paths)
-    kept = {said.id for said in map(parse_run_path, paths) if said}
-    return {path for path in paths if (said := parse_document_path(path)) and said not in kept}
+    runs = {run.id for run in map(parse_run_path, paths) if run}
+    return {path for path in paths if (run := parse_document_path(path)) and run not in runs}
 
 
 def _why(error: Exception, name: str) -> str:
-    """Return what an error says beside the name of the file."""
     return str(error).removeprefix(f"{name}: ")
 
 

@@ -55,16 +55,14 @@ class Link:
 
     @property
     def ref(self) -> str:
-        """Return the branch as git names it in full."""
         return f"refs/heads/{self.branch}"
 
     @property
     def name(self) -> str:
-        """Return what messages call the store."""
         return f"the branch {self.branch} of {self.shown}"
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Return what git's environment needs beside the inherited one; settings stand in no file and no argument."""
+        """What git's environment needs beside the inherited one; settings stand in no file and no argument."""
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
         if self.isolated:
             return {**self.environ, **alone_in(scratch), **as_environment(settings)}
@@ -72,7 +70,7 @@ class Link:
         return {**self.environ, **as_environment(settings, first=int(inherited) if inherited.isdecimal() else 0)}
 
     def scrub(self, text: str) -> str:
-        """Return a text of git without a secret."""
+        """A text of git without a secret."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return _USERINFO.sub("***", text)
@@ -121,7 +119,7 @@ def parse_location(location: str) -> BranchLocation:
 
 
 def find_link(location: BranchLocation, place: Place) -> Link:
-    """Return the repository of a location and how it is reached. Raises StoreError when there is none.
+    """The repository of a location and how it is reached. Raises StoreError when there is none.
 
     PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
     CI job runs for.
@@ -157,19 +155,19 @@ def find_link(location: BranchLocation, place: Place) -> Link:
 
 
 def _address(location: BranchLocation, place: Place) -> str:
-    given = place.environ.get(REMOTE_VARIABLE, "")
-    if given:
-        return _checked(given, Path.cwd(), REMOTE_VARIABLE)
+    url = place.environ.get(REMOTE_VARIABLE, "")
+    if url:
+        return _checked(url, Path.cwd(), REMOTE_VARIABLE)
     name = location.remote or "origin"
     # In a job with a token, what the machine's own settings make of an address has no say either.
     settings = NO_FILES if place.access is not None and place.access.token else {}
     try:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
-        found = run_git(place.root, ["remote", "get-url", name], settings)
+        remote = run_git(place.root, ["remote", "get-url", name], settings)
     except (RepositoryError, OSError) as error:
         raise StoreError(f"the store {PREFIX}{location.branch} cannot be found: {error}") from error
-    if not top.code and not found.code and found.output:
-        return _checked(found.output, Path(top.output), f"the remote {name}")
+    if not top.code and not remote.code and remote.output:
+        return _checked(remote.output, Path(top.output), f"the remote {name}")
     if place.access is not None and location.remote is None:
         return place.access.repository
     why = f"it has no remote {name!r}" if not top.code else f"it lies in no git clone that can be read ({top.errors})"
@@ -179,15 +177,13 @@ def _address(location: BranchLocation, place: Place) -> str:
     )
 
 
-def _checked(url: str, folder: Path, whose: str) -> str:
-    """Return an address as git may have it; that of a folder as a whole path."""
+def _checked(url: str, folder: Path, origin: str) -> str:
     if not url.isprintable() or url.startswith("-") or "::" in url.partition("/")[0]:
-        raise StoreError(f"{whose} is {_USERINFO.sub('***', url)[:200]!a}, which is no address of a repository")
+        raise StoreError(f"{origin} is {_USERINFO.sub('***', url)[:200]!a}, which is no address of a repository")
     return str((folder / url).resolve()) if _is_path(url) else url
 
 
 def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
-    """Return the header that signs a request, and what of it must not be shown. Raises StoreError for no such token."""
     token = access.token.strip()
     parts = _split(access.server)
     if not token.isascii() or not token.isprintable() or " " in token:

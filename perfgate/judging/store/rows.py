@@ -12,7 +12,7 @@ from perfgate.errors import StoreError
 
 
 def run_row(run: RunDocument) -> dict[str, Any]:
-    """Return the columns of a run, without its id, its document and when it was recorded."""
+    """The columns of a run, without its id, its document and when it was recorded."""
     return {
         "project": run.project,
         "session": run.session.id,
@@ -29,7 +29,7 @@ def run_row(run: RunDocument) -> dict[str, Any]:
 
 
 def value_rows(run: RunDocument) -> list[dict[str, Any]]:
-    """Return every available value and counter of a run, one row a workload, shape, metric and further labels."""
+    """Every available value and counter of a run, one row a workload, shape, metric and further labels."""
     rows: dict[tuple[str, str, str, str], float] = {}
     for key, value in (*_step_values(run), *_counters(run)):
         rows.setdefault(key, value)
@@ -38,13 +38,12 @@ def value_rows(run: RunDocument) -> list[dict[str, Any]]:
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """Return the labels beside the shape as one text that is equal for equal labels."""
     rest = {key: value for key, value in labels.items() if key != "shape"}
     return json.dumps(rest, sort_keys=True) if rest else ""
 
 
 def started(run: RunDocument) -> float:
-    """Return when the session started, in seconds since 1970. Raises StoreError when the document does not say it."""
+    """When the session started, in seconds since 1970. Raises StoreError when the document does not say it."""
     text = run.session.started_at
     try:
         return moment(text).timestamp()

@@ -68,37 +68,37 @@ class Scratch:
         self._must("init", "--quiet", "--bare", "--template=", ".")
 
     def fetch(self) -> Tip:
-        """Return the branch as it is now on the server. Raises StoreError where that cannot be told."""
-        done = self._git(
+        """The branch as it is now on the server. Raises StoreError where that cannot be told."""
+        result = self._git(
             "fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "--no-write-fetch-head", REMOTE,
             f"+{self._link.ref}:{_TIP}", seconds=NETWORK_SECONDS,
         )  # fmt: skip
-        if done.code and "couldn't find remote ref" in done.errors.lower():
+        if result.code and "couldn't find remote ref" in result.errors.lower():
             return Tip()
-        if done.code:
-            raise self._refusal("cannot be read", done)
+        if result.code:
+            raise self._refusal("cannot be read", result)
         self._has_tip = True
         ((commit, text),) = _contents(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
         counted = _COUNT.search(text)
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
     def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
-        """Return contents by git's name of them, fetched at once; the names may be known from another scratch repository.
+        """Contents by git's name of them, fetched at once; the names may be known from another scratch repository.
 
         Raises StoreError for a content larger than ``most``.
         """
         if not names:
             return {}
         self._fetch_missing(names)
-        asked = "".join(f"{name}\n" for name in names).encode()
-        sizes = [line.split() for line in self._must("cat-file", "--batch-check", feed=asked).splitlines()]
+        request = "".join(f"{name}\n" for name in names).encode()
+        sizes = [line.split() for line in self._must("cat-file", "--batch-check", feed=request).splitlines()]
         for size in sizes:
             if len(size) != 3 or size[1] != b"blob":
                 raise StoreError(f"{self._link.name} lacks a file that it lists; {_TRY_AGAIN}")
         total = sum(int(size[2]) for size in sizes)
         if total > MAX_READ_BYTES or any(int(size[2]) > most for size in sizes):
             raise StoreError(f"{self._link.name} holds more than perfgate ever writes there ({total} bytes); {_PRUNE}")
-        return dict(_contents(self._must("cat-file", "--batch", feed=asked)))
+        return dict(_contents(self._must("cat-file", "--batch", feed=request)))
 
     def push(self, tip: Tip, change: Change, *, seconds_since_1970: int) -> bool:
         """Put a commit on the branch unless it has moved since; return whether it stands there now.
@@ -107,17 +107,17 @@ class Scratch:
         """
         commit = self._commit(tip, change, seconds_since_1970)
         expected = f"--force-with-lease={self._link.ref}:{tip.commit or ''}"
-        done = self._git(
+        result = self._git(
             "push", "--porcelain", "--no-verify", expected, REMOTE, f"{commit}:{self._link.ref}", seconds=NETWORK_SECONDS
         )  # fmt: skip
-        if done.code == 0:
+        if result.code == 0:
             return True
         now = self.fetch().commit
         if now == commit:
             return True  # it arrived, and its answer did not
         if now != tip.commit:
             return False
-        raise self._refusal("cannot be written", done)
+        raise self._refusal("cannot be written", result)
 
     def _commit(self, tip: Tip, change: Change, seconds_since_1970: int) -> str:
         """Make the commit, in one process (git-fast-import)."""
@@ -139,8 +139,8 @@ class Scratch:
         for path, data in sorted(change.write.items()):
             stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
         stream.append(b"get-mark :1\ndone\n")
-        made = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
-        return made.decode().strip()
+        result = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=b"".join(stream))
+        return result.decode().strip()
 
     def _list(self, commit: str) -> dict[str, str]:
         files = {}
@@ -161,20 +161,20 @@ class Scratch:
             missing &= {line[1:] for line in listed.splitlines() if line.startswith(b"?")}
         if not missing:
             return
-        done = self._git(
+        result = self._git(
             "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
             "--filter=blob:none", "--stdin", REMOTE,
             feed=b"".join(name + b"\n" for name in sorted(missing)), seconds=NETWORK_SECONDS,
         )  # fmt: skip
-        if done.code:
-            raise self._refusal("cannot be read", done)
+        if result.code:
+            raise self._refusal("cannot be read", result)
 
     def _must(self, *arguments: str, feed: bytes = b"") -> bytes:
         """Run git on what is here. Raises StoreError when it fails."""
-        done = self._git(*arguments, feed=feed)
-        if done.code:
-            raise self._refusal(f"cannot be used: git {arguments[0]} failed", done)
-        return done.output
+        result = self._git(*arguments, feed=feed)
+        if result.code:
+            raise self._refusal(f"cannot be used: git {arguments[0]} failed", result)
+        return result.output
 
     def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitBytes:
         try:
@@ -184,21 +184,21 @@ class Scratch:
                 f"{self._link.name} cannot be used: {error}; is the server reachable from here?"
             ) from error
 
-    def _refusal(self, what: str, done: GitBytes) -> StoreError:
+    def _refusal(self, action: str, result: GitBytes) -> StoreError:
         self._refuse_old_git()
-        words = self._link.scrub(" ".join((done.output.decode(errors="replace") + " " + done.errors).split()))
+        words = self._link.scrub(" ".join((result.output.decode(errors="replace") + " " + result.errors).split()))
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
         lower = words.lower()
         remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
-        return StoreRefusedError(f"{self._link.name} {what}: {words or 'no word of why'}; {remedy}{self._link.hint}")
+        return StoreRefusedError(f"{self._link.name} {action}: {words or 'no word of why'}; {remedy}{self._link.hint}")
 
     def _refuse_old_git(self) -> None:
         """Raise StoreError for a git that cannot have understood us: asked only where it failed."""
-        said = self._git("version").output.decode(errors="replace").strip()
-        found = re.search(r"(\d+)\.(\d+)", said)
-        if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        output = self._git("version").output.decode(errors="replace").strip()
+        match = re.search(r"(\d+)\.(\d+)", output)
+        if match is None or (int(match[1]), int(match[2])) < OLDEST_GIT:
             raise StoreError(
-                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found {said[:80]!a}; install a "
+                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found {output[:80]!a}; install a "
                 "newer git"
             )
 

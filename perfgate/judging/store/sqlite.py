@@ -32,7 +32,6 @@ _REMEDIES = (
 
 
 def open_engine(path: Path) -> sa.Engine:
-    """Return an engine on a file, with a fresh connection for each use: none is carried over a fork."""
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(path.absolute())),
         poolclass=sa.NullPool,
@@ -44,7 +43,7 @@ def open_engine(path: Path) -> sa.Engine:
 
 
 def open_read_only(path: Path) -> sa.Engine:
-    """Return an engine on a file in a place that cannot be written.
+    """An engine on a file in a place that cannot be written.
 
     A write-ahead log needs a file beside the store even for reading, unless SQLite is told that nobody writes (SQLite
     documentation, wal.html, "Read-Only Databases"). Where a log lies there already, what is in it must be read.

@@ -107,16 +107,16 @@ class Store(Protocol):
         """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """Return the runs of a project, newest session first."""
+        """The runs of a project, newest session first."""
 
     def damaged(self, project: str) -> list[str]:
-        """Return what of the runs of a project cannot be read, each with where it stands and what to do.
+        """What of the runs of a project cannot be read, each with where it stands and what to do.
 
         Lists, series and histories leave these runs out; nothing removes them.
         """
 
     def show(self, run_id: str) -> RunDocument:
-        """Return the document of a run, by its id or the beginning of it."""
+        """The document of a run, by its id or the beginning of it."""
 
     def history(
         self,
@@ -128,22 +128,22 @@ class Store(Protocol):
         *,
         labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
-        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
 
     def series(self, project: str) -> list[Series]:
-        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+        """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
         """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        """Return what was confirmed of a project, newest first."""
+        """What was confirmed of a project, newest first."""
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        """Return the acceptances of a project, or of one commit of it, newest first."""
+        """The acceptances of a project, or of one commit of it, newest first."""
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
@@ -172,7 +172,7 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
 
 
 def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> RunDocument:
-    """Return the document of a run. Raises StoreError, with the remedy where its bytes are not what was recorded.
+    """The document of a run. Raises StoreError, with the remedy where its bytes are not what was recorded.
 
     Bytes that are and cannot be read are of a newer perfgate, or of one long gone: nothing is wrong with the store.
     """
@@ -185,12 +185,11 @@ def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> Ru
 
 
 def kept_already(session: str, run_id: str) -> StoreError:
-    """Return the error of a second run of a session."""
     return StoreError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
 
 
 def store_location(config: Config, environ: Mapping[str, str]) -> str:
-    """Return the file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the user's data folder."""
+    """The file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the user's data folder."""
     if environ.get(STORE_VARIABLE):
         return environ[STORE_VARIABLE]
     if "://" in config.store.path:
@@ -201,12 +200,12 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
 
 
 def shown_location(location: str) -> str:
-    """Return a location as it may be printed: without the password that its address or its query may hold."""
+    """A location as it may be printed: without the password that its address or its query may hold."""
     return _SECRET.sub(r"\1=***", _USER.sub("***@", location))
 
 
 def open_location(location: str, place: Place) -> Store:
-    """Return the store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
+    """The store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
     for backend in load_members(backends):
         if backend.accepts(location):
             store: Store = backend.open_backend(location, place)
@@ -218,10 +217,10 @@ def open_location(location: str, place: Place) -> Store:
 
 
 def _data_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the XDG Base Directory Specification 0.8, which ignores a relative XDG_DATA_HOME."""
-    given = Path(environ.get("XDG_DATA_HOME", ""))
-    if given.is_absolute():
-        return given
+    """The folder of the XDG Base Directory Specification 0.8, which ignores a relative XDG_DATA_HOME."""
+    folder = Path(environ.get("XDG_DATA_HOME", ""))
+    if folder.is_absolute():
+        return folder
     if not environ.get("HOME"):
         raise StoreError(f"neither HOME nor XDG_DATA_HOME is set; set {STORE_VARIABLE} to the path of the store")
     return Path(environ["HOME"]) / ".local" / "share"

@@ -103,7 +103,7 @@ def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, 
 
 
 def store_version(connection: sa.Connection, place: str, *, newest: int = len(MIGRATIONS)) -> int:
-    """Return the version of the tables, 0 for an empty database. Raises StoreError for a newer or a foreign one."""
+    """The version of the tables, 0 for an empty database. Raises StoreError for a newer or a foreign one."""
     names = sa.inspect(connection).get_table_names()
     if VERSION.name not in names:
         if names:

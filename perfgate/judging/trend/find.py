@@ -31,28 +31,27 @@ class _Scaled(NamedTuple):
 
 
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
-    """Return one point for runs of one commit that follow each other: their median, in the place of the last of them.
+    """One point for runs of one commit that follow each other: their median, in the place of the last of them.
 
     Several runs of a version are no evidence of a change: they differ from each other less than versions do.
     """
-    found = []
+    values = []
     for commit, group in groupby(points, key=lambda point: point.commit):
         runs = list(group)
         if commit is None or len(runs) == 1:
-            found += runs
+            values += runs
         else:
             middle = float(np.median([point.value for point in runs]))
-            found.append(msgspec.structs.replace(runs[-1], value=middle, runs=len(runs)))
-    return found
+            values.append(msgspec.structs.replace(runs[-1], value=middle, runs=len(runs)))
+    return values
 
 
 def is_long_enough(series: TrendSeries) -> bool:
-    """Return whether a series has versions enough to find a change in it."""
     return len(series.points) >= (EXACT_VERSIONS_NEEDED if series.kind == "exact" else VERSIONS_NEEDED)
 
 
 def with_changes(series: TrendSeries) -> TrendSeries:
-    """Return a series with its changes, oldest first, and its noise. Every change is exact or suspected, and new."""
+    """A series with its changes, oldest first, and its noise. Every change is exact or suspected, and new."""
     values = np.array([point.value for point in series.points], dtype=np.float64)
     if not is_long_enough(series) or not np.isfinite(values).all():
         return series
@@ -84,13 +83,13 @@ def _change(series: TrendSeries, shift: Shift, scaled: _Scaled) -> TrendChange:
 
 
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
-    found: list[TrendChange] = []
+    changes: list[TrendChange] = []
     for at in steps(values):
         # A value that was gone again after one version was no level to come from.
-        before, after = found[-1].after if found else float(values[0]), float(values[at])
+        before, after = changes[-1].after if changes else float(values[0]), float(values[at])
         delta = after / before - 1 if before else None
-        found.append(_described(series, at, before, after, delta, None, is_exact=True))
-    return found
+        changes.append(_described(series, at, before, after, delta, None, is_exact=True))
+    return changes
 
 
 def _described(
@@ -119,7 +118,7 @@ def _described(
 
 
 def direction(better: Better, difference: float) -> Direction:
-    """Return whether a metric that went up by ``difference`` got better or worse; of some neither can be said."""
+    """Whether a metric that went up by ``difference`` got better or worse; of some neither can be said."""
     if better == "neutral":
         return "changed"
     return "better" if (difference < 0) == (better == "lower") else "worse"

@@ -21,7 +21,6 @@ _MOST_DIFFERENCES = 12
 
 
 def run_health(run_id: str, run: RunDocument) -> RunHealth:
-    """Return how one run went."""
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -41,14 +40,14 @@ def run_health(run_id: str, run: RunDocument) -> RunHealth:
 def spans_of_testbeds(
     runs: Sequence[tuple[str, str, str]], comparable: Mapping[str, Mapping[str, str]]
 ) -> list[TestbedSpan]:
-    """Return the testbeds in the order they were first measured on.
+    """The testbeds in the order they were first measured on.
 
     ``runs`` are (start, fingerprint, device kind), oldest first; ``comparable`` maps a fingerprint to what makes it up, where
     a run of it was read.
     """
     spans: list[TestbedSpan] = []
     for fingerprint in dict.fromkeys(fingerprint for _, fingerprint, _ in runs):
-        own = [(start, kind) for start, found, kind in runs if found == fingerprint]
+        own = [(start, kind) for start, testbed, kind in runs if testbed == fingerprint]
         earlier = comparable.get(spans[-1].fingerprint) if spans else None
         spans.append(
             TestbedSpan(
@@ -64,7 +63,7 @@ def spans_of_testbeds(
 
 
 def weeks(starts: Iterable[str]) -> list[Week]:
-    """Return how many runs began in each week, from the first to the last, weeks without a run too."""
+    """How many runs began in each week, from the first to the last, weeks without a run too."""
     days = sorted(moment(start).date() for start in starts)
     if not days:
         return []
@@ -79,15 +78,14 @@ def _monday(day: date) -> date:
 
 
 def _steps(run: RunDocument) -> dict[str, str]:
-    found: dict[str, str] = {}
+    statuses: dict[str, str] = {}
     for step in sorted(run.steps, key=lambda step: step.number):
         number = str(step.number)
-        found[number] = min(found.get(number, step.status), step.status, key=_WORST.index)
-    return found
+        statuses[number] = min(statuses.get(number, step.status), step.status, key=_WORST.index)
+    return statuses
 
 
 def _failed(run: RunDocument) -> list[str]:
-    """Return what could not be measured in a run: workloads, steps, outputs that were wrong."""
     failed = [workload.name for workload in run.workloads if workload.error]
     failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
     return failed + [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
@@ -99,20 +97,19 @@ def _highest(run: RunDocument, metric: str) -> float | None:
 
 
 def _discarded(run: RunDocument) -> float | None:
-    """Return the share of the pairs that gave no samples; None for a run without pairs."""
+    """The share of the pairs that gave no samples; None for a run without pairs."""
     measured = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
     failed = len(run.failed_pairs)
     return failed / (measured + failed) if measured + failed else None
 
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
-    """Return the median difference between the two members of an A/A pair, of the workload and shape where it is largest."""
     lows: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
-    for one in replicates:
-        if one.arm == "aa":
-            for shape, blocks in one.shapes.items():
+    for replicate in replicates:
+        if replicate.arm == "aa":
+            for shape, blocks in replicate.shapes.items():
                 low = low_location(np.maximum(unpack(blocks.wall), 1).astype(np.float64))
-                lows.setdefault((one.workload, shape), {}).setdefault(one.pair, {})[one.member] = low
+                lows.setdefault((replicate.workload, shape), {}).setdefault(replicate.pair, {})[replicate.member] = low
     floors = [
         float(np.median([abs(np.log(pair["second"] / pair["first"])) for pair in pairs.values() if len(pair) == 2]))
         for pairs in lows.values()

@@ -30,7 +30,6 @@ def judged(
     before: TrendState | None,
     newest: str,
 ) -> TrendSeries:
-    """Return a series whose changes say how sure they are and how they stand."""
     sure = [_with_evidence(change, series, confirmations) for change in series.changes]
     real = [change for change in sure if change.evidence != "refuted"]
     stood = [_standing(change, [later for later in real if later.at > change.at], series, accepted) for change in sure]
@@ -39,23 +38,23 @@ def judged(
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
-    """Return what the next report must know of this one; the most certain first, where there is more than fits."""
+    """What the next report must know of this one; the most certain first, where there is more than fits."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
-    known = [
+    changes = [
         (rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
         for one in series
         for change in one.changes
         if change.first_bad and one.current
     ]
-    known.sort(key=lambda entry: (entry[0], entry[1], msgspec.structs.astuple(entry[2])))
-    return TrendState(newest=newest, known=[entry[2] for entry in known[:MOST_KNOWN]])
+    changes.sort(key=lambda entry: (entry[0], entry[1], msgspec.structs.astuple(entry[2])))
+    return TrendState(newest=newest, known=[entry[2] for entry in changes[:MOST_KNOWN]])
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
-    """Return the names of regressions that were open and that this report finds no more, in series that it looked at."""
+    """The names of regressions that were open and that this report finds no more, in series that it looked at."""
     if before is None:
         return []
-    by_key = {one.key: one for one in series if one.current}
+    by_key = {entry.key: entry for entry in series if entry.current}
     return sorted(
         known.name
         for known in before.known
@@ -67,12 +66,11 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
 
 
 def is_recent(when: str, newest: str) -> bool:
-    """Return whether something is of the last weeks up to the newest run."""
+    """Whether something is of the last weeks up to the newest run."""
     return moment(newest) - moment(when) <= timedelta(days=RECENT_DAYS)
 
 
 def name_of(series: TrendSeries) -> str:
-    """Return a series as people call it, short."""
     return f"{series.metric} · {place_of(series.workload, series.shape, series.labels)}"[:80]
 
 
@@ -80,31 +78,29 @@ def _known(change: TrendChange, series: TrendSeries) -> KnownChange:
     return KnownChange(series.key, (change.first_bad or "")[:12], change.direction, change.standing, name_of(series))
 
 
-def _is_same(known: KnownChange, change: TrendChange, series: TrendSeries) -> bool:
-    if (known.series, known.direction) != (series.key, change.direction):
+def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> bool:
+    if (earlier.series, earlier.direction) != (series.key, change.direction):
         return False
-    at = _index(series, known.commit)
+    at = _index(series, earlier.commit)
     return at is not None and abs(at - change.at) <= NEAR
 
 
 def _index(series: TrendSeries, commit: str) -> int | None:
-    """Return the last point of a commit, given whole or by its beginning."""
-    found = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
-    return found[-1] if found else None
+    indices = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
+    return indices[-1] if indices else None
 
 
 def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]) -> TrendChange:
     if change.evidence == "exact":
         return change
-    fitting = [one for one in confirmations if is_about(one, change, series)]
+    fitting = [confirmation for confirmation in confirmations if is_about(confirmation, change, series)]
     if not fitting:
         return change
-    newest = max(fitting, key=lambda one: one.confirmed_at)
+    newest = max(fitting, key=lambda confirmation: confirmation.confirmed_at)
     return msgspec.structs.replace(change, evidence=_evidence(newest, change), confirmation=newest)
 
 
 def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSeries) -> bool:
-    """Return whether a confirmation measured this series on both sides of the change, close to it."""
     place = (confirmation.workload, confirmation.shape, confirmation.metric, confirmation.fingerprint)
     if place != (series.workload, series.shape, series.metric, series.fingerprint) or series.labels:
         return False
@@ -115,7 +111,6 @@ def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSerie
 
 
 def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
-    """Return what a side by side measurement makes of a suspicion; one that could not decide leaves it as it was."""
     if confirmation.outcome == _OUTCOMES.get(change.direction):
         return "confirmed"
     if confirmation.outcome == "not_comparable" or change.delta is None:
@@ -138,24 +133,22 @@ def _standing(
     back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
-    word = next((one for one in accepted if _accepts(one, change, series)), None)
+    word = next((acceptance for acceptance in accepted if _accepts(acceptance, change, series)), None)
     if word is not None:
-        said = f"{word.accepted_by}: {word.reason}"
-        return msgspec.structs.replace(change, standing="accepted", accepted=said)
+        reason = f"{word.accepted_by}: {word.reason}"
+        return msgspec.structs.replace(change, standing="accepted", accepted=reason)
     return change
 
 
 def _back_at(change: TrendChange, later: Sequence[TrendChange]) -> TrendChange | None:
-    """Return the later change after which the level was back, if it has not left again since."""
     size = change.after - change.before
     if not later or (later[-1].after - change.before) / size > LEFT_OVER:
         return None
-    away = [index for index, one in enumerate(later) if (one.after - change.before) / size > LEFT_OVER]
+    away = [index for index, point in enumerate(later) if (point.after - change.before) / size > LEFT_OVER]
     return later[away[-1] + 1 if away else 0]
 
 
 def _accepts(word: Acceptance, change: TrendChange, series: TrendSeries) -> bool:
-    """Return whether an acceptance is meant for this metric and one of the commits that may have done it."""
     if change.direction != "worse":
         return False
     place = parse_place(word.metric)
@@ -165,10 +158,9 @@ def _accepts(word: Acceptance, change: TrendChange, series: TrendSeries) -> bool
 
 
 def _told_before(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
-    """Return the change with what is new about it: itself, or that it stands otherwise than it was told."""
-    known = before.known if before else []
-    told = next((one for one in known if _is_same(one, change, series)), None)
+    earlier_changes = before.known if before else []
+    reported = next((earlier for earlier in earlier_changes if _is_same(earlier, change, series)), None)
     if change.standing != "new":
-        return msgspec.structs.replace(change, news=told is not None and told.standing in ("new", "open"))
-    is_new = told is None and (change.direction == "worse" or is_recent(change.first_seen, newest))
+        return msgspec.structs.replace(change, news=reported is not None and reported.standing in ("new", "open"))
+    is_new = reported is None and (change.direction == "worse" or is_recent(change.first_seen, newest))
     return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new)

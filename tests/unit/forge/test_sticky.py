@@ -18,7 +18,7 @@ import pytest
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.comment import CommentState, marker, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import ROUNDS, SETTLE_SECONDS, Post, Sayings, post
+from perfgate.judging.forge.sticky import ROUNDS, SETTLE_SECONDS, Post, PostTexts, post
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.forge_similar import GitCodeDialect
@@ -26,7 +26,7 @@ from tests.fakes.meddled import Meddled
 
 HEAD = "a" * 40
 MARKER = marker("default")
-SAYINGS = Sayings(turned="{} → {}".format, double="the other one has the numbers")
+SAYINGS = PostTexts(turned="{} → {}".format, double="the other one has the numbers")
 
 
 class VirtualTime:
@@ -82,7 +82,7 @@ class Room:
         decided = one.verdict if one.verdict in ("PASS", "FAIL") else None
         state = CommentState(run=one.run, attempt=one.attempt, head=HEAD, verdict=one.verdict, decided=decided)
         forge = Meddled(self.forge(), before)
-        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, sayings=SAYINGS)
+        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, texts=SAYINGS)
 
     def at_once(self, publishers: list[Publisher], seed: int) -> dict[str, Post]:
         """Let publishers run at once; a seed decides how long each request takes."""
@@ -270,5 +270,5 @@ def test_post__two_workload_sets__two_comments(room: Room) -> None:
     state = CommentState(run=1, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     for key in ("default", "training", "default"):
         line: str | None = marker(key)
-        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, sayings=SAYINGS)
+        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, texts=SAYINGS)
     assert [comment.body.splitlines()[-1] for comment in room.fake.comments[7]] == ["default", "training"]

@@ -35,7 +35,6 @@ RECENT_PULLS = 300
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
-    """Return the repository of an event."""
     session = ForgeSession(event.api_url, token, accept="application/vnd.github+json", sleep=sleep, clock=clock)
     return GitHub(session, event)
 
@@ -154,17 +153,19 @@ class GitHub:
         self._account: str | None = None
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """Return the pull request the event names, or else the one whose head is the event's.
+        """The pull request the event names, or else the one whose head is the event's.
 
         Asked by branch: the list of a commit's pull requests leaves out those from forks. Where the fork or its branch is
         gone or has another name since, those that changed last are looked through.
         """
         if self._event.change_request is not None:
             return _change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
-        found = self._with_our_head()
-        if not found:
+        candidates = self._with_our_head()
+        if not candidates:
             return None
-        return _change_request(max(found, key=lambda pull: (pull.number == prefer, pull.state == "open", pull.number)))
+        return _change_request(
+            max(candidates, key=lambda pull: (pull.number == prefer, pull.state == "open", pull.number))
+        )
 
     def _with_our_head(self) -> list[_Pull]:
         event, path = self._event, f"{self._path}/pulls"
@@ -180,41 +181,36 @@ class GitHub:
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
     def changed_files(self, number: int) -> list[str] | None:
-        """Return the paths a pull request touches; None where there may be more files than GitHub lists."""
+        """The paths a pull request touches; None where there may be more files than GitHub lists."""
         files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
         if len(files) >= MOST_FILES:
             return None
         return [name for file in files for name in (file.filename, file.previous_filename) if name]
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        """Return the common ancestor of two commits of the repository or its forks."""
-        commits = f"{quote(one, safe='')}...{quote(other, safe='')}"
-        found = self._session.get(f"{self._path}/compare/{commits}", _Comparison, query={"per_page": 1})
-        return found.merge_base_commit.sha
+    def merge_base(self, first: str, second: str) -> str | None:
+        commits = f"{quote(first, safe='')}...{quote(second, safe='')}"
+        comparison = self._session.get(f"{self._path}/compare/{commits}", _Comparison, query={"per_page": 1})
+        return comparison.merge_base_commit.sha
 
     def parents(self, sha: str) -> list[str] | None:
-        """Return the parents of a commit of the repository or its forks."""
-        found = self._session.get(f"{self._path}/git/commits/{quote(sha, safe='')}", _Parents)
-        return [parent.sha for parent in found.parents]
+        commit = self._session.get(f"{self._path}/git/commits/{quote(sha, safe='')}", _Parents)
+        return [parent.sha for parent in commit.parents]
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Return the artifacts of the event's workflow run."""
         path = f"{self._path}/actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
         pages = self._session.enveloped_pages(path, _Artifacts, query={"per_page": 100})
         return [
-            ForgeArtifact(found.id, found.name, found.size_in_bytes, found.expired)
+            ForgeArtifact(artifact.id, artifact.name, artifact.size_in_bytes, artifact.expired)
             for page in pages
-            for found in page.artifacts
+            for artifact in page.artifacts
         ]
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        """Return the zip of an artifact."""
         return self._session.download(f"{self._path}/actions/artifacts/{artifact.id}/zip")
 
     def comments(self, number: int) -> list[Comment]:
-        """Return all comments of a pull request's conversation."""
         path = f"{self._path}/issues/{number}/comments"
-        return [self._comment(found) for found in self._session.pages(path, _Comment, query={"per_page": 100})]
+        return [self._comment(comment) for comment in self._session.pages(path, _Comment, query={"per_page": 100})]
 
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment."""
@@ -240,13 +236,13 @@ class GitHub:
         self._session.send("POST", path, body, _Ignored, expect=201, repeatable=True)
 
     def issues(self, label: str) -> list[Issue]:
-        """Return the issues with a label; GitHub lists pull requests among them."""
+        """The issues with a label; GitHub lists pull requests among them."""
         query: Query = {"labels": label, "state": "all", "per_page": 100}
-        found = self._session.pages(f"{self._path}/issues", _Issue, query=query)
+        issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
-            Issue(one.number, one.body or "", own=self._is_own(one.user), is_open=one.state == "open")
-            for one in found
-            if one.pull_request is None
+            Issue(issue.number, issue.body or "", own=self._is_own(issue.user), is_open=issue.state == "open")
+            for issue in issues
+            if issue.pull_request is None
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:
@@ -254,9 +250,9 @@ class GitHub:
         sent = {"title": title, "body": body, "labels": [label]}
         written = self._session.send("POST", f"{self._path}/issues", sent, _Written, expect=201, repeatable=False)
         if not self._is_own(written.user):
-            found = written.user.login if written.user else "nobody"
+            author = written.user.login if written.user else "nobody"
             raise ForgeError(
-                f"the issue was written by {found[:80]!r}, and looked for among those of {self._login()!r}: set "
+                f"the issue was written by {author[:80]!r}, and looked for among those of {self._login()!r}: set "
                 f"{ACCOUNT_VARIABLE} to the login of the token's account, so that it is found again"
             )
 
@@ -275,7 +271,7 @@ class GitHub:
         self.add_comment(number, body)
 
     def ordered_change(self, number: int) -> OrderedChange:
-        """Return what an order on a pull request is checked against."""
+        """What an order on a pull request is checked against."""
         pull = self._session.get(f"{self._path}/pulls/{number}", _PlacedPull)
         ours = pull.head.repo is not None and pull.head.repo.full_name.lower() == self._event.project.lower()
         return OrderedChange(
@@ -288,13 +284,13 @@ class GitHub:
         )
 
     def may_push(self, login: str) -> bool:
-        """Return whether somebody may push; GitHub says ``write`` for the role `maintain`, and ``read`` for `triage`."""
+        """Whether somebody may push; GitHub says ``write`` for the role `maintain`, and ``read`` for `triage`."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
-        found = self._session.get_unless_refused(path, _Permission, refused=404)
-        return found is not None and found.permission in ("admin", "write")
+        answer = self._session.get_unless_refused(path, _Permission, refused=404)
+        return answer is not None and answer.permission in ("admin", "write")
 
     def _login(self) -> str:
-        """Return the account of the token.
+        """The account of the token.
 
         That of an app may not ask (403): it is the one that the job was told, or else GITHUB_TOKEN's. Not any bot's: there
         are bots that repeat what people say, our marker too.
@@ -304,8 +300,8 @@ class GitHub:
             self._account = answer.login if answer else self._event.account or ACTIONS_ACCOUNT
         return self._account
 
-    def _comment(self, found: _Comment) -> Comment:
-        return Comment(id=found.id, body=found.body or "", own=self._is_own(found.user))
+    def _comment(self, comment: _Comment) -> Comment:
+        return Comment(id=comment.id, body=comment.body or "", own=self._is_own(comment.user))
 
     def _is_own(self, user: _User | None) -> bool:
         return user is not None and user.login == self._login()

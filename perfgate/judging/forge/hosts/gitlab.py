@@ -28,7 +28,6 @@ _STATES: dict[StatusState, str] = {"success": "success", "failure": "failed", "e
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab:
-    """Return the project of an event."""
     session = ForgeSession(
         event.api_url, token, accept="application/json", sleep=sleep, clock=clock, ca_file=event.ca_file, rights=RIGHTS
     )
@@ -99,22 +98,22 @@ class GitLab:
         self._path = f"/projects/{quote(event.project, safe='')}"
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:  # noqa: ARG002 - it has one
-        """Return the merge request the pipeline names; a branch pipeline has none."""
+        """The merge request the pipeline names; a branch pipeline has none."""
         number = self._event.change_request
         if number is None:
             return None
-        found = self._merge_request(number)
-        base = found.diff_refs.base_sha if found.diff_refs else None
+        request = self._merge_request(number)
+        base = request.diff_refs.base_sha if request.diff_refs else None
         return ChangeRequest(
-            number=found.iid,
-            head_sha=found.sha or "",
-            target=found.target_branch,
+            number=request.iid,
+            head_sha=request.sha or "",
+            target=request.target_branch,
             base_sha=base or None,
-            open=found.state == "opened",
+            open=request.state == "opened",
         )
 
     def changed_files(self, number: int) -> list[str] | None:
-        """Return the paths a merge request touches; None where its diff is too large for GitLab to list them all.
+        """The paths a merge request touches; None where its diff is too large for GitLab to list them all.
 
         Beyond the limits of an instance, of lines too, the list is cut without a word, and the count of the merge request reads
         "1000+" (docs.gitlab.com, Merge requests API, "List merge request diffs" and "Retrieve a merge request").
@@ -125,18 +124,16 @@ class GitLab:
             return None
         return sorted({name for diff in diffs for name in (diff.old_path, diff.new_path)})
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        """Return the common ancestor of two commits."""
+    def merge_base(self, first: str, second: str) -> str | None:
         path = f"{self._path}/repository/merge_base"
-        return self._session.get(path, _Commit, query={"refs[]": [one, other]}).id
+        return self._session.get(path, _Commit, query={"refs[]": [first, second]}).id
 
     def parents(self, sha: str) -> list[str] | None:
-        """Return the parents of a commit."""
         path = f"{self._path}/repository/commits/{quote(sha, safe='')}"
         return self._session.get(path, _Commit).parent_ids
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Return the archives that the jobs of the event's pipeline left, under the names the jobs gave them.
+        """The archives that the jobs of the event's pipeline left, under the names the jobs gave them.
 
         The pipeline is that of the project it runs in, which for a merge request of a fork may be the fork.
         """
@@ -149,7 +146,6 @@ class GitLab:
         ]
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        """Return the archive of a job."""
         return self._session.download(f"{self._pipeline_project}/jobs/{artifact.id}/artifacts")
 
     @property
@@ -157,7 +153,7 @@ class GitLab:
         return f"/projects/{quote(self._event.repository, safe='')}"
 
     def comments(self, number: int) -> list[Comment]:
-        """Return the notes of a merge request; those GitLab itself writes (``system``) are left out."""
+        """The notes of a merge request; those GitLab itself writes (``system``) are left out."""
         query: Query = {"per_page": 100, "sort": "asc", "order_by": "created_at"}
         notes = self._session.pages(self._notes(number), _Note, query=query)
         return [self._comment(note) for note in notes if not note.system]
@@ -193,12 +189,16 @@ class GitLab:
             raise ForgeError(f"the status of commit {status.sha[:12]} was refused: {words[:300]!r}")
 
     def issues(self, label: str) -> list[Issue]:
-        """Return the issues with a label."""
         query: Query = {"labels": label, "state": "all", "per_page": 100}
-        found = self._session.pages(f"{self._path}/issues", _Issue, query=query)
+        issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
-            Issue(one.iid, one.description or "", own=one.author.id == self._user_id, is_open=one.state == "opened")
-            for one in found
+            Issue(
+                issue.iid,
+                issue.description or "",
+                own=issue.author.id == self._user_id,
+                is_open=issue.state == "opened",
+            )
+            for issue in issues
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:

@@ -36,12 +36,11 @@ Plan = Callable[[Scratch, Tip], Change | None]
 
 
 def accepts(location: str) -> bool:
-    """Return whether a location is one of this backend."""
     return location.startswith(PREFIX)
 
 
 def open_backend(location: str, place: Place) -> GitBranchStore:
-    """Return the store at a location; nothing is opened before its first use."""
+    """The store at a location; nothing is opened before its first use."""
     parse_location(location)
     return GitBranchStore(location, place)
 
@@ -96,16 +95,15 @@ class GitBranchStore:
         return [file.run.id for file, _ in packed]
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """Return the runs of a project, newest session first."""
+        """The runs of a project, newest session first."""
         newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
         return [file.run for file in newest_first[:limit]]
 
     def damaged(self, project: str) -> list[str]:
-        """Return what of the runs of a project cannot be read, each with where it stands and what to do."""
+        """What of the runs of a project cannot be read, each with where it stands and what to do."""
         return self._read().damaged(project)
 
     def show(self, run_id: str) -> RunDocument:
-        """Return the document of a run, by its id or the beginning of it."""
         with open_scratch(self._link) as scratch:
             tip = self._seen.tip if self._seen else self._fetch(scratch)
             path = self._path_of(run_id, tip)
@@ -118,8 +116,8 @@ class GitBranchStore:
                 tip = self._fetch(scratch)
                 path = self._path_of(run_id, tip)
                 packed = scratch.read([tip.files[path]])[tip.files[path]]
-        found = layout.parse_document_path(path) or ""
-        return layout.unpack_document(packed, found, name=f"{self._link.name}: {path}")
+        document = layout.parse_document_path(path) or ""
+        return layout.unpack_document(packed, document, name=f"{self._link.name}: {path}")
 
     def history(
         self,
@@ -131,7 +129,7 @@ class GitBranchStore:
         *,
         labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
-        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         place = _SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
         return [
             HistoryValue(
@@ -145,7 +143,7 @@ class GitBranchStore:
         ]
 
     def series(self, project: str) -> list[Series]:
-        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+        """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
         return [
             Series(
                 workload=place.workload,
@@ -164,35 +162,38 @@ class GitBranchStore:
         path = layout.confirmations_path(project)
 
         def plan(scratch: Scratch, tip: Tip) -> Change | None:
-            kept = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            others = [one for one in kept if _measured(one) != _measured(confirmation)]
-            return Change("confirm a change point", {path: layout.encode_list([*others, confirmation])})
+            entries = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            rest = [entry for entry in entries if _measured(entry) != _measured(confirmation)]
+            return Change("confirm a change point", {path: layout.encode_list([*rest, confirmation])})
 
         self._write(plan)
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        """Return what was confirmed of a project, newest first."""
         path = layout.confirmations_path(project)
-        kept = layout.decode_confirmations(self._read().file(path), name=f"{self._link.name}: {path}")
-        return sorted(sorted(kept, key=_measured), key=lambda one: one.confirmed_at, reverse=True)
+        entries = layout.decode_confirmations(self._read().file(path), name=f"{self._link.name}: {path}")
+        return sorted(sorted(entries, key=_measured), key=lambda entry: entry.confirmed_at, reverse=True)
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
         path = layout.acceptances_path(project)
 
         def plan(scratch: Scratch, tip: Tip) -> Change | None:
-            kept = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            others = [one for one in kept if (one.commit, one.metric) != (acceptance.commit, acceptance.metric)]
-            return Change("accept a regression", {path: layout.encode_list([*others, acceptance])})
+            entries = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            rest = [
+                entry for entry in entries if (entry.commit, entry.metric) != (acceptance.commit, acceptance.metric)
+            ]
+            return Change("accept a regression", {path: layout.encode_list([*rest, acceptance])})
 
         self._write(plan)
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        """Return the acceptances of a project, or of one commit of it, newest first."""
         path = layout.acceptances_path(project)
-        kept = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
-        found = sorted((one for one in kept if commit in (None, one.commit)), key=lambda one: (one.commit, one.metric))
-        return sorted(found, key=lambda one: one.accepted_at, reverse=True)
+        entries = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
+        matches = sorted(
+            (entry for entry in entries if commit in (None, entry.commit)),
+            key=lambda entry: (entry.commit, entry.metric),
+        )
+        return sorted(matches, key=lambda entry: entry.accepted_at, reverse=True)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.
@@ -245,19 +246,17 @@ class GitBranchStore:
         return scratch.push(tip, replace(change, alone=False), seconds_since_1970=seconds)
 
     def _path_of(self, run_id: str, tip: Tip) -> str:
-        """Return where the document of a run stands, by the beginning of its id."""
         beginning = layout.document_path(run_id.lower()).partition(".")[0]
-        found = [
+        matches = [
             path for path in tip.files if run_id and path.startswith(beginning) and layout.parse_document_path(path)
         ]
-        if not found:
+        if not matches:
             raise StoreError(f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise StoreError(f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id")
-        return found[0]
+        return matches[0]
 
     def _fetch(self, scratch: Scratch) -> Tip:
-        """Return the branch as it is now. Raises StoreError for one that is no store."""
         tip = scratch.fetch()
         if tip.commit is not None:
             layout.check_mark(tip.files, name=self._link.name)
@@ -276,7 +275,6 @@ class GitBranchStore:
         return _Contents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
 
     def _list(self, scratch: Scratch, tip: Tip, path: str) -> bytes:
-        """Return the file of a list as it is now on the server; that of an empty one where there is none."""
         if path not in tip.files:
             return layout.EMPTY_LIST
         return scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
@@ -303,26 +301,25 @@ class _Contents:
         self._histories: dict[str, dict[_SeriesPlace, list[tuple[RunFile, float]]]] = {}
 
     def file(self, path: str) -> bytes:
-        """Return the file of a list; that of an empty one where there is none."""
+        """The file of a list; that of an empty one where there is none."""
         return self._files.get(path, layout.EMPTY_LIST)
 
     def runs(self, project: str) -> list[RunFile]:
-        """Return the runs of a project that can be read."""
         return self._decode(project)[0]
 
     def damaged(self, project: str) -> list[str]:
-        """Return why the others cannot: of many files one that somebody broke hides no other."""
+        """Why the others cannot: of many files one that somebody broke hides no other."""
         return self._decode(project)[1]
 
     def histories(self, project: str) -> Mapping[_SeriesPlace, list[tuple[RunFile, float]]]:
-        """Return the values of every series, oldest session first, each with its run; sorted out once for all of them."""
+        """The values of every series, oldest session first, each with its run; sorted out once for all of them."""
         if project not in self._histories:
-            found: dict[_SeriesPlace, list[tuple[RunFile, float]]] = {}
+            series: dict[_SeriesPlace, list[tuple[RunFile, float]]] = {}
             for file in sorted(self.runs(project), key=lambda file: (file.started, file.run.id)):
-                for one in file.values:
-                    place = _SeriesPlace(one.workload, one.shape, one.metric, one.labels, file.run.fingerprint)
-                    found.setdefault(place, []).append((file, one.value))
-            self._histories[project] = found
+                for value in file.values:
+                    place = _SeriesPlace(value.workload, value.shape, value.metric, value.labels, file.run.fingerprint)
+                    series.setdefault(place, []).append((file, value.value))
+            self._histories[project] = series
         return self._histories[project]
 
     def _decode(self, project: str) -> tuple[list[RunFile], list[str]]:
@@ -341,7 +338,7 @@ class _Contents:
 
 
 def _kept(file: RunFile, paths: Iterable[str]) -> str | None:
-    """Return the id of the run that is kept of a run's session; None where there is none."""
+    """The id of the run that is kept of a run's session; None where there is none."""
     prefix = layout.session_prefix(file.run.project, file.run.session)
     return next((path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)), None)
 
@@ -352,13 +349,19 @@ def _record_message(files: Sequence[RunFile]) -> str:
     return f"record run {first.id[:12]}{of}" if len(files) == 1 else f"record {len(files)} runs"
 
 
-def _measured(one: Confirmation) -> tuple[str, ...]:
-    """Return what of a confirmation must differ for two to be kept."""
-    return one.before, one.after, one.workload, one.shape, one.metric, one.fingerprint
+def _measured(confirmation: Confirmation) -> tuple[str, ...]:
+    return (
+        confirmation.before,
+        confirmation.after,
+        confirmation.workload,
+        confirmation.shape,
+        confirmation.metric,
+        confirmation.fingerprint,
+    )
 
 
 def _too_old(files: Iterable[RunFile], keep: int) -> list[RunFile]:
-    """Return all but the newest ``keep`` of each testbed."""
+    """All but the newest ``keep`` of each testbed."""
     newest_first = sorted(files, key=lambda file: (file.run.fingerprint, -file.started, file.run.id))
     by_testbed = groupby(newest_first, key=lambda file: file.run.fingerprint)
     return [file for _, group in by_testbed for file in list(group)[keep:]]

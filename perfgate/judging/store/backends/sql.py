@@ -46,12 +46,11 @@ _PREFIX = "sqlite:///"
 
 
 def accepts(location: str) -> bool:
-    """Return whether a location is one of this backend: a file path, or a URL of SQLite."""
     return location.startswith(_PREFIX) or "://" not in location
 
 
 def open_backend(location: str, place: Place) -> SqlStore:  # noqa: ARG001 - a file lies where it lies
-    """Return the store at a location; nothing is opened before its first use."""
+    """The store at a location; nothing is opened before its first use."""
     path = location.removeprefix(_PREFIX)
     try:
         return SqlStore(Path(path).expanduser())
@@ -96,24 +95,23 @@ class SqlStore:
         return [row["id"] for row, _ in rows]
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """Return the runs of a project, newest session first."""
+        """The runs of a project, newest session first."""
         columns = [column for column in RUNS.c if column is not RUNS.c.document]
         query = sa.select(*columns).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
         return [_stored_run(row) for row in self._read(query.limit(limit))]
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
-        """Return nothing: SQLite refuses a damaged file as a whole, and ``show`` a document that was changed."""
+        """Nothing: SQLite refuses a damaged file as a whole, and ``show`` a document that was changed."""
         return []
 
     def show(self, run_id: str) -> RunDocument:
-        """Return the document of a run, by its id or the beginning of it."""
         query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.startswith(run_id.lower(), autoescape=True))
-        found = self._read(query.limit(2)) if run_id else []
-        if not found:
+        rows = self._read(query.limit(2)) if run_id else []
+        if not rows:
             raise StoreError(f"{self._path} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
-        if len(found) > 1:
+        if len(rows) > 1:
             raise StoreError(f"{self._path} holds several runs that begin with {run_id!a}; give more of the id")
-        return self._document(found[0]["id"], found[0]["document"])
+        return self._document(rows[0]["id"], rows[0]["document"])
 
     def history(
         self,
@@ -125,7 +123,7 @@ class SqlStore:
         *,
         labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
-        """Return one metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         query = (
             sa.select(VALUES.c.run_id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
             .join_from(VALUES, RUNS)
@@ -146,7 +144,7 @@ class SqlStore:
         ]
 
     def series(self, project: str) -> list[Series]:
-        """Return every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
+        """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
         names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
         query = (
             sa.select(*names, sa.func.max(RUNS.c.device_kind).label("device_kind"), sa.func.count().label("runs"))
@@ -168,11 +166,10 @@ class SqlStore:
             connection.execute(CONFIRMATIONS.insert().values(row))
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        """Return what was confirmed of a project, newest first."""
         table = CONFIRMATIONS.c
         query = sa.select(CONFIRMATIONS).where(table.project == project)
-        found = self._read(query.order_by(table.confirmed_at.desc(), *CONFIRMATIONS.primary_key))
-        return [Confirmation(**{name: row[name] for name in Confirmation.__struct_fields__}) for row in found]
+        rows = self._read(query.order_by(table.confirmed_at.desc(), *CONFIRMATIONS.primary_key))
+        return [Confirmation(**{name: row[name] for name in Confirmation.__struct_fields__}) for row in rows]
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
@@ -183,12 +180,11 @@ class SqlStore:
             connection.execute(ACCEPTANCES.insert().values(project=project, **msgspec.structs.asdict(acceptance)))
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        """Return the acceptances of a project, or of one commit of it, newest first."""
         table = ACCEPTANCES.c
         query = sa.select(ACCEPTANCES).where(table.project == project)
         query = query if commit is None else query.where(table.commit == commit)
-        found = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
-        return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in found]
+        rows = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
+        return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in rows]
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
@@ -203,7 +199,6 @@ class SqlStore:
             return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
 
     def _rows(self, run: RunDocument, *, allow_dirty: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the row of a run and those of its values. Raises StoreError for an unfit run."""
         refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
         data = canonical_bytes(run, name="the run")
         run_id = hashlib.sha256(data).hexdigest()
@@ -219,7 +214,6 @@ class SqlStore:
         return recorded_document(data, run_id, name=name, remedy=RESTORE)
 
     def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
-        """Return all rows of a query; none when there is no store yet."""
         if not self._is_there():
             return []
         if not (os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)):
@@ -249,7 +243,6 @@ class SqlStore:
                 yield connection
 
     def _is_there(self) -> bool:
-        """Return whether there is a store yet. Raises StoreError for a path that cannot be one."""
         with clear_errors(self._path):
             is_folder, is_there = self._path.is_dir(), self._path.exists()
         if is_folder:

@@ -27,7 +27,7 @@ PAGE_SIZE = 100
 
 
 @dataclass(frozen=True)
-class Manner:
+class Dialect:
     """How a forge differs from the others. ``talk`` is where the comments of a change request are kept in its API."""
 
     name: str
@@ -63,8 +63,7 @@ class _Ignored(msgspec.Struct):
     """An answer of which only the status counts."""
 
 
-def connect(event: CiEvent, token: str, manner: Manner, *, sleep: Sleep, clock: Clock) -> SimilarForge:
-    """Return the repository of an event. The token goes into the header: in an address it would land in logs."""
+def connect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Sleep, clock: Clock) -> DialectForge:
     session = ForgeSession(
         event.api_url,
         token,
@@ -72,39 +71,39 @@ def connect(event: CiEvent, token: str, manner: Manner, *, sleep: Sleep, clock: 
         sleep=sleep,
         clock=clock,
         ca_file=event.ca_file,
-        scheme=manner.scheme,
+        scheme=dialect.scheme,
     )
-    return SimilarForge(session, event, manner)
+    return DialectForge(session, event, dialect)
 
 
-class SimilarForge:
+class DialectForge:
     """One repository on such a forge."""
 
-    def __init__(self, session: ForgeSession, event: CiEvent, manner: Manner) -> None:
+    def __init__(self, session: ForgeSession, event: CiEvent, dialect: Dialect) -> None:
         owner, slash, name = event.project.partition("/")
         if not (owner and slash and name) or "/" in name:
-            raise ForgeSettingError(f"a {manner.name} repository reads OWNER/NAME, found {event.project!r}")
+            raise ForgeSettingError(f"a {dialect.name} repository reads OWNER/NAME, found {event.project!r}")
         self._session = session
         self._event = event
-        self._manner = manner
+        self._dialect = dialect
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """Return the change request that the event names, or else the open one with the event's head."""
+        """The change request that the event names, or else the open one with the event's head."""
         number = self._event.change_request
         if number is not None:
             return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
         pulls = self._all(f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open")
-        found = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
-        if not found:
+        candidates = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
+        if not candidates:
             return None
-        return _change_request(found[prefer if prefer in found else max(found)])
+        return _change_request(candidates[prefer if prefer in candidates else max(candidates)])
 
     def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
         """Cannot tell: how long a list of files these forges give was not tried."""
         return None
 
-    def merge_base(self, one: str, other: str) -> str | None:  # noqa: ARG002 - the same for all
+    def merge_base(self, first: str, second: str) -> str | None:  # noqa: ARG002 - the same for all
         """Cannot tell: that part of the API was not tried."""
         return None
 
@@ -115,23 +114,22 @@ class SimilarForge:
     def artifacts(self) -> list[ForgeArtifact]:
         """Refuse: what runs leave behind is kept by whatever CI runs there."""
         raise ForgeError(
-            f"perfgate fetches no artifacts from {self._manner.name}; bring the check folder here and name it: "
+            f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
             "perfgate publish DIR"
         )
 
     def download(self, artifact: ForgeArtifact) -> bytes:
         """Refuse, as above."""
-        raise ForgeError(f"perfgate fetches no artifacts from {self._manner.name}: {artifact.name[:40]!r}")
+        raise ForgeError(f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}")
 
     def comments(self, number: int) -> list[Comment]:
-        """Return all comments of a change request."""
-        path = f"{self._path}/{self._manner.talk}/{number}/comments"
-        found = self._all(path, _Comment, self._id)
-        return [Comment(self._id(one), one.body or "", self._is_own(one.user)) for one in found]
+        path = f"{self._path}/{self._dialect.talk}/{number}/comments"
+        comments = self._all(path, _Comment, self._id)
+        return [Comment(self._id(comment), comment.body or "", self._is_own(comment.user)) for comment in comments]
 
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment. The id of the answer is not used: on GitCode it may be that of a discussion."""
-        path = f"{self._path}/{self._manner.talk}/{number}/comments"
+        path = f"{self._path}/{self._dialect.talk}/{number}/comments"
         self._session.send("POST", path, {"body": body}, _Ignored, expect=(201, 200), repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
@@ -144,9 +142,9 @@ class SimilarForge:
 
     def set_status(self, status: CommitStatus) -> None:
         """Mark a commit, on a forge that can."""
-        if not self._manner.has_statuses:
+        if not self._dialect.has_statuses:
             raise ForgeError(
-                f"perfgate knows no commit status on {self._manner.name}; the comment and this job's exit code say the same"
+                f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
             )
         body = {"state": status.state, "context": status.name, "description": status.description[:MAX_DESCRIPTION]}
         if status.url:
@@ -160,22 +158,21 @@ class SimilarForge:
         return self._session.get("/user", _User).login
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
-        """Return a whole list: pages are asked for until one has nothing new, however many fit on one there."""
-        found: dict[int, T] = {}
-        for page in self._session.numbered_pages(path, kind, query={**query, self._manner.page_size: PAGE_SIZE}):
-            before = len(found)
-            found.update({key(one): one for one in page})
-            if len(found) == before:
+        elements: dict[int, T] = {}
+        for page in self._session.numbered_pages(path, kind, query={**query, self._dialect.page_size: PAGE_SIZE}):
+            before = len(elements)
+            elements.update({key(element): element for element in page})
+            if len(elements) == before:
                 break
-        return list(found.values())
+        return list(elements.values())
 
     def _one(self, comment_id: int) -> str:
-        return f"{self._path}/{self._manner.talk}/comments/{comment_id}"
+        return f"{self._path}/{self._dialect.talk}/comments/{comment_id}"
 
-    def _id(self, found: _Comment) -> int:
-        text = str(found.id)
+    def _id(self, comment: _Comment) -> int:
+        text = str(comment.id)
         if not (text.isascii() and text.isdecimal()):
-            raise ForgeError(f"{self._manner.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
+            raise ForgeError(f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
         return int(text)
 
     def _is_own(self, user: _User | None) -> bool:
