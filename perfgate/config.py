@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from perfgate.catalogue.card import LANGUAGES, Language
-from perfgate.catalogue.gating import GATING_LIMITS
-from perfgate.catalogue.lookup import LIMITS, METRICS
+from perfgate.catalogue.lookup import GATING_LIMITS, LIMITS, METRICS
 from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
@@ -440,7 +439,7 @@ def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, 
             f"{path}: [limits] {unable[0]} cannot gate, because what it judges is no value of its own in run.json; set a "
             f"[budget] on a metric instead, or let one of these gate: {', '.join(GATING_LIMITS)}"
         )
-    return {name: LIMITS[name] if setting.value is None else setting.value for name, setting in gating.items()}
+    return {name: LIMITS[name].default if setting.value is None else setting.value for name, setting in gating.items()}
 
 
 def _budget(key: str, written: float | str, path: Path) -> Budget:

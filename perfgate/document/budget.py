@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.card import Better, Metric
+from perfgate.catalogue.card import Better
+from perfgate.catalogue.records import Metric
 
 # Every unit a budget may be written in, as a factor of the base unit it stands for.
 _UNITS: dict[str, tuple[str, float]] = {

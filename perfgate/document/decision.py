@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.advice.advice import GainOf
-from perfgate.catalogue.gating import judged_by
-from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.card import GainOf
+from perfgate.catalogue.lookup import METRICS, judged_by
 from perfgate.document.budget import Budget
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.tolerances import OK_MARGIN

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from perfgate.catalogue.advice.lookup import ON_CHANGES
+from perfgate.catalogue.lookup import CHANGE_ADVICE
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
 from perfgate.document.run import Evidence
 from perfgate.judging.advice.gains import at_most
@@ -159,7 +159,7 @@ def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
 
 
 def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
-    advice = ON_CHANGES[advised.rule]
+    advice = CHANGE_ADVICE[advised.rule]
     seconds, gain = _share_of_call(advised, decision)
     evidence: dict[str, Evidence] = {"base": _plain(advised.base), "head": _plain(advised.head)}
     if advised.op:
@@ -172,7 +172,7 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
         rule=advised.rule,
         workload=advised.workload,
         shape=advised.shape,
-        message=str(advice.message.format_map({"op": "an operator", **evidence})),
+        message=advice.message.format_map({"op": "an operator", **evidence}),
         severity="warning",
         line=advised.line,
         evidence=evidence,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from perfgate.catalogue.advice.advice import Advice
-from perfgate.catalogue.advice.lookup import ON_FINDINGS
+from perfgate.catalogue.lookup import RULE_ADVICE
+from perfgate.catalogue.records import Advice
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.document.run import FROM_PROFILE, Finding, RunDocument, StepResult
 from perfgate.judging.advice.gains import gain_of
@@ -18,7 +18,7 @@ def on_findings(run: RunDocument) -> Iterator[Suggestion]:
     """Yield what to try about every finding that advice knows of."""
     for step in run.steps:
         for finding in step.findings:
-            advice = ON_FINDINGS.get(finding.rule)
+            advice = RULE_ADVICE.get(finding.rule)
             suggestion = _suggestion(run, step, finding, advice) if advice else None
             if suggestion is not None:
                 yield suggestion
@@ -47,7 +47,7 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
     if words is None:
         return None
     try:
-        message, code = (str(text.format_map(finding.evidence)) for text in (words, "" if in_vain else advice.code))
+        message, code = (text.format_map(finding.evidence) for text in (words, "" if in_vain else advice.code))
     except KeyError:  # a document of another version, whose evidence has other names
         return None
     measured = None if in_vain else tried

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from perfgate.catalogue.advice.advice import Estimated, Measured
+from perfgate.catalogue.records import Estimated, Measured
 from perfgate.document.decision import Gain
 from perfgate.document.run import Evidence, RunDocument, Value
 

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from perfgate.catalogue.gating import judged_by
-from perfgate.catalogue.lookup import is_counted, measuring_step, metric
+from perfgate.catalogue.lookup import is_counted, judged_by, measuring_step, metric
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Method, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
+from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
 from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
@@ -120,8 +121,8 @@ def _explain_metric(found: Metric, reader: Reader) -> str:
         {
             "name": found.name,
             # Of an operator's metric both hold its name, which is from outside.
-            "title": Words(clean(worded(found.title))),
-            "explanation": Words(clean(worded(found.explanation), limit=_LONG)),
+            "title": Words(clean(say(found.title, part=Words(found.part)))),
+            "explanation": Words(clean(say(found.explanation, part=Words(found.part)), limit=_LONG)),
             "unit": share or say(_UNITS.get(found.unit, found.unit)),
             "better": say(_BETTER[found.better]),
             "exact": found.kind == "exact",
@@ -135,7 +136,7 @@ def _explain_metric(found: Metric, reader: Reader) -> str:
 
 
 def _explain_rule(name: str, reader: Reader) -> str:
-    card = next(card for card in CARDS.values() if any(rule.name == name for rule in card.rules))
+    card = CARDS[RULES[name].step]
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
         "rule",
@@ -150,7 +151,8 @@ def _explain_rule(name: str, reader: Reader) -> str:
 
 
 def _explain_limit(name: str, reader: Reader) -> str:
-    card, found = next((card, limit) for card in CARDS.values() for limit in card.limits if limit.name == name)
+    found = LIMITS[name]
+    card = CARDS[found.step]
     rule, _, severity = name.rpartition(".")
     return _render(
         "limit",

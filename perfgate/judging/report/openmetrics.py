@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from perfgate.catalogue.card import Metric
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.records import Metric
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.escape import clean
 

@@ -10,13 +10,12 @@ from perfgate.document.run import Evidence, Finding, Severity
 
 def limit(name: str, given: Mapping[str, float]) -> float:
     """Return a limit by name, as the project gives it or else the card's own. Raises KeyError for an unknown name."""
-    return given.get(name, LIMITS[name])
+    return given.get(name, LIMITS[name].default)
 
 
 def noticed(rule: str, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
     """Return a finding in the words that the card has for its rule. Raises KeyError for evidence that the words lack."""
-    # Words without a name in them come back as the card's own Text, which no document can hold.
-    message = str(RULES[rule].message.format_map(evidence))
+    message = RULES[rule].message.format_map(evidence)
     return Finding(rule=rule, severity=severity, message=message, evidence=dict(evidence))
 
 

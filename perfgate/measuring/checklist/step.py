@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from perfgate.catalogue.card import StepCard
+from perfgate.catalogue.records import StepCard
 from perfgate.document.budget import Budget
 from perfgate.document.run import (
     Artifact,

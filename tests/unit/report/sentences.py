@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, nodes
 
+from perfgate.catalogue.lookup import sentences
 from perfgate.judging import report
 from perfgate.judging.report.locale.sentences import Sentences
 from perfgate.judging.report.section import all_sections
@@ -30,7 +31,7 @@ _DIGIT = "7"
 
 def all_sentences() -> set[str]:
     """Return the English sentences, with ``{name}`` in the place of values."""
-    found = {str(section.title) for section in all_sections()} | {"none"}
+    found = {str(section.title) for section in all_sections()} | {"none"} | set(sentences())
     for template in sorted(TEMPLATES.rglob("*.j2")):
         found |= set(of_template(template))
     for module in sorted(REPORT.rglob("*.py")):

@@ -14,6 +14,7 @@ from perfgate.cli.commands.explain import COMMAND, columns, wrapped
 from perfgate.errors import UsageError
 from perfgate.judging.report.explain import Reader
 from perfgate.judging.report.explain import explain as explain_to
+from perfgate.judging.report.locale.language import chinese
 
 
 def explain(name: str, **reader: Any) -> str:
@@ -76,7 +77,7 @@ def test_explain__every_rule__its_words_and_its_step(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LIMITS))
 def test_explain__every_limit__value_and_source(name: str) -> None:
     text = explain(name)
-    assert text.startswith(f"{name} = {LIMITS[name]:g}\n")
+    assert text.startswith(f"{name} = {LIMITS[name].default:g}\n")
     assert "source    " in text
 
 
@@ -96,9 +97,9 @@ def test_explain__step__what_this_device_shows_and_then_the_others() -> None:
 def test_explain__step_in_chinese__no_english_sentence_left(number: int, device: str) -> None:
     card = CARDS[number]
     text = explain(str(number), device=device, language="zh")
-    assert text.startswith(f"第 {number} 步，{card.slug}：{card.title.zh}\n")
-    assert card.remedy.zh in text
-    assert str(card.remedy) not in text
+    assert text.startswith(f"第 {number} 步，{card.slug}：{chinese()[card.title]}\n")
+    assert chinese()[card.remedy] in text
+    assert card.remedy not in text
 
 
 def test_explain__metric_in_chinese__title_unit_and_source() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 
-from perfgate.catalogue.card import Language, Text
+from perfgate.catalogue.card import Language
 from perfgate.judging.report.locale import zh
 from perfgate.judging.report.words import Words
 from perfgate.plugins import load_members
@@ -45,8 +47,8 @@ def phrase(english: str) -> str:
 
 
 def worded(text: str) -> Words:
-    """Return what a card of the checklist says; words that come in one language only stay as they are."""
-    return Words(text.worded(spoken()) if isinstance(text, Text) else text)
+    """What the catalogue says, in the language that is being written; braces in it stay."""
+    return Words(translated(text, spoken()))
 
 
 def translated(english: str, language: Language) -> str:
@@ -57,4 +59,7 @@ def translated(english: str, language: Language) -> str:
 @cache
 def chinese() -> dict[str, str]:
     """Return the Chinese catalogue."""
-    return {english: words for module in load_members(zh) for english, words in module.WORDS.items()}
+    catalogue: dict[str, str] = json.loads(
+        (Path(__file__).parent / "zh" / "catalogue.json").read_text(encoding="utf-8")
+    )
+    return catalogue | {english: words for module in load_members(zh) for english, words in module.WORDS.items()}

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from string import Formatter
 
-from perfgate.catalogue.advice.lookup import ADVICE
-from perfgate.catalogue.card import Text
-from perfgate.catalogue.lookup import RULES
+from perfgate.catalogue.lookup import CHANGE_ADVICE, RULE_ADVICE, RULES
 from perfgate.document.decision import Suggestion
 from perfgate.document.run import Evidence, Finding
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.locale import documents
-from perfgate.judging.report.locale.language import spoken
+from perfgate.judging.report.locale.documents import Text
+from perfgate.judging.report.locale.language import spoken, translated, worded
 from perfgate.judging.report.words import Words
 from perfgate.plugins import load_members
 
@@ -38,22 +37,22 @@ class Told(str):
 def told_finding(finding: Finding) -> str:
     """Return what a step noticed, in the words of its rule; a rule or evidence that is not known leaves the message."""
     rule = RULES.get(finding.rule)
-    if spoken() == "en" or rule is None or rule.message.zh == str(rule.message):
+    if spoken() == "en" or rule is None:
         return finding.message
     try:
-        return _filled(rule.message.zh, _told_values(finding.evidence))
+        return _filled(worded(rule.message), _told_values(finding.evidence))
     except (KeyError, ValueError, AttributeError):
         return finding.message
 
 
 def told_suggestion(suggestion: Suggestion) -> str:
     """Return what to try, in the words of its advice; what another tool says, and unknown evidence, stays as it is."""
-    advice = ADVICE.get(suggestion.rule)
+    advice = RULE_ADVICE.get(suggestion.rule) or CHANGE_ADVICE.get(suggestion.rule)
     if spoken() == "en" or advice is None:
         return suggestion.message
-    words = advice.instead if advice.instead and suggestion.message == str(advice.instead) else advice.message
+    words = advice.instead if advice.instead and suggestion.message == advice.instead else advice.message
     try:
-        return _filled(words.zh, _told_values(suggestion.evidence))
+        return _filled(worded(words), _told_values(suggestion.evidence))
     except (KeyError, ValueError, AttributeError):
         return suggestion.message
 
@@ -109,8 +108,9 @@ def _filled(words: str, values: Mapping[str, Evidence]) -> Told:
 @cache
 def _patterns() -> list[tuple[_Pattern, str]]:
     """Return the English sentences, those with the most words of their own first: they say most."""
-    known = [*document_sentences(), *(rule.message for rule in RULES.values())]
-    patterns = [(_parsed(message), message.zh) for message in known]
+    known = {str(sentence): sentence.zh for sentence in document_sentences()}
+    known |= {rule.message: translated(rule.message, "zh") for rule in RULES.values()}
+    patterns = [(_parsed(english), chinese) for english, chinese in known.items()]
     return sorted(patterns, key=lambda found: -sum(len(literal) for literal, _ in found[0]))
 
 

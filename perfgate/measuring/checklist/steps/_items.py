@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfgate.catalogue.lookup import LIMITS
 from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor, tensors
 
@@ -22,7 +22,7 @@ def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
     together = _answer(context, host)
     if not _has_rows(together, batch):
         return None
-    limit = context.limits.get("batching.agreement", LIMITS["batching.agreement"])
+    bound = limit("batching.agreement", context.limits)
     for item in (0, batch - 1):
         try:
             alone = _answer(context, _row(host, item, batch))
@@ -31,7 +31,7 @@ def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
         found = agreement(_row(together, item, batch), alone)
         if not found.comparable:
             return None
-        if not found.within(limit):
+        if not found.within(bound):
             return False
     return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.catalogue.card import Text
+from perfgate.judging.report.locale.documents import Text
 
 MESSAGES: tuple[Text, ...] = (
     Text(

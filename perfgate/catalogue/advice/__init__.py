@@ -1,1 +1,0 @@
-"""What to try, as data: about every rule that a step may notice, and about what a change may bring."""

@@ -1,0 +1,66 @@
+"""Read the catalogue's TOML files. What is unknown, missing or of the wrong type is an error that names file and key."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from perfgate.catalogue.records import Advice, Limit, Metric, Rule, StepCard
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent
+_SECTIONS: Mapping[str, type[msgspec.Struct]] = {"metrics": Metric, "parts": Metric, "limits": Limit, "rules": Rule}
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+
+
+def load_steps() -> dict[int, StepCard]:
+    """Raises ValueError that names the file, the entry and what is wrong with it, as the other functions here do."""
+    sources = _read(FOLDER / "sources.toml")
+    cards = [load_step(path, sources) for path in sorted((FOLDER / "steps").glob("*.toml"))]
+    return {card.number: card for card in cards}
+
+
+def load_changes() -> dict[str, Advice]:
+    path = FOLDER / "changes.toml"
+    return {name: _decode(Advice, table, f"{path.name}: [{name}]") for name, table in _read(path).items()}
+
+
+def load_step(path: Path, sources: Mapping[str, str]) -> StepCard:
+    """In a source ``{name}`` stands for the text of that name in ``sources`` or in the step's own ``[sources]``."""
+    step = _read(path)
+    texts = {**sources, **step.pop("sources", {})}
+    for section, record in _SECTIONS.items():
+        entries = []
+        for name, table in step.get(section, {}).items():
+            table.update(name=name, step=step.get("number"))
+            entries.append(_decode(record, table, f'{path.name}: [{section}."{name}"]', texts))
+        step[section] = entries
+    return _decode(StepCard, step, f"{path.name}:")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def _decode(
+    record: type[_Record], table: dict[str, Any], place: str, sources: Mapping[str, str] | None = None
+) -> _Record:
+    try:
+        if sources and "source" in table:
+            table["source"] = table["source"].format_map(sources)
+        return msgspec.convert(table, record)
+    except KeyError as error:
+        raise ValueError(f"{place} there is no source {error}; the names are {', '.join(sources or ())}") from error
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{place} {error}") from error

@@ -1,1 +1,0 @@
-"""The twenty cards, one file each; every module exposes its card as ``CARD``."""
