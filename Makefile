@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm schemas test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm schemas configuration traps release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -45,9 +45,24 @@ format: $(VENV)/.installed
 minilm: $(VENV)/.installed
 	$(BIN)/python examples/minilm/gate.py $(CHANGES)
 
-# Write schemas/ anew from the records.
+# Write schemas/ anew from the records, and docs/configuration.md from the schema of perfgate.toml.
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas
+configuration: schemas
+	$(BIN)/python -m tests.docs.configuration
+
+# Write docs/traps.md anew from the traps.
+traps: $(VENV)/.installed
+	$(BIN)/python -m tests.traps
+
+# Build wheel and sdist and check them as the release workflow does; nothing is uploaded.
+release: build/release/.installed
+	rm -rf dist
+	build/release/bin/python .ci/release.py --out dist
+build/release/.installed: .ci/release-requirements.txt
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --require-hashes -r .ci/release-requirements.txt
+	touch $@
 
 # Proofs of many seconds each: what `make test` leaves out.
 test-slow: $(VENV)/.installed

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -41,125 +41,168 @@ PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
 ACCELERATOR_CPUS = 4
 
 
+def _doc(text: str) -> msgspec.Meta:
+    """What a setting means; it stands in the schema, and from there in docs/configuration.md."""
+    return msgspec.Meta(description=text)
+
+
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How workers run. Times in seconds, memory in bytes; ``threads`` 0 means all CPUs granted.
+    """How worker processes run."""
 
-    ``requirements`` are glob patterns of the files that define dependencies. Where what they say differs between base and
-    head, the shell command ``setup`` makes an environment for each side, in its checkout; ``inherit_packages`` lets them
-    see the packages of the running interpreter, after their own. In CI workers find no compiled kernels of earlier jobs,
-    unless ``reuse_caches`` or ``pass_env`` ask for them; the report then says so.
-    """
-
-    threads: int = 0
-    python_path: list[str] = msgspec.field(default_factory=lambda: [".", "src"])
-    preload: list[str] = msgspec.field(default_factory=lambda: ["torch"])
-    pass_env: list[str] = []
-    link: list[str] = []
-    requirements: list[str] = msgspec.field(default_factory=lambda: list(REQUIREMENTS))
-    setup: str = ""
-    setup_timeout: float = 1800.0
-    inherit_packages: bool = True
-    load_timeout: float = 300.0
-    step_timeout: float = 300.0
-    memory_limit: int = 0
-    reuse_caches: bool = False
-    seed: int = 20201120
+    threads: Annotated[int, _doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
+    python_path: Annotated[
+        list[str], _doc("Folders of the project that are put on Python's path, where they exist.")
+    ] = msgspec.field(default_factory=lambda: [".", "src"])
+    preload: Annotated[
+        list[str],
+        _doc("Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."),
+    ] = msgspec.field(default_factory=lambda: ["torch"])
+    pass_env: Annotated[
+        list[str], _doc("Environment variables that workers see beside the usual few. Never name a token.")
+    ] = []
+    link: Annotated[
+        list[str],
+        _doc("Paths that git ignores and the model needs, such as weights. Both checkouts get a link to them."),
+    ] = []
+    requirements: Annotated[
+        list[str],
+        _doc("Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."),
+    ] = msgspec.field(default_factory=lambda: list(REQUIREMENTS))
+    setup: Annotated[
+        str, _doc("The shell command that installs the dependencies of one side into a virtual environment of its own.")
+    ] = ""
+    setup_timeout: Annotated[float, _doc("Seconds that `setup` may take.")] = 1800.0
+    inherit_packages: Annotated[
+        bool, _doc("Whether such an environment sees the packages of the running Python after its own.")
+    ] = True
+    load_timeout: Annotated[float, _doc("Seconds that loading the workload may take.")] = 300.0
+    step_timeout: Annotated[
+        float, _doc("Seconds that one step of the checklist, or one request of a pair, may take.")
+    ] = 300.0
+    memory_limit: Annotated[int, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
+    reuse_caches: Annotated[
+        bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")
+    ] = False
+    seed: Annotated[int, _doc("The seed of the inputs and of every draw of lots.")] = 20201120
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the gate decides.
+    """How the gate decides. Pairs of base and head are measured until a look decides."""
 
-    Pairs of base and head are measured until a look decides: after each number of pairs in ``looks`` the gate may. Once
-    ``budget`` seconds are spent on a workload no pair after the second look begins. ``aa_pairs`` pairs of base and base come
-    with the first look. A pair is ``quads`` of four blocks a shape, each behind another layout; unset, 4 to 16, as many as
-    the start of a pair is worth (benchmarks/gate/FINDINGS.md). ``cpus`` is how many
-    CPUs both sides of a pair are pinned to, 0 for all granted; unset it is 1 on a CPU, and 4 on a device that works for
-    several host threads.
-    """
-
-    looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
-    budget: float = 60.0
-    aa_pairs: int = 7
-    quads: int | None = None
-    block_seconds: float = 0.02
-    cpus: int | None = None
-    alpha: float = 0.01
-    alpha_ok: float = 0.05
-    ok_margin: float | None = None
-    tolerance: dict[str, float] = {}
+    looks: Annotated[list[int], _doc("The numbers of pairs after which the gate may decide, rising.")] = msgspec.field(
+        default_factory=lambda: list(DEFAULT_LOOKS)
+    )
+    budget: Annotated[
+        float, _doc("Seconds of pairs for each workload. Once they are spent, no pair after the second look begins.")
+    ] = 60.0
+    aa_pairs: Annotated[int, _doc("Pairs of base and base, which show the noise. They come with the first look.")] = 7
+    quads: Annotated[
+        int | None,
+        _doc(
+            "Groups of four blocks in a pair, each in another memory layout. Unset: 4 to 16, by what starting a pair costs."
+        ),
+    ] = None
+    block_seconds: Annotated[float, _doc("Seconds of calls in one block.")] = 0.02
+    cpus: Annotated[
+        int | None, _doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator.")
+    ] = None
+    alpha: Annotated[float, _doc("The chance of a false alarm of the whole gate.")] = 0.01
+    alpha_ok: Annotated[float, _doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
+    ok_margin: Annotated[
+        float | None, _doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.')
+    ] = None
+    tolerance: Annotated[
+        dict[str, float],
+        _doc("How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."),
+    ] = {}
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where main's runs are kept, and which branch main is.
+    """Where main's runs are kept, and which branch main is."""
 
-    ``path`` is a file path (SQLite; relative to perfgate.toml), ``sqlite:///PATH``, or ``branch://NAME`` for a branch of the
-    project's own git repository, which CI jobs share without a database; ``branch://NAME?remote=REMOTE`` takes another remote
-    than origin. Empty it is a file in the user's data folder. The environment variable PERFGATE_STORE comes first.
-    ``main_branch`` is the branch whose runs are kept and which changes are compared with; empty it is the remote's default.
-    ``keep`` is how many runs of each testbed stay, 0 for all: once a twentieth more are there, recording removes the oldest.
-    """
-
-    path: str = ""
-    main_branch: str = ""
-    keep: int = 2000
+    path: Annotated[
+        str,
+        _doc(
+            "`branch://NAME` for a branch of the project's own repository (`?remote=REMOTE` for another remote than origin), "
+            "`sqlite:///PATH`, or a file relative to perfgate.toml. Empty: a file in the user's data folder."
+        ),
+    ] = ""
+    main_branch: Annotated[
+        str, _doc("The branch whose runs are kept and which changes are compared with. Empty: the remote's default.")
+    ] = ""
+    keep: Annotated[
+        int,
+        _doc(
+            "Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."
+        ),
+    ] = 2000
 
 
 class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit with more than its number: ``value``, which unset stays the checklist's, and whether the gate fails on it."""
+    """A limit with more than its number."""
 
-    value: float | None = None
-    gating: bool = False
+    value: Annotated[float | None, _doc("The number. Unset: the checklist's own.")] = None
+    gating: Annotated[bool, _doc("Whether the gate fails beyond it.")] = False
 
 
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What must be seen in the trace of every workload: ``kernels`` are glob patterns of the names of kernels or operators.
+    """What the trace of every workload must show. The gate fails where it does not."""
 
-    The gate fails where one is not.
-    """
-
-    kernels: list[str] = []
+    kernels: Annotated[list[str], _doc("Patterns of the names of kernels or operators.")] = []
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a trace names a compiled call: ``spans`` are parts of the names of the compiler's entry and of running the graph.
+    """How a trace names a compiled call."""
 
-    Without them they are those of the device's own compiler, on an NPU ``npu_fx_compiler inference`` and ``ExecuteGraph``.
-    """
-
-    spans: list[str] = []
+    spans: Annotated[
+        list[str],
+        _doc(
+            "Two parts of names: of the compiler's entry and of running the graph. Unset: those of the device's own compiler, "
+            "on an NPU `npu_fx_compiler inference` and `ExecuteGraph`."
+        ),
+    ] = []
 
 
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How comments and reports read; documents are in no language."""
 
-    language: Language = "en"
+    language: Annotated[Language, _doc("The language of comments, reports and the terminal.")] = "en"
 
 
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
 
-    A file counts where a pattern of ``relevant`` matches it and none of ``ignore``. perfgate.toml and the workload files
-    always count. An unseen slowdown costs more than minutes of a machine, so nothing but prose is ignored by itself.
+    perfgate.toml and the workload files always count. An unseen slowdown costs more than minutes of a machine, so nothing
+    but prose is ignored by default.
     """
 
-    relevant: list[str] = msgspec.field(default_factory=lambda: ["*"])
-    ignore: list[str] = msgspec.field(default_factory=lambda: list(PROSE))
+    relevant: Annotated[list[str], _doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
+    ignore: Annotated[list[str], _doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
+        default_factory=lambda: list(PROSE)
+    )
 
 
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """perfgate.toml as it is written.
+    """perfgate.toml as it is written."""
 
-    ``workload`` is short for one entry of ``workloads`` under its own name. ``limits`` are marks inside one run, by name or
-    pattern, which only inform unless they are ``gating``; ``budget`` are absolute bounds that the gate holds the head to, such
-    as ``"latency.p99" = "< 20 ms at 50 QPS"``.
-    """
-
-    project: str = ""
-    device: str = "cpu"
-    workload: str = ""
-    workloads: dict[str, str] = {}
-    limits: dict[str, float | LimitSetting] = {}
-    budget: dict[str, float | str] = {}
+    project: Annotated[str, _doc("The name under which runs are kept. Empty: the name of the folder.")] = ""
+    device: Annotated[
+        str, _doc("`cpu`, `npu`, `cuda`, or one of several as in `npu:1`. PERFGATE_DEVICE comes first.")
+    ] = "cpu"
+    workload: Annotated[
+        str, _doc("The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name.")
+    ] = ""
+    workloads: Annotated[dict[str, str], _doc("Several workloads: a name and `FILE:NAME` for each.")] = {}
+    limits: Annotated[
+        dict[str, float | LimitSetting],
+        _doc("Marks inside one run, by name or pattern. They inform, unless they are `gating`."),
+    ] = {}
+    budget: Annotated[
+        dict[str, float | str],
+        _doc(
+            'What the head may be at most, or at least, whatever the base was: `"latency.p99" = "< 20 ms at 50 QPS"`.'
+        ),
+    ] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
@@ -249,7 +292,7 @@ def load_config(
     except FileNotFoundError:
         raise ConfigError(
             f'{path} does not exist; write one with at least\n\n    workload = "perf/workload.py:encoder"\n\n'
-            "where encoder is a perfgate.Workload in that file (see the README, 'A workload in ten lines')"
+            "where encoder is a perfgate.Workload in that file (docs/workload.md shows one)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

@@ -16,6 +16,7 @@ import yaml
 from perfgate.config import parse_config
 from perfgate.judging.forge import hosts
 from perfgate.plugins import load_member
+from tests.docs import configuration
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
 
@@ -184,3 +185,7 @@ def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
     rows = dict(re.findall(r"^\| `(\w+)`(?: \(.*?\))? \|.*\| (.*PERFGATE_TOKEN.*) \|$", page, flags=re.MULTILINE))
     told = {forge: tuple(re.findall(r"`(\w+)`", names)) for forge, names in rows.items()}
     assert told == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}
+
+
+def test_configuration__the_page__is_what_the_schema_says() -> None:
+    assert configuration.PAGE.read_text(encoding="utf-8") == configuration.page(), "run `make configuration`"

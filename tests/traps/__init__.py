@@ -1,1 +1,1 @@
-"""The gate cannot be fooled: every trap is caught by name, or stands in TRAPS.md as one that is not, and why."""
+"""The gate cannot be fooled: every trap is caught by name, or stands in docs/traps.md as one that is not, and why."""

@@ -1,4 +1,4 @@
-"""``python -m tests.traps``: write TRAPS.md from the tests."""
+"""``python -m tests.traps``: write docs/traps.md from the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of traps: each test says what it is a trap of, what catches it and under which name; TRAPS.md is made from it.
+"""The list of traps: each test says what it is a trap of, what catches it and under which name; docs/traps.md is made from it.
 
 A test of a trap returns the names it found (see ``naming.py``); one that is caught must find its own, and one that cannot be
 caught must find none that fails, so that both lists stay true.
@@ -11,24 +11,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PAGE = Path(__file__).parents[2] / "TRAPS.md"
+PAGE = Path(__file__).parents[2] / "docs" / "traps.md"
 _HEAD = """# Traps
 
-How one could fool a gate, knowingly or not, and what perfgate does about it. Every row is a test in
-[tests/traps](tests/traps), and the page is made from them (`python -m tests.traps`): a row without its test, a test without its
-row, or a trap that is caught under another name than the row says fails the suite.
+How can a gate be fooled, on purpose or by accident, and what does perfgate do about it? Every row is a test in
+[tests/traps](../tests/traps), and this page is made from the tests (`make traps`). A row without a test, a test without a row,
+or a trap that is caught under another name than its row says fails the test suite.
 
-A name with an outcome (`latency.low: regressed`) is a comparison of the decision, `invalid` stands before what makes the
-times of a shape prove nothing (verdict INCONCLUSIVE, exit code 4), `error` before how a worker failed, `finding` before a rule
-of the checklist, `harness` before a change of the workload file, `refused` before a document that is not even judged. Where a
-trap is one that must not move the verdict at all, the name is the answer that it must leave as it is.
+The column *named as* says what perfgate reports:
+
+| name | meaning |
+|---|---|
+| `latency.low: regressed` | the outcome of a comparison; with `unchanged`, the trap must not move it |
+| `invalid …` | the times of this shape prove nothing; verdict INCONCLUSIVE, exit code 4 |
+| `error …` | a worker failed |
+| `finding …` | a rule of the checklist |
+| `harness …` | a change of the workload file |
+| `refused …` | the document is not judged at all |
 """
 _NOT_CAUGHT = """
 ## Not caught
 
-Code that is measured shares its process with what times it. Whoever sets out to lie, and knows this page, can; perfgate
-protects against mistakes, accidents and the usual tricks, and against strangers only in that their code cannot reach the
-conductor, the token or the verdict of another run. Each of these has a test that shows it passing, so that the list is true.
+Measured code shares its process with the clock that times it. An author who wants to lie and has read this page can do so.
+perfgate protects against mistakes, accidents and the usual tricks. Against strangers it protects the conductor, the token and
+the verdicts of other runs: their code cannot reach them. Each of these rows has a test that shows the trap working, so that the
+list is true.
 """
 
 
@@ -87,7 +94,6 @@ def is_alarm(name: str) -> bool:
 
 
 def page() -> str:
-    """Return TRAPS.md."""
     # By file, and within it in the order of the tests: which file was imported first is chance.
     traps = sorted(TRAPS, key=lambda trap: trap.module)
     caught_rows = [trap for trap in traps if trap.named is not None]
@@ -103,4 +109,4 @@ def page() -> str:
 
 
 def _link(trap: Trap) -> str:
-    return f"[{trap.test.partition('::')[2]}](tests/traps/{trap.module})"
+    return f"[{trap.test.partition('::')[2]}](../tests/traps/{trap.module})"

@@ -73,7 +73,7 @@ def test_ci_file__vendored_schema__valid(schema: str, path: Path, more: list[str
 
 def test_ci_files__zizmor_at_its_strictest__finds_nothing() -> None:
     stand_ins = sorted((ROOT / "tests" / "ci" / "actions").glob("*/action.yml"))
-    assert len(stand_ins) == 4
+    assert len(stand_ins) == 5
     done = _run(BIN / "zizmor", "--offline", "--no-progress", "--persona=auditor", *CI_FILES, *stand_ins)
     assert done.returncode == 0, done.stdout
 
@@ -104,7 +104,7 @@ def test_ci_files__a_pinned_action__is_the_same_version_everywhere() -> None:
         if re.match(r" +(- )?uses: \w", line)
     }
     names = [line.partition("@")[0] for line in lines]
-    assert len(names) == len(set(names)) == 4
+    assert len(names) == len(set(names)) == 5
     assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line) for line in lines)
 
 
@@ -120,6 +120,7 @@ PERMISSIONS = {
         "weekly": {"contents": "write", "issues": "write"},
     },
     "check": {"check": {"contents": "read"}},
+    "release": {"build": {"contents": "read"}, "publish": {"id-token": "write"}},
     "perfgate": {"gate": {**READ, **COMMENTS}},
     "perfgate-trusted": {"trusted": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS}},
 }

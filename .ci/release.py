@@ -1,0 +1,171 @@
+"""Build the wheel and the sdist and check both as a user gets them. Nothing is uploaded.
+
+python -m pip install --require-hashes -r .ci/release-requirements.txt
+python .ci/release.py --tag v0.1.0 --out dist
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSION_FILE = ROOT / "perfgate" / "version.py"
+CHANGELOG = ROOT / "CHANGELOG.md"
+# What the wheel force-includes beside the package (pyproject.toml).
+MOVED = {"schemas": "perfgate/schemas"}
+# The demo's verdicts. A busy machine may leave the harmless change undecided; the mistake shows in exact counts.
+DEMO_VERDICTS = {"refactor": {"PASS", "INCONCLUSIVE"}, "mistake": {"FAIL"}}
+
+
+class ReleaseError(Exception):
+    """The distributions must not be published; the text says why."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--out", type=Path, default=ROOT / "dist", help="An empty or new folder for wheel and sdist.")
+    options.add_argument("--tag", help="The tag of the release; it must be v and the version.")
+    options.add_argument("--torch", default="torch==2.13.0", help="What pip installs for the demo.")
+    options.add_argument("--no-demo", action="store_true", help="Skip the demo, which takes minutes.")
+    arguments = options.parse_args()
+    try:
+        version = read_version(arguments.tag)
+        wheel, sdist = build(arguments.out.resolve())
+        check_wheel(wheel)
+        check_sdist(sdist)
+        run("twine", sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
+        with tempfile.TemporaryDirectory() as folder:
+            check_installed(wheel, version, Path(folder), torch="" if arguments.no_demo else arguments.torch)
+    except ReleaseError as error:
+        sys.exit(f"release: {error}")
+    say(f"perfgate {version} may be published: {wheel.name}, {sdist.name}")
+
+
+def read_version(tag: str | None) -> str:
+    """The version, which the tag and the changelog must name too."""
+    version = re.search(r'__version__ = "(.+)"', VERSION_FILE.read_text(encoding="utf-8"))[1]
+    if tag is not None and tag != f"v{version}":
+        raise ReleaseError(f"the tag is {tag}, but {VERSION_FILE.name} says {version}; the tag must be v{version}")
+    if not re.search(rf"^## {re.escape(version)}\b", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        raise ReleaseError(f"CHANGELOG.md has no section `## {version}`; write what is in it")
+    return version
+
+
+def build(out: Path) -> tuple[Path, Path]:
+    """The wheel is built from the sdist, as pip would do it. Their timestamps are the commit's, so that a rebuild is equal."""
+    if out.exists() and any(out.iterdir()):
+        raise ReleaseError(f"{out} is not empty; give the distributions a folder of their own")
+    epoch = git("log", "-1", "--format=%ct").strip()
+    run(
+        "build",
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+        SOURCE_DATE_EPOCH=epoch,
+    )
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def check_wheel(wheel: Path) -> None:
+    """The wheel holds the committed files of the package and nothing else."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    expected = {path for path in committed() if path.startswith("perfgate/")}
+    for folder, target in MOVED.items():
+        expected |= {target + path.removeprefix(folder) for path in committed() if path.startswith(f"{folder}/")}
+    expected |= {re.sub(r"\.po$", ".mo", path) for path in expected if path.endswith(".po")}
+    metadata = {path for path in packed if ".dist-info/" in path}
+    compare("the wheel", packed - metadata, expected)
+    if not any(path.endswith("/licenses/LICENSE") for path in metadata):
+        raise ReleaseError("the wheel has no licence text; see license-files in pyproject.toml")
+
+
+def check_sdist(sdist: Path) -> None:
+    """The sdist holds every committed file, so that the tests can be run from it."""
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    compiled = {re.sub(r"\.po$", ".mo", path) for path in committed() if path.endswith(".po")}
+    compare("the sdist", packed - {"PKG-INFO"} - compiled, committed() - compiled)
+
+
+def compare(archive: str, packed: set[str], expected: set[str]) -> None:
+    for kind, paths in (("lacks", expected - packed), ("has too much:", packed - expected)):
+        if paths:
+            raise ReleaseError(f"{archive} {kind} {', '.join(sorted(paths)[:20])} ({len(paths)} in all)")
+
+
+def check_installed(wheel: Path, version: str, folder: Path, *, torch: str) -> None:
+    """Install the wheel into a new environment and use it away from the checkout. Without ``torch`` the demo is left out."""
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv" / "bin" / "python"
+    run("install", str(python), "-m", "pip", "install", "--quiet", str(wheel), *filter(None, [torch]), cwd=folder)
+    perfgate = str(python.with_name("perfgate"))
+    answer = run("version", perfgate, "--version", cwd=folder).strip()
+    if not answer.endswith(f" {version}"):
+        raise ReleaseError(f"`perfgate --version` of the wheel says {answer!r} instead of {version}")
+    run("explain", perfgate, "explain", "7", "--lang", "zh", cwd=folder)
+    if torch:
+        check_demo(perfgate, folder)
+
+
+def check_demo(perfgate: str, folder: Path) -> None:
+    demo = subprocess.run([perfgate, "demo", "--dir", str(folder / "demo")], cwd=folder, env=environment(), check=False)
+    for change, allowed in DEMO_VERDICTS.items():
+        decision = folder / "demo" / "results" / change / "decision.json"
+        if not decision.exists():
+            raise ReleaseError(f"the demo of the wheel ended with {demo.returncode} before it judged {change}")
+        verdict = json.loads(decision.read_text(encoding="utf-8"))["verdict"]
+        if verdict not in allowed:
+            raise ReleaseError(
+                f"the demo of the wheel says {verdict} of {change}, expected {' or '.join(sorted(allowed))}"
+            )
+        say(f"demo: {change} is {verdict}")
+
+
+def committed() -> set[str]:
+    return set(git("ls-files", "-z").split("\0")) - {""}
+
+
+def git(*arguments: str) -> str:
+    # In a container another user owns the checkout, and git would refuse it.
+    return run("git", "git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments)
+
+
+def environment() -> dict[str, str]:
+    """The environment without what would let the checkout or another environment shine through."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+
+
+def run(name: str, *command: str, cwd: Path = ROOT, **variables: str) -> str:
+    """The output of a command. Raises ReleaseError with its end where it fails."""
+    if name != "git":
+        say(f"{name} ...")
+    env = {**environment(), **variables}
+    process = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise ReleaseError(f"{name} failed ({process.returncode}):\n{(process.stdout + process.stderr)[-4000:]}")
+    return process.stdout
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"release: {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
