@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.location import FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.pairs import GAP_QUANTILE, taken_together
-from perfgate.judging.gate.policy import FAMILIES, margins_for_unchanged, tolerance
+from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
@@ -103,5 +104,5 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
 
 def _share(metric: str) -> float:
     """Return the part of the gate's error that a metric gets at worst, where its family has other members."""
-    family = next(family for family in FAMILIES if metric in family.metrics)
+    family = FAMILIES[METRICS[metric].family]
     return family.share / len(family.metrics)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.catalogue.records import Advice, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, StepCard
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,6 +31,21 @@ def load_steps() -> dict[int, StepCard]:
 def load_changes() -> dict[str, Advice]:
     path = FOLDER / "changes.toml"
     return {name: _decode(Advice, table, f"{path.name}: [{name}]") for name, table in _read(path).items()}
+
+
+def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
+    path = FOLDER / "families.toml"
+    tables = _read(path)
+    members: dict[str, list[str]] = {name: [] for name in tables}
+    for metric in metrics:
+        if metric.family:
+            if metric.family not in members:
+                raise ValueError(f"{metric.name}: there is no family {metric.family!r} in {path.name}")
+            members[metric.family].append(metric.name)
+    return {
+        name: _decode(Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]")
+        for name, table in tables.items()
+    }
 
 
 def load_step(path: Path, sources: Mapping[str, str]) -> StepCard:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perfgate.catalogue.load import load_changes, load_steps
-from perfgate.catalogue.records import Advice, Judged, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.load import load_changes, load_families, load_steps
+from perfgate.catalogue.records import Advice, Family, Judged, Limit, Metric, Rule, StepCard
 
 CARDS: dict[int, StepCard] = load_steps()
 METRICS: dict[str, Metric] = {metric.name: metric for card in CARDS.values() for metric in card.metrics}
@@ -15,7 +15,10 @@ LIMITS: dict[str, Limit] = {limit.name: limit for card in CARDS.values() for lim
 RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in card.rules}
 RULE_ADVICE: dict[str, Advice] = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
+FAMILIES: dict[str, Family] = load_families(METRICS.values())
+FAST_PATHS = FAMILIES["fast_path"].metrics
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
+_COUNTING_STEP = 4
 
 
 def card(number: int) -> StepCard:
@@ -34,14 +37,10 @@ def metric(name: str) -> Metric:
     return METRICS[name]
 
 
-def is_counted(name: str) -> bool:
-    """Whether a metric is one of the exact counters, which step 4 counts whatever card it stands on."""
-    return name.startswith(("counters.", "ops.count:")) or name in {"memory.peak", "memory.kept"}
-
-
 def measuring_step(name: str) -> int:
     """Raises KeyError for a name that is not in the catalogue."""
-    return 4 if is_counted(name) else metric(name).step
+    described = metric(name)
+    return _COUNTING_STEP if described.counted else described.step
 
 
 def judged_by(limit: str) -> Judged | None:
@@ -60,7 +59,7 @@ def sentences() -> Iterator[str]:
     for step in CARDS.values():
         yield from (step.title, step.question, step.how, step.remedy, step.cost, *step.devices.values())
         for metric in (*step.metrics, *step.parts):
-            yield from (metric.title, metric.explanation)
+            yield from (metric.title, metric.explanation, *metric.clock_titles.values())
         yield from (limit.source for limit in step.limits)
         yield from (rule.message for rule in step.rules)
     for advice in (*RULE_ADVICE.values(), *CHANGE_ADVICE.values()):

@@ -7,14 +7,30 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import Better, DeviceKind, GainOf, Kind
+from perfgate.catalogue.card import Amount, Better, DeviceKind, GainOf, Kind
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A measured quantity: its base unit, which way is better, and whether repetition gives the same number.
 
-    ``step`` is the checklist step it belongs to (20: the gate). A ``share`` is a part of a whole, unit 1, and reads as a
-    percentage. ``part`` is the operator, module or function that the metric is about: ``{part}`` in title and explanation.
+    ``step`` is the checklist step it belongs to (20: the gate), ``counted`` whether it is one of the exact counters, which
+    step 4 counts whatever step explains them. A ``share`` is a part of a whole, unit 1, and reads as a percentage. ``part``
+    is the operator, module or function that the metric is about: ``{part}`` in title and explanation.
+
+    How the gate judges it: ``tolerance`` is the relative worsening that is allowed unless ``[gate.tolerance]`` in perfgate.toml
+    says otherwise, ``unmoved_tolerance`` that of a workload whose memory layout cannot move (luck of one layout may be 1 %),
+    ``allowed_more`` by how much a count may grow in any case. A counter is exact, so any worsening counts; those of times lie
+    above what a change that does not change speed can shift by luck of memory layout. ``family`` is the entry in families.toml
+    of a time that is compared over pairs, ``ok_margin_scale`` what the margin for "unchanged" is multiplied by; other than 1,
+    it holds wherever the workload lies.
+
+    ``explained``: a change of it is taken apart into operators. ``stored``: the head's value stands beside those of main's
+    stored runs. ``recorded``: shown where two recordings are compared. ``trend``: followed over weeks, as all with a tolerance
+    and all counters are. ``follows`` names the metric compared over pairs that a change of this one shows in.
+
+    How the report words it: ``clock_titles`` are its titles where another clock than the wall decides, ``amount`` is what
+    the parts of a counter count, ``listed_last`` marks a metric that moves with what others show, and ``advice`` is the entry
+    in changes.toml for a counter that grew.
     """
 
     name: str
@@ -26,7 +42,34 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     explanation: str
     source: str
     share: bool = False
+    counted: bool = False
     part: str = ""
+    tolerance: float | None = None
+    unmoved_tolerance: float | None = None
+    allowed_more: float = 0.0
+    family: str = ""
+    ok_margin_scale: float = 1.0
+    explained: bool = False
+    stored: bool = False
+    recorded: bool = False
+    trend: bool = False
+    follows: str = ""
+    clock_titles: Mapping[Literal["cpu", "device"], str] = {}
+    amount: Amount = "calls"
+    listed_last: bool = False
+    advice: str = ""
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Time metrics that are corrected for together; ``share`` is their part of the gate's alpha.
+
+    Where one that ``must_decide`` is inconclusive, so is the gate.
+    """
+
+    metrics: tuple[str, ...]
+    share: float
+    must_decide: bool = False
+    gating: bool = True
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from perfgate.catalogue.card import GainOf
-from perfgate.catalogue.lookup import METRICS, judged_by
+from perfgate.catalogue.lookup import FAST_PATHS, METRICS, judged_by
 from perfgate.document.budget import Budget
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.tolerances import OK_MARGIN
@@ -20,7 +20,6 @@ DEFAULT_LOOKS = (8, 16, 32, 64)
 MOST_LOOKS = 12
 
 # The metrics of what one call takes, and the preprocessing of one batch.
-FAST_PATHS = ("latency.low", "preprocess.low")
 
 Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]
 Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.lookup import metric
 from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
@@ -31,9 +32,6 @@ from perfgate.judging.trend.standing import is_about
 
 MOST_CONFIRMATION_BYTES = 1024 * 1024
 MOST_CONFIRMATIONS = 1000
-# A check compares calls over pairs of processes; what of a run it does not compare follows one of these.
-_FOLLOWS = {"latency.p90": "latency.p50", "throughput.median": "throughput.turnaround"}
-_INVERTED = ("throughput.median",)
 
 
 class _Suspect(NamedTuple):
@@ -178,7 +176,7 @@ def confirmation_of(
     interval = compared.interval
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
-    if interval is not None and series.metric in _INVERTED:
+    if interval is not None and compared.better != metric(series.metric).better:
         interval = (1 / (1 + interval[1]) - 1, 1 / (1 + interval[0]) - 1)
     return Confirmation(
         before=good,
@@ -201,7 +199,7 @@ def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | N
         for one in decision.comparisons
         if (one.workload, one.shape) == (series.workload, series.shape) and one.method not in RULE_METHODS
     }
-    return here.get(series.metric) or here.get(_FOLLOWS.get(series.metric, ""))
+    return here.get(series.metric) or here.get(metric(series.metric).follows)
 
 
 def _is_plausible(one: Confirmation) -> bool:

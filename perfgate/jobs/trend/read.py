@@ -14,7 +14,6 @@ from perfgate.config import Config
 from perfgate.document.history import Confirmation
 from perfgate.document.moments import moment
 from perfgate.document.run import RunDocument
-from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.document.trend import (
     NotLookedAt,
     TrendChange,
@@ -34,7 +33,7 @@ from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.version import __version__
 
 # What the gate judges, and the throughput that goes with it.
-GATED = (*DEFAULT_TOLERANCES, "throughput.median", "counters.*")
+GATED = tuple(name for name, one in METRICS.items() if one.counted or one.trend or one.tolerance is not None)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # So many versions of a series are searched: what is older has been told.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import CHANGE_ADVICE
+from perfgate.catalogue.lookup import CHANGE_ADVICE, metric
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
 from perfgate.document.run import Evidence
 from perfgate.judging.advice.gains import at_most
@@ -54,7 +54,7 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
 
 
 def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
-    rule = _OF_COUNTER.get(comparison.metric)
+    rule = metric(comparison.metric).advice
     if comparison.metric == "counters.framework_ops":
         yield from _small_ops(comparison)
     elif comparison.metric == "counters.copies":
@@ -64,23 +64,8 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
     elif comparison.metric == "counters.syncs":
         rise = _located(_rises(comparison))
         yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
-    elif rule is not None:
+    elif rule:
         yield _of(comparison, rule, _located(_rises(comparison)))
-
-
-_OF_COUNTER = {
-    "counters.noncontiguous_copies": "layout-copy",
-    "counters.format_conversions": "format-conversion",
-    "counters.fallbacks": "host-fallback",
-    "counters.low_precision_ops": "dropped-precision",
-    "counters.graph_breaks": "graph-break",
-    "counters.recompiles": "recompilation",
-    "counters.device_copies": "copies-to-device",
-    "counters.collectives": "collectives",
-    "counters.repeat_saves": "same-input-cache",
-    "memory.peak": "peak-memory",
-    "memory.kept": "memory-kept",
-}
 
 
 def _small_ops(comparison: Comparison) -> Iterator[_Advised]:

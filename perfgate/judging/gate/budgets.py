@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import is_counted, judged_by, measuring_step, metric
+from perfgate.catalogue.lookup import judged_by, measuring_step, metric
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Method, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord
@@ -49,7 +49,7 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
     """Return the metrics of a workload that seem to break a bound, and that measuring again could tell about."""
     found = compare_budgets(base, head, policy)
     names = {one.metric for one in found if one.workload == workload and one.outcome == "regressed"}
-    return {_SLA_METRIC if name == SLA else name for name in names if not is_counted(name)}
+    return {_SLA_METRIC if name == SLA else name for name in names if not metric(name).counted}
 
 
 def bounds_with_lost_values(

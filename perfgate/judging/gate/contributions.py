@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import (
     Comparison,
@@ -53,7 +54,7 @@ _CHANGED: frozenset[ContributionKind] = frozenset({*_COUNTED, "other_inputs", "w
 _UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outside"})
 # The share of the growth outside operators from which it is put down to there being more operators.
 _LAUNCHING = 0.5
-EXPLAINED_METRICS = ("latency.low", "latency.p50", "throughput.turnaround")
+EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
 
 Floats = npt.NDArray[np.float64]
 _Pairs = Sequence[tuple[dict[str, float], dict[str, float]]]

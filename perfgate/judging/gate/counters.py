@@ -8,7 +8,6 @@ from perfgate.catalogue.lookup import metric
 from perfgate.document.alignment import TimedRow
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.document.tolerances import ALLOWED_MORE
 from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rounding import rounded
 from perfgate.judging.gate.sites import grown_sites
@@ -78,7 +77,9 @@ def _compare_counter(
     if 0 in (base.repeats, head.repeats) and base.values[name] != head.values[name]:
         return _compare_whole(base, head, name, base_code)
     allowed = _allowed(base, name, policy)
-    outcome = _outcome(base.values[name], head.values[name], allowed, slack=allowed if name in ALLOWED_MORE else 0.0)
+    outcome = _outcome(
+        base.values[name], head.values[name], allowed, slack=allowed if metric(name).allowed_more else 0.0
+    )
     return _comparison(
         base,
         name,
@@ -136,7 +137,7 @@ def _compare_unsteady(base: CounterSet, head: CounterSet, name: str) -> Comparis
 def _allowed(base: CounterSet, name: str, policy: Policy) -> float:
     """Return by what share of the base a counter may grow."""
     allowed = tolerance(policy, name, base.workload, base.shape)
-    return max(allowed, ALLOWED_MORE.get(name, 0.0) / max(base.values[name], 1))
+    return max(allowed, metric(name).allowed_more / max(base.values[name], 1))
 
 
 def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) -> Outcome:

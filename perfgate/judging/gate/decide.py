@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparing,
@@ -53,7 +54,7 @@ from perfgate.judging.gate.harness import harness_changes, hides, is_consequence
 from perfgate.judging.gate.kernel_times import compare_kernel_times, untimed_places
 from perfgate.judging.gate.location import QUANTILE
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
-from perfgate.judging.gate.policy import FAMILIES, margins_for_unchanged
+from perfgate.judging.gate.policy import margins_for_unchanged
 from perfgate.judging.gate.promises import compare_promises
 from perfgate.judging.gate.recorded import are_recordings, recorded_times
 from perfgate.judging.gate.required import Required, missing_evidence
@@ -67,7 +68,7 @@ PROCEDURE_VERSION = 5
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 _NO_CHECK = "the correctness check could not run"
-_MUST_DECIDE = {metric for family in FAMILIES if family.must_decide for metric in family.metrics}
+_MUST_DECIDE = {metric for family in FAMILIES.values() if family.must_decide for metric in family.metrics}
 
 
 def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:

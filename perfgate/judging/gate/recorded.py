@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.decision import Comparison
 from perfgate.document.run import FROM_PROFILE, OperatorRow, RunDocument
 from perfgate.judging.gate.rounding import rounded
@@ -16,7 +16,7 @@ from perfgate.judging.gate.rounding import rounded
 NOT_COMPARED = "recorded, not compared: measure with perfgate check"
 # Of each shape, the operators with the most self time on either side.
 MAX_OPERATORS = 10
-_SHOWN = ("latency.p50", "utilization.busy", "utilization.gap", "transfer.exposed_share")
+_SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
 
 _Place = tuple[str, str]
 

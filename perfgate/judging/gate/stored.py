@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
@@ -25,7 +25,7 @@ from perfgate.judging.gate.rounding import rounded
 
 MIN_RUNS = 6
 LEVEL = 0.99
-STORED_METRICS = ("latency.p50", "latency.p90")
+STORED_METRICS = tuple(name for name, entry in METRICS.items() if entry.stored)
 # Who accepts one of these accepts that a call takes longer.
 _OF_A_CALL = ("latency.low", *STORED_METRICS, "latency.p99")
 

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import metric
-from perfgate.document.decision import FAST_PATHS, Comparison, NoiseFloor, Outcome, Part, Policy
+from perfgate.catalogue.lookup import FAMILIES, FAST_PATHS, metric
+from perfgate.catalogue.records import Family
+from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.clock import Clocks
 from perfgate.judging.gate.pairs import INSTRUCTIONS, PREPROCESS, Effects, paired_effects, stage_times
-from perfgate.judging.gate.policy import FAMILIES, INFORMING, Family, margins_for_unchanged, tolerance
+from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -62,12 +63,12 @@ def compare_time(
             base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
         ).items()
     ]
-    gating = [
-        comparison for family in FAMILIES for comparison in _compare_family(cells, family, policy, floors, to_come)
+    comparisons = [
+        comparison
+        for family in FAMILIES.values()
+        for comparison in _compare_family(cells, family, policy, floors, to_come)
     ]
-    beside = _compare_family(cells, INFORMING, policy, floors, to_come)
-    inform = [msgspec.structs.replace(comparison, gating=False) for comparison in beside]
-    return [_held_to_instructions(comparison, gating, head) for comparison in gating] + inform
+    return [_held_to_instructions(comparison, comparisons, head) for comparison in comparisons]
 
 
 def _held_to_instructions(comparison: Comparison, gating: Sequence[Comparison], head: RunDocument) -> Comparison:
@@ -127,7 +128,7 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
                     clock=effect.clock,
-                    differs=name not in INFORMING.metrics
+                    differs=FAMILIES[metric(name).family].gating
                     and differs(
                         differences,
                         math.log1p(
@@ -157,7 +158,15 @@ def _compare_family(
     p_values = [p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) for cell in members]
     alpha = policy.alpha * family.share
     return [
-        _compare_cell(cell, policy, alpha=alpha, p_adjusted=adjusted, tests=len(members), floor=_floor_of(cell, floors))
+        _compare_cell(
+            cell,
+            policy,
+            alpha=alpha,
+            p_adjusted=adjusted,
+            tests=len(members),
+            floor=_floor_of(cell, floors),
+            gating=family.gating,
+        )
         for cell, adjusted in zip(members, holm([*p_values, *unknown]))
     ]
 
@@ -175,7 +184,7 @@ class _Answer(NamedTuple):
 
 
 def _compare_cell(
-    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: NoiseFloor | None
+    cell: _Cell, policy: Policy, *, alpha: float, p_adjusted: float, tests: int, floor: NoiseFloor | None, gating: bool
 ) -> Comparison:
     differences = cell.effects.differences
     allowed = tolerance(policy, cell.metric, cell.workload, cell.shape, moved=cell.moved)
@@ -193,7 +202,7 @@ def _compare_cell(
         better=described.better,
         method="paired",
         outcome=said.outcome,
-        gating=True,
+        gating=gating,
         base=rounded(cell.effects.level),
         head=rounded(_head_level(cell, effect)),
         delta=rounded(math.expm1(effect)),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from perfgate.catalogue.card import Amount
+from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.subroutines import PYTHON_TIMES
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -31,16 +33,6 @@ _COMPILING: Mapping[str, Compiling] = {
 # What the gate writes behind the name of an operator that a counter tells more of than that it runs.
 Aspect = Literal["kept", "saved", "full precision"]
 _ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
-# What the parts of a counter count, where it is not calls: bytes, blocks taken from the allocator, arithmetic, Python.
-Amount = Literal["calls", "held", "copied", "blocks", "flops", "functions", "bytecodes"]
-_AMOUNTS: Mapping[str, Amount] = {
-    "memory.peak": "held",
-    "counters.copy_bytes": "copied",
-    "counters.allocations": "blocks",
-    "counters.flops": "flops",
-    "counters.python_calls": "functions",
-    "counters.bytecodes": "bytecodes",
-}
 _Key = tuple[str, str, Amount]
 
 
@@ -247,7 +239,7 @@ def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[Ope
     here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
         largest = max(parts, key=lambda name: parts[name])
-        amount = _AMOUNTS.get(comparison.metric, "calls")
+        amount = metric(comparison.metric).amount
         named = [cause for cause in here if largest in (cause.op, cause.also)]
         return next((cause for cause in named if cause.amount == amount), next(iter(named), None))
     if comparison.method == "exact":
@@ -293,7 +285,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
             inclusive = comparison.metric.startswith(PYTHON_TIMES)
             yield from (_of_stage(where, part, inclusive=inclusive) for part in slower_stages(comparison))
         else:
-            amount = _AMOUNTS.get(comparison.metric, "calls")
+            amount = metric(comparison.metric).amount
             yield from (_of_count(where, part, amount) for part in comparison.parts)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
-from perfgate.document.tolerances import DEFAULT_TOLERANCES
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
@@ -115,7 +114,6 @@ def _explain_step(card: StepCard, reader: Reader) -> str:
 def _explain_metric(found: Metric, reader: Reader) -> str:
     card = CARDS[found.step]
     share = say("a share of the whole") if formats.is_share(found.name) else None
-    tolerance = DEFAULT_TOLERANCES.get(found.name)
     return _render(
         "metric",
         {
@@ -129,7 +127,7 @@ def _explain_metric(found: Metric, reader: Reader) -> str:
             "source": worded(found.source),
             "step": card.number,
             "step_title": worded(card.title),
-            "tolerance": None if tolerance is None else formats.setting(tolerance),
+            "tolerance": None if found.tolerance is None else formats.setting(found.tolerance),
             "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{found.name}.")],
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.decision import SideSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
@@ -10,7 +11,6 @@ from perfgate.judging.report.words import Words
 
 _COMMIT_LENGTH = 9
 _BUSY = 0.1
-_BY_A_CLOCK = ("latency.low", "preprocess.low")
 
 
 def counts_line(summary: Summary, medium: Medium) -> Words:
@@ -35,7 +35,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
     decision = summary.decision
-    clocks = {one.clock for one in decision.comparisons if one.metric in _BY_A_CLOCK and one.clock != "wall"}
+    clocks = {one.clock for one in decision.comparisons if one.metric in FAST_PATHS and one.clock != "wall"}
     if not decision.waited or not (clocks or decision.waited >= _BUSY):
         return None
     return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})

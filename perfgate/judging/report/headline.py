@@ -24,15 +24,6 @@ _VERDICTS = {
 }
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
-_OTHER_CLOCKS = {
-    ("latency.low", "cpu"): phrase("fast-path CPU time"),
-    ("latency.low", "device"): phrase("fast-path device time"),
-    ("latency.p50", "cpu"): phrase("P50 CPU time of a call"),
-    ("latency.p50", "device"): phrase("P50 device time of a call"),
-    ("preprocess.low", "cpu"): phrase("CPU time of preprocessing"),
-    ("latency.p99", "cpu"): phrase("P99 CPU time of a call"),
-    ("latency.p99", "device"): phrase("P99 device time of a call"),
-}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 _METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
 
@@ -129,13 +120,14 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
     What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
     """
-    if (name, clock) in _OTHER_CLOCKS:
-        return say(_OTHER_CLOCKS[name, clock])
     if name.startswith(SUBROUTINE_TIMES):
         return name.partition(".")[2]
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]
-    return worded(METRICS[name].title) if name in METRICS else name
+    if name not in METRICS:
+        return name
+    entry = METRICS[name]
+    return worded(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
 
 
 def _kind(summary: Summary) -> str:

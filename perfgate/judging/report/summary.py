@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfgate.catalogue.card import Language
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,
@@ -20,9 +21,8 @@ from perfgate.document.decision import (
 
 OPERATOR_PREFIX = "ops."
 DECIDING_METRIC = "latency.low"
-# They come to what all the other times come to, or to what those are made of.
-_FOLLOW_TIMES = ("throughput.turnaround", "hardware.instructions")
-_TAKEN_BY_OPERATORS = ("counters.allocations", "memory.peak")
+# They move with what others show: with all the other times, or with what operators take.
+_LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
 _METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "profiled": 6, "recorded": 7}
 
 
@@ -178,9 +178,9 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
         key=lambda c: (
             not c.gating,
             _METHOD_RANK[c.method],
-            c.metric in _FOLLOW_TIMES,
+            c.method != "exact" and c.metric in _LISTED_LAST,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
-            c.metric in _TAKEN_BY_OPERATORS,
+            c.metric in _LISTED_LAST,
             -_size(c),
         ),
     )

@@ -8,7 +8,18 @@ from string import Formatter
 
 import pytest
 
-from perfgate.catalogue.lookup import CARDS, CHANGE_ADVICE, LIMITS, METRICS, RULE_ADVICE, RULES, judged_by, metric
+from perfgate.catalogue.lookup import (
+    CARDS,
+    CHANGE_ADVICE,
+    FAMILIES,
+    LIMITS,
+    METRICS,
+    RULE_ADVICE,
+    RULES,
+    judged_by,
+    measuring_step,
+    metric,
+)
 from perfgate.catalogue.records import Measured
 from perfgate.measuring import checklist
 
@@ -67,6 +78,19 @@ def test_advice_on_rule__steps_and_measured_gain__exist(rule: str) -> None:
     assert names(advice.instead or "") == set()
     if isinstance(advice.gain, Measured):
         assert METRICS[advice.gain.metric].step == RULES[rule].step
+
+
+def test_metrics__names_of_other_entries__exist() -> None:
+    assert {entry.advice for entry in METRICS.values()} - {""} <= CHANGE_ADVICE.keys()
+    assert {entry.follows for entry in METRICS.values()} - {""} <= METRICS.keys()
+    assert all(family.metrics for family in FAMILIES.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("latency.low", 1), ("counters.copies", 4), ("memory.peak", 4), ("ops.count:aten::mm", 4)]
+)
+def test_measuring_step__counters__are_counted_by_step_4_whatever_step_explains_them(name: str, step: int) -> None:
+    assert measuring_step(name) == step
 
 
 def test_judges__metric__exists() -> None:

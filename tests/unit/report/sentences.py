@@ -100,8 +100,8 @@ def step_sentences() -> dict[str, str]:
     reason may reach its value by any way, so none is left out for the way it takes.
     """
     measuring = REPORT.parent.parent / "measuring"
-    folders = [measuring / "checklist" / "steps", measuring / "checklist" / "recorded.py", measuring / "counting" / "account.py",
-               measuring / "counting" / "lines.py"]  # fmt: skip
+    checklist, counting = measuring / "checklist", measuring / "counting"
+    folders = [checklist / "steps", checklist / "recorded.py", counting / "account.py", counting / "lines.py"]
     found = {}
     for folder in folders:
         for module in sorted(folder.glob("*.py")) if folder.is_dir() else [folder]:
