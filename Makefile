@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm schemas configuration traps release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm schemas pages release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -45,14 +45,13 @@ format: $(VENV)/.installed
 minilm: $(VENV)/.installed
 	$(BIN)/python examples/minilm/gate.py $(CHANGES)
 
-# Write schemas/ anew from the records, and docs/configuration.md from the schema of perfgate.toml.
+# Write schemas/ anew from the records.
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas
-configuration: schemas
-	$(BIN)/python -m tests.docs.configuration
 
-# Write docs/traps.md anew from the traps.
-traps: $(VENV)/.installed
+# Write what pages get from the schema of perfgate.toml, from the catalogue and from the traps.
+pages: schemas
+	$(BIN)/python -m tests.docs.tables
 	$(BIN)/python -m tests.traps
 
 # Build wheel and sdist and check them as the release workflow does; nothing is uploaded.

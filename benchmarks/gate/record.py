@@ -33,7 +33,7 @@ from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
 from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack
 
-# The ten that the table in docs/accuracy.md is about; the lab has more.
+# The ten that the table in docs/deciding.md is about; the lab has more.
 WORKLOADS = ("ewise", "conv", "tiny", "prefill", "decode", "lstm", "unet", "images", "python", "lengths")
 HEADS = (1, 3, 5, 7, 8)
 

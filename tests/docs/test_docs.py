@@ -16,11 +16,17 @@ import yaml
 from perfgate.config import parse_config
 from perfgate.judging.forge import hosts
 from perfgate.plugins import load_member
-from tests.docs import configuration
+from tests.docs import tables
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
 
 PAGES = [page for page in pages() if page != "README.zh.md"]  # tests/unit/test_readme.py
+PROSE = sorted(
+    str(path.relative_to(ROOT))
+    for folder in (".", "docs", "benchmarks", "examples", "tests")
+    for path in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+    if not {"data", "golden"} & set(path.parts)
+)
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
 # A text block that the commands of the block before it must have printed.
 OUTPUT = "output"
@@ -128,10 +134,35 @@ def our_words() -> list[str]:
     return words + [re.sub(r"{{.*?}}", "…", path.read_text(encoding="utf-8")) for path in templates]
 
 
-def test_links__into_the_repository__lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\((?!http)([^)#]+)", (DOCS / page).read_text(encoding="utf-8")):
-            assert (DOCS / target).exists(), f"{page}: {target}"
+@pytest.mark.parametrize("page", PROSE)
+def test_links__of_a_page__lead_to_files_and_headings(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, heading in re.findall(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", without_code(text)):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), f"{page}: {target}"
+        if heading:
+            assert heading in headings(file), f"{page}: {file.name} has no heading for #{heading}"
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def headings(file: Path) -> set[str]:
+    """The anchors that forges make of a page's headings."""
+    lines = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def test_index__of_the_pages__names_every_one() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\]\((\S+?\.md)\)", index))
+    assert {page for page in named if "/" not in page} == set(pages()) - {"index.md"}
+
+
+@pytest.mark.parametrize("block", of_language("python"), ids=lambda block: block.name)
+def test_python_blocks__are_python(block: Block) -> None:
+    compile(block.text, block.name, "exec")
 
 
 def test_comments__files_they_name__are_there() -> None:
@@ -187,5 +218,6 @@ def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
     assert told == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}
 
 
-def test_configuration__the_page__is_what_the_schema_says() -> None:
-    assert configuration.PAGE.read_text(encoding="utf-8") == configuration.page(), "run `make configuration`"
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_tables__of_a_page__are_what_schema_and_catalogue_say(page: str) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == tables.page(page), "run `make pages`"

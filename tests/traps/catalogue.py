@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "traps.md"
 _HEAD = """# Traps
 
 How can a gate be fooled, on purpose or by accident, and what does perfgate do about it? Every row is a test in
-[tests/traps](../tests/traps), and this page is made from the tests (`make traps`). A row without a test, a test without a row,
+[tests/traps](../tests/traps), and this page is made from the tests (`make pages`). A row without a test, a test without a row,
 or a trap that is caught under another name than its row says fails the test suite.
 
 The column *named as* says what perfgate reports:

@@ -45,7 +45,7 @@ def test_page__traps_that_are_caught__at_least_25() -> None:
 
 
 def test_page__as_written__is_what_the_tests_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `make traps`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make pages`"
 
 
 def test_caught__another_name_found__fails() -> None:

@@ -1,0 +1,97 @@
+"""The tables that pages get from the schema and the catalogue: ``python -m tests.docs.tables`` writes them (``make pages``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from perfgate.catalogue.lookup import CARDS, GATING_LIMITS
+from perfgate.catalogue.records import StepCard
+from perfgate.document.schema import load_schema
+from tests.docs.blocks import DOCS
+
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+
+
+def page(name: str) -> str:
+    """The text of a page with its tables as they should be."""
+    before, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(BEGIN)
+    return "\n".join([before + BEGIN, "", *PAGES[name](), END + rest.partition(END)[2]])
+
+
+def configuration() -> Iterator[str]:
+    """The settings of perfgate.toml."""
+    schema = load_schema("config")
+    records = schema["$defs"]
+    settings = records["ConfigFile"]["properties"]
+    yield "## At the top of the file\n"
+    yield _settings({key: setting for key, setting in settings.items() if "$ref" not in setting}, {})
+    yield f"A limit in `[limits]` is a number, or a table of:\n\n{_settings(records['LimitSetting']['properties'], {})}"
+    for key, setting in settings.items():
+        if "$ref" in setting:
+            record = records[setting["$ref"].rpartition("/")[2]]
+            yield f"## [{key}]\n\n{record['description']}\n"
+            yield _settings(record["properties"], setting["default"])
+
+
+def checklist() -> Iterator[str]:
+    """The question, the metrics and the limits of every step."""
+    for card in CARDS.values():
+        yield f"### {card.number}. {card.title}\n\n{card.question}\n"
+        yield from _metrics(card)
+        if card.limits:
+            rows = [
+                (f"`{limit.name}`", f"{limit.default:g}", "yes" if limit.name in GATING_LIMITS else "")
+                for limit in card.limits
+            ]
+            yield _table(("limit", "number", "can fail the gate"), rows)
+
+
+def _metrics(card: StepCard) -> Iterator[str]:
+    if card.metrics:
+        rows = [(f"`{metric.name}`", metric.title, metric.unit, metric.better, metric.kind) for metric in card.metrics]
+        yield _table(("metric", "what it is", "unit", "better", "kind"), rows)
+
+
+def _settings(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
+    rows = [
+        (f"`{key}`", _kind(setting), _value(defaults.get(key, setting.get("default"))), setting["description"])
+        for key, setting in settings.items()
+    ]
+    return _table(("setting", "kind", "default", "meaning"), rows)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), ""])
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind == "array":
+            return f"list: {_kind(schema['items'])}"
+        if kind == "object":
+            return f"table: {_kind(schema['additionalProperties'])}"
+        if kind in KINDS:
+            return KINDS[kind]
+    return " or ".join("table" if "$ref" in member else _kind(member) for member in schema["anyOf"])
+
+
+def _value(default: object) -> str:
+    if default is None:
+        return "unset"
+    if default == {}:
+        return "empty"
+    return f"`{json.dumps(default, ensure_ascii=False)}`"
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {"configuration.md": configuration, "checklist.md": checklist}
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (DOCS / name).write_text(page(name), encoding="utf-8")
