@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
+from perfgate.catalogue.names import SUBROUTINE_TIMES
 
 # The slowdown that must be excluded before a time is called unchanged: the smaller one while there is time, where layouts move,
 # and the larger one in the end.

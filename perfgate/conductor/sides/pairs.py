@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.subroutines import PYTHON_TIMES
+from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.handover import refuse_other_blocks
 from perfgate.conductor.sides.operators import LateOperators, PairTrace, with_operators, with_subroutines

@@ -7,6 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CHANGE_ADVICE, metric
+from perfgate.catalogue.names import (
+    COPIES,
+    FRAMEWORK_OPS,
+    LOW_PRECISION_OPS,
+    PREPROCESSING,
+    PREPROCESSING_STAGES,
+    SYNCS,
+)
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
 from perfgate.document.run import Evidence
 from perfgate.judging.advice.gains import at_most
@@ -14,7 +22,7 @@ from perfgate.judging.advice.gains import at_most
 # Of what a call takes longer; a smaller part is not worth advice.
 _TELLS = 0.1
 _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "other-layout"}
-_STAGES = ("preprocess.low", "preprocess.time")
+_PREPROCESSING = (PREPROCESSING, PREPROCESSING_STAGES)
 # These rules see in counters what the explanation sees in the inputs of operators.
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
@@ -47,21 +55,24 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
         if comparison.outcome != "regressed":
             continue
         # Operators that dropped out of a lower precision are counted too, and compared beside the check of the output.
-        if comparison.method == "exact" or comparison.metric == "counters.low_precision_ops":
+        if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
             yield from _on_counter(comparison)
-        elif comparison.metric in _STAGES and (stage := _most_risen(comparison.parts)) is not None:
+        elif (
+            comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES)
+            and (stage := _most_risen(comparison.parts)) is not None
+        ):
             yield _of(comparison, "slower-stage", stage)
 
 
 def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
     rule = metric(comparison.metric).advice
-    if comparison.metric == "counters.framework_ops":
+    if comparison.metric == FRAMEWORK_OPS:
         yield from _small_ops(comparison)
-    elif comparison.metric == "counters.copies":
+    elif comparison.metric == COPIES:
         cast = next((part for part in _rises(comparison) if part.name == "aten::_to_copy"), None)
         if cast is not None:
             yield _of(comparison, "dtype-round-trip", cast)
-    elif comparison.metric == "counters.syncs":
+    elif comparison.metric == SYNCS:
         rise = _located(_rises(comparison))
         yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
     elif rule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from perfgate.catalogue.names import P50
 from perfgate.catalogue.records import Estimated, Measured
 from perfgate.document.decision import Gain
 from perfgate.document.run import Evidence, RunDocument, Value
@@ -56,7 +57,7 @@ def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Map
     if share is None:
         return None
     if source.seconds:
-        call = _value(run, "latency.p50", workload, evidence)
+        call = _value(run, P50, workload, evidence)
         return at_most(share / call.value) if call is not None and call.value else None
     if source.rest:
         share = 1 - share

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import judged_by, measuring_step, metric
+from perfgate.catalogue.names import P99, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Method, Outcome, Policy
 from perfgate.document.run import RunDocument, Value, WorkloadRecord
 from perfgate.judging.gate.rounding import rounded
-
-SLA = "sla.p99"
-_SLA_METRIC = "latency.p99"
 
 
 class _Bound(NamedTuple):
@@ -49,7 +47,7 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
     """Return the metrics of a workload that seem to break a bound, and that measuring again could tell about."""
     found = compare_budgets(base, head, policy)
     names = {one.metric for one in found if one.workload == workload and one.outcome == "regressed"}
-    return {_SLA_METRIC if name == SLA else name for name in names if not metric(name).counted}
+    return {P99 if name == SLA else name for name in names if not metric(name).counted}
 
 
 def bounds_with_lost_values(
@@ -99,7 +97,7 @@ def bounded_metrics(policy: Policy) -> set[str]:
 def _of_workload(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
     """Yield each bound: an SLA is the budget that a workload sets itself."""
     if workload.sla_p99 is not None:
-        budget = Budget(metric=_SLA_METRIC, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate)
+        budget = Budget(metric=P99, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate)
         yield _Bound(budget, SLA)
     for budget in policy.budgets:
         yield _Bound(budget, budget.metric)

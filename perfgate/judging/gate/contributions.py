@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import (
     Comparison,
@@ -33,7 +34,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
-from perfgate.judging.gate.counters import FULL_PRECISION, LOW_PRECISION
+from perfgate.judging.gate.counters import FULL_PRECISION
 from perfgate.judging.gate.explain import operator_lines
 from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
 from perfgate.judging.gate.rounding import rounded
@@ -193,7 +194,7 @@ class _Cell(NamedTuple):
         """Return the place where the host of a device began to wait for it; a CPU waits for nobody."""
         if "outside" in self.after.parts:
             return None
-        waits = (part for c in self._exact_here() if c.metric == "counters.syncs" for part in c.parts)
+        waits = (part for c in self._exact_here() if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
     def _counted(self, *, worse: bool) -> set[str]:
@@ -204,7 +205,7 @@ class _Cell(NamedTuple):
 
     def _lost_precision(self) -> dict[str, str]:
         """Return the operators that compute in full precision again, and the line that had asked for less."""
-        lost = (part for c in self._exact_here() if c.metric == LOW_PRECISION for part in c.parts)
+        lost = (part for c in self._exact_here() if c.metric == LOW_PRECISION_OPS for part in c.parts)
         return {part.name.removesuffix(FULL_PRECISION): part.line for part in lost if part.line}
 
     def _exact_here(self) -> Iterator[Comparison]:

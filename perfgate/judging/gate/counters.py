@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import TimedRow
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
@@ -14,8 +15,7 @@ from perfgate.judging.gate.sites import grown_sites
 
 MAX_PARTS = 12
 _NOTHING = OpCount(op="", count=0)
-_COPY_METRICS = ("counters.copies", "counters.noncontiguous_copies")
-LOW_PRECISION = "counters.low_precision_ops"
+_COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What follows the name of an operator that computes in full precision again.
 FULL_PRECISION = " (full precision)"
 # What the sites of a counter count, where it is not the operator's own calls.
@@ -47,7 +47,7 @@ def _compare_set(
     for name in sorted(base.values.keys() | head.values.keys()):
         if name not in base.values or name not in head.values:
             yield _one_sided(base, head, name)
-        elif name == LOW_PRECISION:
+        elif name == LOW_PRECISION_OPS:
             yield _compare_precision(base, head, base_code, checked=checked)
         else:
             yield _compare_counter(base, head, name, policy, base_code)
@@ -153,11 +153,11 @@ def _compare_precision(base: CounterSet, head: CounterSet, base_code: Collection
     Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
     Operators that fell back to full precision explain a slower call; the times say whether it is slower.
     """
-    before, after = base.values[LOW_PRECISION], head.values[LOW_PRECISION]
+    before, after = base.values[LOW_PRECISION_OPS], head.values[LOW_PRECISION_OPS]
     if dropped := _dropped_precision(base, head):
         return _comparison(
             base,
-            LOW_PRECISION,
+            LOW_PRECISION_OPS,
             before,
             after,
             outcome="regressed",
@@ -168,7 +168,7 @@ def _compare_precision(base: CounterSet, head: CounterSet, base_code: Collection
             parts=dropped[:MAX_PARTS],
         )
     more = after - before
-    reason, parts = None, _parts(base, head, LOW_PRECISION, base_code) if more > 0 else []
+    reason, parts = None, _parts(base, head, LOW_PRECISION_OPS, base_code) if more > 0 else []
     if more > 0:
         computed = f"{more} more operators a call compute below 32-bit floating point{_at_first(parts)}"
         reason = (
@@ -178,7 +178,7 @@ def _compare_precision(base: CounterSet, head: CounterSet, base_code: Collection
         )
     return _comparison(
         base,
-        LOW_PRECISION,
+        LOW_PRECISION_OPS,
         before,
         after,
         outcome="inconclusive" if more > 0 and not checked else "unchanged",
@@ -195,7 +195,7 @@ def _dropped_precision(base: CounterSet, head: CounterSet) -> list[Part]:
 
     An operator that is no longer there at all has lost nothing. The line is the one that asked for low precision.
     """
-    low_before, low_after = _sites(base, LOW_PRECISION), _sites(head, LOW_PRECISION)
+    low_before, low_after = _sites(base, LOW_PRECISION_OPS), _sites(head, LOW_PRECISION_OPS)
     all_before, all_after = _by_op(base), _by_op(head)
     parts = []
     for name in sorted(low_before):
@@ -227,11 +227,11 @@ def _compare_ops(base: CounterSet, head: CounterSet, base_code: Collection[str])
 
     Views are left to the run documents: they launch nothing.
     """
-    if "counters.framework_ops" in {*base.unstable, *head.unstable} or 0 in (base.repeats, head.repeats):
+    if FRAMEWORK_OPS in {*base.unstable, *head.unstable} or 0 in (base.repeats, head.repeats):
         return
     before, after = _by_op(base), _by_op(head)
     unsteady = {*base.unstable, *head.unstable, *_counted_on_one_side(base, head)}
-    parts = {part.name: part for part in _all_parts(base, head, "counters.framework_ops", base_code)}
+    parts = {part.name: part for part in _all_parts(base, head, FRAMEWORK_OPS, base_code)}
     for op in sorted(before.keys() | after.keys()):
         old, new = before.get(op, _NOTHING), after.get(op, _NOTHING)
         if old.count == new.count or old.view or new.view or f"ops.count:{op}" in unsteady:
@@ -313,7 +313,7 @@ def _sites_of_ops(ops: Iterable[OpCount]) -> Iterator[CounterSite]:
     for op in ops:
         if op.view:
             continue
-        yield CounterSite(metric="counters.framework_ops", name=op.op, count=op.count, line=op.line)
+        yield CounterSite(metric=FRAMEWORK_OPS, name=op.op, count=op.count, line=op.line)
         if op.copy_bytes:
             yield CounterSite(metric="counters.copy_bytes", name=op.op, count=op.copy_bytes, line=op.line)
             for name in _COPY_METRICS:

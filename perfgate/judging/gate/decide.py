@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparing,
@@ -47,7 +48,7 @@ from perfgate.judging.gate.budgets import compare_budgets
 from perfgate.judging.gate.clock import deciding_clocks
 from perfgate.judging.gate.conditions import invalid_times, waited_share
 from perfgate.judging.gate.contributions import explanations
-from perfgate.judging.gate.counters import LOW_PRECISION, compare_counters
+from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.expected import compare_expected
 from perfgate.judging.gate.explain import operator_changes
 from perfgate.judging.gate.harness import harness_changes, hides, is_consequence, not_compared
@@ -337,7 +338,7 @@ def verdict_rules(
     dropped = [
         _name(c)
         for c in comparisons
-        if c.metric == LOW_PRECISION and c.outcome == "regressed" and not _faster(c, gating)
+        if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed" and not _faster(c, gating)
     ]
     # A count that only the head's calls disagree about cannot be held to the base's: it must not hide behind that.
     unsteady = [

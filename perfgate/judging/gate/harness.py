@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, Failure, HarnessChange
 from perfgate.document.run import Harness, RunDocument
 
@@ -37,7 +38,7 @@ def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
 def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
     """Return a comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
-    described = metric("latency.low")
+    described = metric(LATENCY)
     return [
         Comparison(
             workload=workload.name,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.subroutines import OPERATOR_TIME, PYTHON_TIMES
+from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.decision import (
     Comparison,
     Explanation,

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.decision import Clock
 from perfgate.document.run import Arm, BlockColumns, Replicate
 from perfgate.document.samples import Packed, unpack
@@ -19,10 +20,6 @@ from perfgate.judging.gate.conditions import clean_pair
 from perfgate.judging.gate.location import QUANTILE, FastPath, compare_fast_paths, fast_path
 from perfgate.judging.gate.rule import Differences
 
-PREPROCESS = "preprocess.low"
-# The fast path by the wall, beside the clock that decides where that is another.
-WALL_TIME = "latency.wall"
-INSTRUCTIONS = "hardware.instructions"
 # What the processor counts of a block, by its metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
     INSTRUCTIONS: "instructions",
@@ -136,19 +133,19 @@ def paired_effects(
     if not pairs:
         return {}
     effects = {
-        "latency.low": _fast_path(pairs)._replace(clock=clock),
-        "latency.p50": _log_ratio([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
-        "throughput.gap": _gap(pairs),
+        LATENCY: _fast_path(pairs)._replace(clock=clock),
+        P50: _log_ratio([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
+        GAP: _gap(pairs),
     }
-    if clock != "wall":
+    if clock != "wall":  # the fast path by the wall, beside the clock that decides
         effects[WALL_TIME] = _fast_path(summarised("wall"))
     if tails := _tails(pairs):
         on_device = any(members[shape].cpu_source == "device" for members in (one.shapes for one in firsts.values()))
         tail = _log_ratio(tails, pairs=len(pairs))
-        effects["latency.p99"] = tail._replace(clock="device" if on_device else "cpu")
+        effects[P99] = tail._replace(clock="device" if on_device else "cpu")
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
-        effects["throughput.turnaround"] = _log_ratio(seen, pairs=len(pairs))
+        effects[TURNAROUND] = _log_ratio(seen, pairs=len(pairs))
     for metric in HARDWARE:
         counts = [
             (a.hardware[metric], b.hardware[metric]) for a, b in pairs if metric in a.hardware and metric in b.hardware
@@ -161,7 +158,7 @@ def paired_effects(
         if (pair := _summarised(first, second, of_preprocessing))
     ]
     if preprocessed:
-        effects[PREPROCESS] = _fast_path(preprocessed)._replace(clock=of_preprocessing)
+        effects[PREPROCESSING] = _fast_path(preprocessed)._replace(clock=of_preprocessing)
     return effects
 
 

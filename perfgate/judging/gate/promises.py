@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import SIGNATURE
 from perfgate.document.decision import Comparison
 from perfgate.document.run import RunDocument
 
@@ -36,7 +37,7 @@ def _correctness(base: RunDocument | None, head: RunDocument) -> list[Comparison
 def _signatures(base: RunDocument, head: RunDocument) -> list[Comparison]:
     """Only a changed signature is worth a comparison: an equal one says nothing that would make a gate pass."""
     before = {(check.workload, check.shape): check.signature for check in base.correctness}
-    described = metric("correctness.signature")
+    described = metric(SIGNATURE)
     return [
         Comparison(
             workload=check.workload,

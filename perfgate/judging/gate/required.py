@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, card
+from perfgate.catalogue.names import (
+    FRAMEWORK_OPS,
+    LATENCY,
+    LOW_PRECISION_OPS,
+    P50,
+    PREPROCESSING,
+    PREPROCESSING_STAGES,
+    SIGNATURE,
+    SLA,
+)
 from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy, Policy
 from perfgate.document.run import (
     CORRECTNESS,
@@ -25,14 +35,10 @@ from perfgate.document.run import (
     WorkloadRecord,
 )
 from perfgate.document.tolerances import judges_subroutines
-from perfgate.judging.gate.budgets import SLA, bounds_with_lost_values
-from perfgate.judging.gate.counters import LOW_PRECISION
+from perfgate.judging.gate.budgets import bounds_with_lost_values
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.recorded import are_recordings
 
-LATENCY, PREPROCESS = "latency.low", "preprocess.low"
-COUNTERS = "counters.framework_ops"
-SIGNATURE = "correctness.signature"
 # What the conductor sees of every block, whatever the device. A column that the device or the kernel
 # fills is held to the other blocks.
 _ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
@@ -235,10 +241,10 @@ def _missing_lanes(
 ) -> Iterator[Missing]:
     preprocessed = {shape for members in compared.values() for member in members for shape in member.preprocess}
     stored_metrics = _timed_metrics(stored, name)
-    if PREPROCESS in stored_metrics:
+    if PREPROCESSING in stored_metrics:
         # The checklist times the preprocessing of one shape, the pairs that of all.
         preprocessed |= set(shapes)
-    for metric, of in ((LATENCY, shapes), (PREPROCESS, [shape for shape in shapes if shape in preprocessed])):
+    for metric, of in ((LATENCY, shapes), (PREPROCESSING, [shape for shape in shapes if shape in preprocessed])):
         for shape in of:
             lacking: dict[Side, list[int]] = {"base": [], "head": []}
             for pair, members in compared.items():
@@ -260,7 +266,7 @@ def _timed_metrics(stored: RunDocument | None, name: str) -> set[str]:
     """Return which lanes the checklist of the stored run timed: calls, and where the workload has some, preprocessing."""
     steps = [step for step in stored.steps if step.workload == name] if stored else []
     timed = {value.metric for step in steps for value in step.values if value.value is not None}
-    lanes = ((LATENCY, "latency.p50"), (PREPROCESS, "preprocess.time"))
+    lanes = ((LATENCY, P50), (PREPROCESSING, PREPROCESSING_STAGES))
     return {lane for lane, measured in lanes if measured in timed}
 
 
@@ -357,7 +363,7 @@ def _missing_counters(both: _Documents, name: str, shape: str, stored: RunDocume
         if len(lacking) < len(_SIDES) or not are_recordings(*both):
             by_store = before is not None and len(lacking) == len(_SIDES)
             named_by: NamedBy = "store" if by_store else "document"
-            yield Missing(workload=name, shape=shape, metric=COUNTERS, side=_sides(lacking), named_by=named_by)
+            yield Missing(workload=name, shape=shape, metric=FRAMEWORK_OPS, side=_sides(lacking), named_by=named_by)
         return
     yield from _missing_counts(both, name, shape, before)
 
@@ -391,8 +397,8 @@ def _is_of_set(metric: str) -> bool:
 
 def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
     """Yield the places and operators that do not add up to their counter, of those that the gate judges by."""
-    of_ops = _counts_by_name(counted, COUNTERS)
-    for metric, counts in ((COUNTERS, of_ops), (LOW_PRECISION, _counts_by_name(counted, LOW_PRECISION))):
+    of_ops = _counts_by_name(counted, FRAMEWORK_OPS)
+    for metric, counts in ((FRAMEWORK_OPS, of_ops), (LOW_PRECISION_OPS, _counts_by_name(counted, LOW_PRECISION_OPS))):
         if sum(counts.values()) != counted.values.get(metric, 0):
             yield f"sites.{metric}"
     ops = {op.op: op.count for op in counted.ops}

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.names import LATENCY, P99
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
@@ -27,7 +28,7 @@ MIN_RUNS = 6
 LEVEL = 0.99
 STORED_METRICS = tuple(name for name, entry in METRICS.items() if entry.stored)
 # Who accepts one of these accepts that a call takes longer.
-_OF_A_CALL = ("latency.low", *STORED_METRICS, "latency.p99")
+_OF_A_CALL = (LATENCY, *STORED_METRICS, P99)
 
 
 def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import FAMILIES, FAST_PATHS, metric
+from perfgate.catalogue.lookup import FAMILIES, metric
+from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.clock import Clocks
-from perfgate.judging.gate.pairs import INSTRUCTIONS, PREPROCESS, Effects, paired_effects, stage_times
+from perfgate.judging.gate.pairs import Effects, paired_effects, stage_times
 from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rounding import percent, rounded
 from perfgate.judging.gate.rule import (
@@ -76,7 +77,7 @@ def _held_to_instructions(comparison: Comparison, gating: Sequence[Comparison], 
     if comparison.metric != INSTRUCTIONS:
         return comparison
     workload, shape, reason = comparison.workload, comparison.shape, None
-    if any((c.workload, c.shape, c.metric, c.outcome) == (workload, shape, FAST_PATHS[0], "improved") for c in gating):
+    if any((c.workload, c.shape, c.metric, c.outcome) == (workload, shape, LATENCY, "improved") for c in gating):
         reason = "calls take less time"
     # The slower the device, the longer the host asks whether it is done, and every time it asks is an instruction.
     if any(one.workload == workload and _on_device(one, shape) for one in head.replicates):
@@ -92,7 +93,7 @@ def _on_device(one: Replicate, shape: str) -> bool:
 
 
 def _stages(base: RunDocument, head: RunDocument, workload: str, shape: str, name: str) -> list[Part]:
-    if name != PREPROCESS:
+    if name != PREPROCESSING:
         return []
     changed = head.source.changed_functions
     return [
@@ -222,7 +223,7 @@ def _compare_cell(
 
 
 def _head_level(cell: _Cell, effect: float) -> float:
-    if cell.metric == "throughput.gap":
+    if cell.metric == GAP:
         # The gap's effect is a share of one call and gap, so the head's gap is the base's plus that share of both.
         return cell.effects.level + math.expm1(effect) * cell.effects.call_level
     return cell.effects.level * math.exp(effect)

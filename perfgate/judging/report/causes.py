@@ -8,7 +8,7 @@ from typing import Literal
 
 from perfgate.catalogue.card import Amount
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.subroutines import PYTHON_TIMES
+from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,

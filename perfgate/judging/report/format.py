@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE
 from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.locale.language import phrase, say, spoken, translated
 from perfgate.judging.report.words import Words
@@ -44,14 +45,14 @@ def is_budget(comparison: Comparison) -> bool:
 
 def is_count(comparison: Comparison) -> bool:
     """Tell whether a comparison is between exact counts; that of low-precision operators hangs on a check besides."""
-    return comparison.method == "exact" or comparison.metric == "counters.low_precision_ops"
+    return comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Return base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
     if comparison.method in RULE_METHODS:
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
-    if comparison.metric == "correctness.signature":
+    if comparison.metric == SIGNATURE:
         return DASH, say("changed")
     if comparison.method == "check" and not is_count(comparison):
         return _passed(comparison.base), _passed(comparison.head)
@@ -216,7 +217,7 @@ def _expectation(comparison: Comparison) -> Words:
 
 
 def _check_result(comparison: Comparison) -> Words:
-    if comparison.metric == "correctness.signature":
+    if comparison.metric == SIGNATURE:
         return say("output changed")
     return say("check failed") if comparison.outcome == "regressed" else say("check passed")
 

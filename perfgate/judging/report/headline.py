@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.subroutines import SUBROUTINE_TIMES
+from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
@@ -25,7 +25,7 @@ _VERDICTS = {
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
-_METRIC_KINDS = {"correctness.signature": "signature", "counters.low_precision_ops": "counter"}
+_METRIC_KINDS = {SIGNATURE: "signature", LOW_PRECISION_OPS: "counter"}
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
@@ -84,7 +84,7 @@ def named_change(comparison: Comparison) -> dict[str, object]:
         "reason": comparison.reason,
         "accepted": comparison.accepted,
         "rule": comparison.limit,
-        "is_sla": metric == "sla.p99",
+        "is_sla": metric == SLA,
         "measured": comparison.head is not None,
         "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
     }

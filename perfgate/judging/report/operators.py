@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, OperatorTest
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.locale.language import phrase, say
-from perfgate.judging.report.summary import DECIDING_METRIC, Summary
+from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.words import Words
 
 _LABELS = {
@@ -66,7 +67,7 @@ def _bar(test: OperatorTest, scale: float) -> object:
 
 def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
     """Return how the whole call moved; an estimate that decided nothing would read as an answer."""
-    wanted = (test.workload, test.shape, DECIDING_METRIC, "paired")
+    wanted = (test.workload, test.shape, LATENCY, "paired")
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == wanted), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
         return None

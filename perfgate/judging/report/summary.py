@@ -8,6 +8,7 @@ from functools import cached_property
 
 from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,
@@ -20,7 +21,6 @@ from perfgate.document.decision import (
 )
 
 OPERATOR_PREFIX = "ops."
-DECIDING_METRIC = "latency.low"
 # They move with what others show: with all the other times, or with what operators take.
 _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
 _METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "profiled": 6, "recorded": 7}
@@ -144,7 +144,7 @@ class Summary:
     def floor(self) -> NoiseFloor | None:
         """Return the job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
         floors = self.decision.noise_floors
-        deciding = [floor for floor in floors if floor.metric == DECIDING_METRIC]
+        deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
     @cached_property

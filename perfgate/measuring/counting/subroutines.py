@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from perfgate.catalogue.subroutines import FUNCTION_TIME, MODULE_TIME
+from perfgate.catalogue.names import FUNCTION_TIME, MODULE_TIME
 from perfgate.measuring.counting.profile import CallTimes, typical_times
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload

@@ -1,0 +1,15 @@
+"""Names of metrics that code has a reason to name: it computes them, or judges them in a way of their own."""
+
+from __future__ import annotations
+
+# The times of parts of a call: ``op.aten::mm``, ``module.Encoder.layers.*``, ``function.model.py:attend``.
+OPERATOR_TIME, MODULE_TIME, FUNCTION_TIME = "op.", "module.", "function."
+PYTHON_TIMES = (MODULE_TIME, FUNCTION_TIME)
+SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
+
+LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
+PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
+GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"
+FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"
+COPIES, SYNCS = "counters.copies", "counters.syncs"
+SIGNATURE, SLA = "correctness.signature", "sla.p99"
