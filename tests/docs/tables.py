@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from perfgate.catalogue.lookup import CARDS, GATING_LIMITS
-from perfgate.catalogue.records import StepCard
+from perfgate.catalogue.records import Metric, StepCard
 from perfgate.document.schema import load_schema
 from tests.docs.blocks import DOCS
 
@@ -51,8 +51,15 @@ def checklist() -> Iterator[str]:
 
 def _metrics(card: StepCard) -> Iterator[str]:
     if card.metrics:
-        rows = [(f"`{metric.name}`", metric.title, metric.unit, metric.better, metric.kind) for metric in card.metrics]
-        yield _table(("metric", "what it is", "unit", "better", "kind"), rows)
+        rows = [
+            (f"`{metric.name}`", metric.title, metric.unit, metric.better, metric.kind, _tolerance(metric))
+            for metric in card.metrics
+        ]
+        yield _table(("metric", "what it is", "unit", "better", "kind", "tolerance"), rows)
+
+
+def _tolerance(metric: Metric) -> str:
+    return "" if metric.tolerance is None else f"{100 * metric.tolerance:g} %"
 
 
 def _settings(settings: dict[str, Any], defaults: dict[str, Any]) -> str:

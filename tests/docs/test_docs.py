@@ -221,3 +221,15 @@ def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
 @pytest.mark.parametrize("page", tables.PAGES)
 def test_tables__of_a_page__are_what_schema_and_catalogue_say(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == tables.page(page), "run `make pages`"
+
+
+def test_contributing__paths_in_its_tables__are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = [
+        path
+        for row in re.findall(r"^\|(.*)\|$", text, flags=re.MULTILINE)
+        for path in re.findall(r"`([\w./-]+/[\w./-]*)`", row)
+        if not re.search(r"NAME|KIND|NN", path)
+    ]
+    assert [path for path in paths if not (ROOT / path).exists() and not (ROOT / "perfgate" / path).exists()] == []
+    assert len(paths) > 30
