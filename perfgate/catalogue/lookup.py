@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import msgspec
 
 from perfgate.catalogue.load import load_changes, load_families, load_steps
-from perfgate.catalogue.records import Advice, Family, Judged, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.records import Advice, Family, JudgedValue, Limit, Metric, Rule, StepCard
 
 CARDS: dict[int, StepCard] = load_steps()
 METRICS: dict[str, Metric] = {metric.name: metric for card in CARDS.values() for metric in card.metrics}
 LIMITS: dict[str, Limit] = {limit.name: limit for card in CARDS.values() for limit in card.limits}
 RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in card.rules}
-RULE_ADVICE: dict[str, Advice] = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
+RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
 FAST_PATHS = FAMILIES["fast_path"].metrics
@@ -43,7 +43,7 @@ def measuring_step(name: str) -> int:
     return _COUNTING_STEP if described.counted else described.step
 
 
-def judged_by(limit: str) -> Judged | None:
+def judged_by(limit: str) -> JudgedValue | None:
     """What a limit bounds; None for a limit that cannot gate, because no value in the run document holds its number."""
     rule, _, severity = limit.rpartition(".")
     if severity not in ("info", "warning", "severe") or rule not in RULES:

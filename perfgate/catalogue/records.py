@@ -10,60 +10,71 @@ import msgspec
 from perfgate.catalogue.card import Amount, Better, DeviceKind, GainOf, Kind
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A measured quantity: its base unit, which way is better, and whether repetition gives the same number.
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of a TOML file; a key that is no field of it is an error."""
 
-    ``step`` is the checklist step it belongs to (20: the gate), ``counted`` whether it is one of the exact counters, which
-    step 4 counts whatever step explains them. A ``share`` is a part of a whole, unit 1, and reads as a percentage. ``part``
-    is the operator, module or function that the metric is about: ``{part}`` in title and explanation.
 
-    How the gate judges it: ``tolerance`` is the relative worsening that is allowed unless ``[gate.tolerance]`` in perfgate.toml
-    says otherwise, ``unmoved_tolerance`` that of a workload whose memory layout cannot move (luck of one layout may be 1 %),
-    ``allowed_more`` by how much a count may grow in any case. A counter is exact, so any worsening counts; those of times lie
-    above what a change that does not change speed can shift by luck of memory layout. ``family`` is the entry in families.toml
-    of a time that is compared over pairs, ``ok_margin_scale`` what the margin for "unchanged" is multiplied by; other than 1,
-    it holds wherever the workload lies.
-
-    ``explained``: a change of it is taken apart into operators. ``stored``: the head's value stands beside those of main's
-    stored runs. ``recorded``: shown where two recordings are compared. ``trend``: followed over weeks, as all with a tolerance
-    and all counters are. ``follows`` names the metric compared over pairs that a change of this one shows in.
-
-    How the report words it: ``clock_titles`` are its titles where another clock than the wall decides, ``amount`` is what
-    the parts of a counter count, ``listed_last`` marks a metric that moves with what others show, and ``advice`` is the entry
-    in changes.toml for a counter that grew.
-    """
+class Metric(Entry, frozen=True):
+    """A measured quantity."""
 
     name: str
+    # The step of the checklist it belongs to; 20 is the gate.
     step: int
     title: str
+    # The base unit: s, B, B/s, items/s, W, J, Cel, or 1 for counts and shares.
     unit: str
     better: Better
+    # Whether repetition gives the same number.
     kind: Kind
     explanation: str
+    # How the number is made; a formula where there is one.
     source: str
+    # A part of a whole, unit 1, which reads as a percentage.
     share: bool = False
+    # One of the exact counters, which step 4 counts whatever step explains them.
     counted: bool = False
+    # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.
     part: str = ""
+
+    # How the gate judges it.
+    # The relative worsening that is allowed unless ``[gate.tolerance]`` in perfgate.toml says otherwise. A counter is exact, so
+    # any worsening counts; tolerances of times lie above what a change that does not change speed can shift by luck of
+    # memory layout: where layouts move before every quad, that is part of the spread.
     tolerance: float | None = None
+    # The tolerance of a workload whose layout cannot move: luck of one layout may be 1 %.
     unmoved_tolerance: float | None = None
+    # By how much a count may grow in any case.
     allowed_more: float = 0.0
+    # The entry in families.toml, of a time that is compared over pairs.
     family: str = ""
+    # The margin for "unchanged" is multiplied by this; where it is not 1, the margin holds wherever the workload lies.
     ok_margin_scale: float = 1.0
+    # A change of it is taken apart into operators.
     explained: bool = False
+    # The head's value stands beside those of main's stored runs.
     stored: bool = False
+    # Shown where two recordings are compared.
     recorded: bool = False
+    # Followed over weeks; all counters and all metrics with a tolerance are, too.
     trend: bool = False
+    # A metric compared over pairs in which a change of this one shows.
     follows: str = ""
+
+    # How the report words it.
+    # Titles where another clock than the wall decides.
     clock_titles: Mapping[Literal["cpu", "device"], str] = {}
+    # What the parts of a counter count.
     amount: Amount = "calls"
+    # It moves with what other metrics show, so it stands after them.
     listed_last: bool = False
+    # The entry in changes.toml for a counter that grew.
     advice: str = ""
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Family(Entry, frozen=True):
     """Time metrics that are corrected for together; ``share`` is their part of the gate's alpha.
 
-    Where one that ``must_decide`` is inconclusive, so is the gate.
+    Where a metric of a family that ``must_decide`` is inconclusive, so is the gate.
     """
 
     metrics: tuple[str, ...]
@@ -72,7 +83,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gating: bool = True
 
 
-class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limit(Entry, frozen=True):
     """A bound inside one run that ``[limits]`` in perfgate.toml may override.
 
     ``name`` is a rule and a severity, such as ``transfer.share.warning``; ``source`` says where the number comes from.
@@ -84,7 +95,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JudgedValue(Entry, frozen=True):
     """The values that the limits of a rule bound: those of a metric that carry all the labels."""
 
     metric: str
@@ -92,84 +103,76 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     labels: Mapping[str, str] = {}
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="measured"):
-    """The gain that a step measured by trying it: its speed-up ``metric``, of the finding's shape.
-
-    ``inverse`` where the slower way is the one that was tried second, ``lost`` where the metric is the share that is lost.
-    """
+class MeasuredGain(Entry, frozen=True, tag_field="kind", tag="measured"):
+    """A gain that a step measured by trying it: its speed-up ``metric``, of the finding's shape."""
 
     metric: str
     of: GainOf = "call"
+    # The slower way is the one that was tried second.
     inverse: bool = False
+    # The metric is the share that is lost.
     lost: bool = False
 
 
-class Estimated(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="estimated"
-):
-    """The most that may be gained, by Amdahl's law: the finding's evidence ``share`` is the part of the time that may go.
-
-    ``stays`` names the evidence that says which share of it stays at best. ``of_busy`` where it is a share of the time that
-    the device works in, which is a part of the call. ``rest`` where the evidence is what would stay. ``seconds`` where it is
-    seconds of a call instead of a share.
-    """
+class EstimatedGain(Entry, frozen=True, tag_field="kind", tag="estimated"):
+    """The most that may be gained, by Amdahl's law: the finding's evidence ``share`` is the part of the time that may go."""
 
     share: str
+    # The evidence that says which share of it stays at best.
     stays: str = ""
+    # It is a share of the time that the device works in, which is a part of the call.
     of_busy: bool = False
+    # The evidence is what would stay.
     rest: bool = False
+    # It is seconds of a call instead of a share.
     seconds: bool = False
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to try; ``{name}`` in its words is an entry of the suggestion's evidence.
-
-    ``tried`` is what a step measured that tried this very remedy: where the run has it, it is the gain, and where it is none
-    beyond doubt, ``instead`` is said, which names no evidence and no such remedy, or nothing is suggested.
-
-    ``code`` is what to write, ``steps`` the steps of the checklist that show what it brings: the rule's own unless said.
-    """
+class Advice(Entry, frozen=True):
+    """What to try; ``{name}`` in its words is an entry of the suggestion's evidence."""
 
     message: str
-    gain: Measured | Estimated | None = None
+    gain: MeasuredGain | EstimatedGain | None = None
+    # What to write.
     code: str = ""
+    # The steps of the checklist that show what it brings; the rule's own where there are none.
     steps: tuple[int, ...] = ()
-    tried: Measured | None = None
+    # What a step measured that tried this very remedy. Where the run has it, it is the gain.
+    tried: MeasuredGain | None = None
+    # The message where the remedy was tried in vain; without one nothing is suggested. It names no evidence.
     instead: str | None = None
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a step may notice, and in which words; ``{name}`` in them is an entry of the finding's evidence.
-
-    ``judges`` is the value in the run document that the rule's limits bound, so that a gate can judge it again; a rule has
-    none where it depends on more than one value (a sum, another step's number, a condition). ``advice`` is "none" for a rule
-    that only says how a number came about, what was left out, or that nothing was gained.
-    """
+class Rule(Entry, frozen=True):
+    """What a step may notice, and in which words; ``{name}`` in them is an entry of the finding's evidence."""
 
     name: str
     step: int
     message: str
+    # "none" for a rule that only says how a number came about, what was left out, or that nothing was gained.
     advice: Advice | Literal["none"]
-    judges: Judged | None = None
+    # The value in the run document that the rule's limits bound, so that a gate can judge it again. A rule has none where it
+    # depends on more than one value: a sum, another step's number, a condition.
+    judges: JudgedValue | None = None
 
 
-class StepCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step of the checklist.
-
-    ``slug`` names it in files, documents and options. ``question`` is what it answers, ``how`` how it is measured,
-    ``devices`` what each kind of device shows, ``remedy`` what to do when it asks to be looked at, ``cost`` what it takes:
-    seconds on a model of 5 ms a call on two cores, quick and full.
-    """
+class StepCard(Entry, frozen=True):
+    """One step of the checklist."""
 
     number: int
+    # Its name in files, documents and options.
     slug: str
     title: str
     question: str
     how: str
+    # What to do when the step asks for attention.
     remedy: str
+    # Seconds on a model of 5 ms a call on two cores, quick and full.
     cost: str
+    # What each kind of device shows.
     devices: Mapping[DeviceKind, str]
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()
+    # Metrics of single operators, modules and functions, by the prefix of their names.
     parts: tuple[Metric, ...] = ()

@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 
 from perfgate.catalogue.names import P50
-from perfgate.catalogue.records import Estimated, Measured
+from perfgate.catalogue.records import EstimatedGain, MeasuredGain
 from perfgate.document.decision import Gain
 from perfgate.document.run import Evidence, RunDocument, Value
 
 
 def gain_of(source: object | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     """The gain that advice promises on a finding with this evidence; None where the run has no number for it."""
-    if isinstance(source, Measured):
+    if isinstance(source, MeasuredGain):
         return _measured(source, run, workload, evidence)
-    if isinstance(source, Estimated):
+    if isinstance(source, EstimatedGain):
         return _estimated(source, run, workload, evidence)
     return None
 
@@ -27,7 +27,7 @@ def at_most(share: float) -> Gain | None:
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
 
 
-def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
+def _measured(source: MeasuredGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     value = _value(run, source.metric, workload, evidence)
     if value is None or value.value is None:
         return None
@@ -42,7 +42,7 @@ def _measured(source: Measured, run: RunDocument, workload: str, evidence: Mappi
     )
 
 
-def _speedup(source: Measured, number: float | None) -> float | None:
+def _speedup(source: MeasuredGain, number: float | None) -> float | None:
     """A number of a metric as the speed-up that it means; None for what means none."""
     if number is None:
         return None
@@ -52,7 +52,7 @@ def _speedup(source: Measured, number: float | None) -> float | None:
     return 1 / ratio if source.lost or source.inverse else ratio
 
 
-def _estimated(source: Estimated, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
+def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
     share = _number(evidence, source.share)
     if share is None:
         return None

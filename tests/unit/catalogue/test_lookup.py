@@ -20,7 +20,7 @@ from perfgate.catalogue.lookup import (
     measuring_step,
     metric,
 )
-from perfgate.catalogue.records import Measured
+from perfgate.catalogue.records import MeasuredGain
 from perfgate.measuring import checklist
 
 # The entries of evidence that every suggestion on a change has, and those of one on other inputs.
@@ -76,7 +76,7 @@ def test_advice_on_rule__steps_and_measured_gain__exist(rule: str) -> None:
     advice = RULE_ADVICE[rule]
     assert set(advice.steps) <= CARDS.keys()
     assert names(advice.instead or "") == set()
-    if isinstance(advice.gain, Measured):
+    if isinstance(advice.gain, MeasuredGain):
         assert METRICS[advice.gain.metric].step == RULES[rule].step
 
 
