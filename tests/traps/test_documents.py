@@ -201,7 +201,7 @@ def test_block_ends_before_it_starts() -> set[str]:
 @caught(
     "slow calls left out of the document",
     fools="an artifact in which the worst calls were deleted",
-    by="every block says how many calls it has, and one sample a call must be there",
+    by="every block says how many calls it has, and must hold one sample for each",
     named="refused DocumentError",
 )
 def test_calls_left_out() -> set[str]:
@@ -212,9 +212,9 @@ def test_calls_left_out() -> set[str]:
 
 
 @caught(
-    "other blocks than were asked for",
+    "a reply with other blocks than requested",
     fools="a worker that hands over fewer calls a block, or only its best blocks",
-    by="the conductor knows what it asked for",
+    by="the conductor compares the reply with its request",
     named="error protocol",
 )
 def test_other_blocks_than_asked_for() -> set[str]:
@@ -233,7 +233,7 @@ def with_replicates(run: RunDocument, **fields: Any) -> RunDocument:
 @caught(
     "another number of torch threads in the head",
     fools="`torch.set_num_threads` in the changed code: more CPUs look like better code",
-    by="settings that perfgate makes are asked for again after the last block, and compared",
+    by="perfgate reads its settings again after the last block and compares them",
     named="invalid worker_changed",
 )
 def test_other_threads() -> set[str]:
@@ -266,7 +266,7 @@ def seen_as(columns: BlockColumns, *, used: float, out_of_turn: float = 0.0) -> 
 @caught(
     "a head that takes more CPUs and gives them back",
     fools="CPUs are widened at the start of a call and narrowed at its end, so that nobody sees it",
-    by="the kernel's books of CPU time: nobody uses more than was granted",
+    by="the kernel's accounting of CPU time shows more than was granted",
     named="invalid worker_changed",
 )
 def test_more_cpus_than_granted() -> set[str]:
@@ -277,8 +277,8 @@ def test_more_cpus_than_granted() -> set[str]:
 
 @caught(
     "a base that is slowed while it has the turn",
-    fools="what the head leaves running slows the base, so the head looks faster",
-    by="CPU time of a worker and all processes below it between its blocks, from the kernel",
+    fools="a process that the head leaves running slows the base, so the head looks faster",
+    by="the kernel's CPU time of a worker and its processes between its blocks",
     named="invalid out_of_turn",
 )
 def test_works_out_of_turn() -> set[str]:
@@ -290,7 +290,7 @@ def test_works_out_of_turn() -> set[str]:
 @caught(
     "both sides work out of turn",
     fools="a background thread that both sides have would make every pair worthless",
-    by="what slows both sides alike favours none: only a difference counts",
+    by="only a difference between the sides counts",
     named="verdict PASS",
 )
 def test_both_work_out_of_turn() -> set[str]:
@@ -315,7 +315,7 @@ def test_both_work_out_of_turn__one_has_much_longer_turns__still_alike() -> None
 
 
 @not_caught(
-    "works out of turn beside a framework that does so too",
+    "a head that works out of turn beside a framework that does so too",
     fools="where both sides poll while they wait, as torch_npu does, the head may add as much again and slow the base by it",
     because="a framework's own threads work in bursts, and the side with longer turns shows less of them; pairs on such a "
     "device have several CPUs, so that a busy thread need not take the other side's",
@@ -340,7 +340,7 @@ def with_harness(head_harness: Harness) -> Sides:
 @caught(
     "a shape is left out",
     fools="the slow shape is no longer measured",
-    by="both sides' workload files are read; what the head's no longer measures is said",
+    by="perfgate reads both workload files and names what the head's no longer measures",
     named="harness removed",
 )
 def test_skipped_shape() -> set[str]:
@@ -351,8 +351,8 @@ def test_skipped_shape() -> set[str]:
 
 @caught(
     "the output's check is removed",
-    fools="a wrong model is fast, and nobody asks",
-    by="both sides' workload files are read; what the head's no longer checks is said",
+    fools="a wrong model is fast, and nothing checks it",
+    by="perfgate reads both workload files and names the check that is gone",
     named="harness removed",
 )
 def test_removed_check() -> set[str]:
@@ -361,8 +361,8 @@ def test_removed_check() -> set[str]:
 
 @caught(
     "work is moved into inputs() or preprocess()",
-    fools="what happens before a call is not timed",
-    by="a workload file that makes other inputs is said; the head's file measures both sides",
+    fools="work before a call is not timed",
+    by="the head's file measures both sides, and the comment names that it makes other inputs",
     named="harness changed",
 )
 def test_work_moved_into_inputs() -> set[str]:
@@ -372,8 +372,8 @@ def test_work_moved_into_inputs() -> set[str]:
 
 @caught(
     "another batch",
-    fools="half the items a call, half the time",
-    by="the head's file measures both sides, and the change is said",
+    fools="a call with half the items takes half the time",
+    by="the head's file measures both sides, and the comment names the change",
     named="harness changed",
 )
 def test_other_batch() -> set[str]:

@@ -44,7 +44,8 @@ def ramp(now: int) -> float:
 
 @caught(
     "the device's clock ramps up while it is measured",
-    fools="who is measured first is measured on a slower device: the head looks faster than it is, a loss disappears",
+    fools="the side that is measured first has a slower device: the head looks faster than it is, and a "
+    "slowdown disappears",
     by="sides take turns in blocks of milliseconds, in an order drawn by lot",
     named="latency.low: regressed",
 )
@@ -70,8 +71,8 @@ def drift(now: int) -> float:
 
 @caught(
     "a machine that drifts",
-    fools="whatever comes later is slower",
-    by="quads in ABBA or BAAB order cancel a drift; pairs differ in who starts",
+    fools="the side that is measured later is slower",
+    by="blocks in ABBA or BAAB order cancel a drift, and pairs differ in which side starts",
     named="latency.low: unchanged",
 )
 def test_drifting_machine() -> set[str]:
@@ -87,7 +88,7 @@ def burst(now: int) -> float:
 @caught(
     "a bursty neighbour in one half of the job",
     fools="the side that is measured meanwhile looks twice as slow",
-    by="blocks of both sides lie milliseconds apart, and low quantiles look past the burst",
+    by="blocks of both sides lie milliseconds apart, and low quantiles exclude the burst",
     named="latency.low: unchanged",
 )
 def test_bursty_neighbour() -> set[str]:
@@ -98,7 +99,7 @@ def test_bursty_neighbour() -> set[str]:
 @caught(
     "a bursty neighbour hides a real loss",
     fools="noise twice as large as the loss makes any interval wide",
-    by="the same: what both sides suffer cancels, 5 % remain",
+    by="the disturbance of both sides cancels, and the 5 % remain",
     named="latency.low: regressed",
 )
 def test_bursty_neighbour_hides_a_loss() -> set[str]:
@@ -107,7 +108,7 @@ def test_bursty_neighbour_hides_a_loss() -> set[str]:
 
 @caught(
     "one wild pair in eight",
-    fools="one process with bad luck in memory moves a mean by 5 %",
+    fools="one process with an unlucky memory layout moves a mean by 5 %",
     by="rank tests over pairs: one pair is one vote",
     named="latency.low: unchanged",
 )
@@ -138,8 +139,9 @@ class ColdAfterAPause(FakeDevice):
 
 @caught(
     "the head always comes second",
-    fools="who goes first finds the device asleep: in a fixed order the same code is 5 % faster as head, and hides as much",
-    by="who leads a quad is drawn by lot, from a recorded seed, and the other leads its second half",
+    fools="the first side wakes the device up: in a fixed order the same code is 5 % faster as head, "
+    "which hides a slowdown of that size",
+    by="a recorded seed draws which side leads a group of four blocks; the other side leads its second half",
     named="latency.low: regressed",
 )
 def test_order_effect() -> set[str]:
@@ -178,8 +180,9 @@ def reporting(condition: Condition, every: int) -> Callable[[], FakeDevice]:
 
 @caught(
     "thermal throttling",
-    fools="a device that slows itself down slows whoever has the turn",
-    by="blocks in which the device says so are dropped with their quads on both sides; too many make the times invalid",
+    fools="a device that slows itself down slows the side that has the turn",
+    by="perfgate drops blocks in which the device throttles, with their group of four on both sides; "
+    "too many make the times invalid",
     named="invalid throttled",
 )
 def test_throttled() -> set[str]:
@@ -188,8 +191,8 @@ def test_throttled() -> set[str]:
 
 @caught(
     "a clock below its rate",
-    fools="a device in a power-saving state is slower for everybody, at other moments",
-    by="blocks below 97 % of the rated clock are dropped with their quads",
+    fools="a device that saves power is slow at some moments and not at others",
+    by="perfgate drops blocks below 97 % of the rated clock, with their group of four",
     named="invalid slow_clock",
 )
 def test_slow_clock() -> set[str]:
@@ -198,8 +201,8 @@ def test_slow_clock() -> set[str]:
 
 @caught(
     "another process on the device",
-    fools="its kernels stand in the same queue",
-    by="blocks with a foreign process on the device are dropped with their quads",
+    fools="its kernels wait in the same queue",
+    by="perfgate drops blocks with a foreign process on the device, with their group of four",
     named="invalid foreign_process",
 )
 def test_foreign_process() -> set[str]:
@@ -209,7 +212,8 @@ def test_foreign_process() -> set[str]:
 @caught(
     "throttled in a few blocks of one side only",
     fools="dropping only the slow blocks of one side makes that side faster",
-    by="a dropped block takes its whole quad with it, on both sides, and what dropped it is never its own time",
+    by="a dropped block takes its group of four with it, on both sides; a block is never dropped "
+    "because of its own time",
     named="latency.low: unchanged",
 )
 def test_few_throttled_blocks() -> set[str]:
@@ -218,8 +222,8 @@ def test_few_throttled_blocks() -> set[str]:
 
 @caught(
     "base against base differs",
-    fools="on a machine that gives two processes of one code two speeds, any difference of the head is luck",
-    by="an arm of base against base (A/A) runs in the same job",
+    fools="on a machine where two processes of one code have two speeds, any difference of the head is luck",
+    by="base also runs against base (A/A) in the same job",
     named="invalid aa_differs",
 )
 def test_base_differs_from_itself() -> set[str]:
@@ -229,8 +233,8 @@ def test_base_differs_from_itself() -> set[str]:
 @not_caught(
     "a neighbour outside the job that knows whose turn it is",
     fools="a process outside the job (a cron entry, another container) burns the CPU whenever the base runs",
-    because="the kernel's books show the worker's own family only; from inside a job nobody can tell whose process it is. "
-    "The report shows how long workers waited for a CPU",
+    because="the kernel's accounting covers the worker's own processes; from inside a job nobody can tell "
+    "whose process it is. The report shows how long workers waited for a CPU",
 )
 def test_neighbour_that_knows_the_turn() -> set[str]:
     def slowed() -> Call:

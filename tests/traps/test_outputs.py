@@ -71,7 +71,7 @@ def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument
 @caught(
     "an output remembered by the identity of its input",
     fools="a benchmark that repeats its inputs measures a dictionary",
-    by="a call on a never-used input against the same call again",
+    by="a call on a new input is compared with the same call again",
     named="counters.repeat_saves: regressed",
 )
 def test_cached_by_identity() -> set[str]:
@@ -85,8 +85,8 @@ def test_cached_by_identity() -> set[str]:
 
 @caught(
     "an output remembered by the content of its input",
-    fools="the same, and new tensors of old values do not help",
-    by="inputs of a seed that no call has seen, against the same again",
+    fools="the same, and new tensors with old values do not help",
+    by="a call on inputs of an unused seed is compared with the same call again",
     named="counters.repeat_saves: regressed",
 )
 def test_cached_by_content() -> set[str]:
@@ -101,8 +101,9 @@ def test_cached_by_content() -> set[str]:
 
 @caught(
     "a stale output",
-    fools="a result kept by the identity of a buffer that is filled anew for every request passes every check of fresh inputs",
-    by="an input is filled with other values, and the output must follow",
+    fools="the result is kept by the identity of a buffer that every request refills, so every check "
+    "with new inputs passes",
+    by="perfgate fills an input with other values, and the output must follow",
     named="correctness: regressed",
 )
 def test_stale_output() -> set[str]:
@@ -117,7 +118,7 @@ def test_stale_output() -> set[str]:
 @caught(
     "work deleted, with a check",
     fools="a model without its second half is twice as fast",
-    by="the workload's own check",
+    by="the workload's own check fails",
     named="correctness: regressed",
 )
 def test_deleted_work_with_check() -> set[str]:
@@ -126,8 +127,8 @@ def test_deleted_work_with_check() -> set[str]:
 
 @caught(
     "the output in another dtype",
-    fools="half the digits, half the time, and a check that compares loosely",
-    by="structure, shapes and dtypes of the output are compared, without any check",
+    fools="half the digits take half the time, and a check that compares loosely passes",
+    by="structure, shapes and dtypes of the output are compared, also without a check",
     named="correctness.signature: regressed",
 )
 def test_other_dtype_outside() -> set[str]:
@@ -136,7 +137,7 @@ def test_other_dtype_outside() -> set[str]:
 
 @caught(
     "the output in another shape",
-    fools="one row instead of eight",
+    fools="one row instead of eight is faster",
     by="structure, shapes and dtypes of the output are compared",
     named="correctness.signature: regressed",
 )
@@ -146,8 +147,8 @@ def test_other_shape() -> set[str]:
 
 @caught(
     "another dtype inside",
-    fools="float32 goes in and comes out, and between them it is bfloat16",
-    by="operators whose result is in a lower precision are counted; without a check that passes, more of them warn",
+    fools="inputs and outputs are float32, and the work between them is bfloat16",
+    by="operators with a result of lower precision are counted; more of them warn unless a check passes",
     named="counters.low_precision_ops: inconclusive",
 )
 def test_other_dtype_inside() -> set[str]:
@@ -167,7 +168,7 @@ def test_other_dtype_inside() -> set[str]:
 @caught(
     "a head that does less work inside a timed block",
     fools="code that looks at its callers returns the real output to the check and a cheap one to the clock",
-    by="the last call of a block is held against the same call outside one, without any check",
+    by="the last call of a block is compared with the same call outside a block, also without a check",
     named="correctness: regressed",
 )
 def test_detects_the_timing_loop() -> set[str]:
@@ -198,8 +199,8 @@ def test_works_in_its_first_calls() -> set[str]:
 
 
 @caught(
-    "memory taken and given back in every call",
-    fools="a caching allocator makes it nearly free here, and a fragmented one elsewhere does not",
+    "memory that every call allocates and frees",
+    fools="a caching allocator makes it nearly free here, a fragmented one elsewhere does not",
     by="allocations of a call are counted exactly",
     named="counters.allocations: regressed",
 )
@@ -215,7 +216,7 @@ def test_allocator_churn() -> set[str]:
 @caught(
     "every output is kept",
     fools="a leak costs no time while it is measured",
-    by="bytes that every steady call leaves behind",
+    by="the bytes that every steady call leaves behind are counted",
     named="memory.kept: regressed",
 )
 def test_leak() -> set[str]:
@@ -242,8 +243,8 @@ def test_deleted_work_without_check() -> set[str]:
 
 @not_caught(
     "a head that knows perfgate and does less whenever it is there, without a check",
-    fools="it looks at its environment or its parent: the call is the same everywhere perfgate looks",
-    because="nothing that perfgate sees is other than what it times; give the workload a check, and it fails like deleted work",
+    fools="it looks at its environment or its parent, so the call is the same wherever perfgate looks",
+    because="perfgate sees the same calls that it times; with a check the head fails like deleted work",
 )
 def test_detects_perfgate(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setenv("PERFGATE_IS_HERE", "1")
@@ -258,8 +259,8 @@ def test_detects_perfgate(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @not_caught(
     "faster for the measured batch only",
     fools="a special path for the batch of 8 in the workload file; production sends 1 to 64",
-    because="what no shape of the workload shows is not measured; step 5 sweeps batch sizes of the head, but the gate does not "
-    "compare them; give further batches as shapes",
+    because="only the shapes of the workload are measured. Step 5 sweeps batch sizes of the head, but the "
+    "gate does not compare them; add further batches as shapes",
 )
 def test_faster_for_one_batch() -> set[str]:
     def special(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:

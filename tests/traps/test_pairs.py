@@ -11,8 +11,9 @@ from tests.traps.virtual import MS, Call, VirtualGate, works
 
 @caught(
     "base and head mixed up in the loop",
-    fools="what the base's workers measured is kept as the head's: a slower head is a faster one, in every pair",
-    by="gates whose sides are known run through the conductor's own loop: more work of the head is slower, less is faster",
+    fools="results of the base's workers are stored as the head's, so a slower head looks faster in every pair",
+    by="gates with known sides run through the conductor's own loop: more work in the head must be "
+    "slower, less must be faster",
     named="latency.low: regressed",
 )
 def test_sides_mixed_up() -> set[str]:
@@ -22,8 +23,8 @@ def test_sides_mixed_up() -> set[str]:
 
 @caught(
     "a head so slow that the budget is spent in its first pairs",
-    fools="with the time gone nothing is decided, and what is not decided does not fail",
-    by="two looks are measured whatever the budget says",
+    fools="nothing is decided when the time is gone, and undecided does not fail",
+    by="two looks are always measured, whatever the budget",
     named="latency.low: regressed",
 )
 def test_budget_spent_by_a_slow_head() -> set[str]:
@@ -34,7 +35,7 @@ def test_budget_spent_by_a_slow_head() -> set[str]:
 @caught(
     "the job's time is spent before the first pair",
     fools="no pair, no comparison, no regression",
-    by="that no pair could be measured is a failure of its own, and a failure is never a verdict",
+    by="a job without a pair has failed, and a failure is never a pass",
     named="error timeout",
 )
 def test_time_spent_before_the_first_pair() -> set[str]:

@@ -175,8 +175,8 @@ def test_measure__honest_head_and_conductor_queue_for_one_cpu__no_worker_accused
 
 @caught(
     "the head takes another scheduling priority",
-    fools="`os.nice` or a real-time scheduler in the changed code: whoever waits less for the CPU looks faster",
-    by="the kernel's word on every thread of a worker, after its last block",
+    fools="`os.nice` or a real-time scheduler in the changed code: the side that waits less for the CPU looks faster",
+    by="perfgate asks the kernel about every thread of a worker after its last block",
     named="invalid worker_changed",
 )
 def test_other_priority(measure: Measure) -> set[str]:
@@ -186,7 +186,7 @@ def test_other_priority(measure: Measure) -> set[str]:
 @caught(
     "the head takes more CPUs",
     fools="`os.sched_setaffinity` in the changed code: the base shares a CPU, the head has one more",
-    by="the kernel's word on every thread of a worker, after its last block",
+    by="perfgate asks the kernel about every thread of a worker after its last block",
     named="invalid worker_changed",
 )
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is no second CPU to take")
@@ -197,7 +197,7 @@ def test_other_affinity(measure: Measure) -> set[str]:
 @caught(
     "`torch.set_num_threads` in the head",
     fools="more threads look like better code, or fewer like a quieter machine",
-    by="libraries are asked for what perfgate had set, after the last block",
+    by="perfgate reads its settings from the libraries again after the last block",
     named="invalid worker_changed",
 )
 def test_set_num_threads(measure: Measure) -> set[str]:
@@ -206,8 +206,8 @@ def test_set_num_threads(measure: Measure) -> set[str]:
 
 @caught(
     "garbage is frozen",
-    fools="`gc.freeze` in a call hides its garbage from every collection, and so what collecting it costs",
-    by="the collector is asked how much is set aside, after the last block",
+    fools="`gc.freeze` in a call hides its garbage from every collection, and so the cost of collecting it",
+    by="perfgate asks the collector after the last block how many objects are frozen",
     named="invalid worker_changed",
 )
 def test_frozen_garbage(measure: Measure) -> set[str]:
@@ -217,7 +217,7 @@ def test_frozen_garbage(measure: Measure) -> set[str]:
 @caught(
     "the head plants a neighbour",
     fools="a process that it starts burns the CPU while the base has the turn",
-    by="CPU time of the worker and all processes below it between its blocks, from the kernel; at the end they are killed",
+    by="the kernel's CPU time of the worker and its processes between its blocks; at the end they are killed",
     named="invalid out_of_turn",
 )
 def test_planted_neighbour(measure: Measure) -> set[str]:
@@ -229,8 +229,8 @@ def test_planted_neighbour(measure: Measure) -> set[str]:
 
 @caught(
     "work moved into a background thread",
-    fools="the call returns at once, the work goes on when nobody counts it",
-    by="CPU time of the worker between its blocks, from the kernel",
+    fools="the call returns at once, and the work goes on after its time was taken",
+    by="the kernel's CPU time of the worker between its blocks",
     named="invalid out_of_turn",
 )
 def test_background_thread(measure: Measure) -> set[str]:
@@ -249,8 +249,8 @@ if not self.started:
 
 @caught(
     "forged replies in the worker's socket",
-    fools='"the block is done", written by the code that is measured',
-    by="replies must answer their requests, and one too many does not",
+    fools='measured code writes "the block is done"',
+    by="a reply must answer a request; an additional one does not",
     named="error protocol",
 )
 def test_forged_reply(measure: Measure) -> set[str]:
@@ -282,8 +282,8 @@ def test_raises_on_one_shape(measure: Measure) -> set[str]:
 
 @caught(
     "a clock at half speed in the worker",
-    fools="code of the head replaces the clock that times it, behind perfgate's own functions",
-    by="the conductor holds every block against its own clock",
+    fools="code of the head replaces the clock below perfgate's own functions",
+    by="the conductor compares every block with its own clock",
     named="invalid worker_clock",
 )
 def test_clock_replaced_in_the_worker(measure: Measure) -> set[str]:
@@ -297,8 +297,8 @@ if honest.__name__ == 'clock_ns':
 
 @caught(
     "page faults in every call",
-    fools="malloc gives memory back to the kernel and takes it again, so that a process has a speed by luck",
-    by="malloc's settings in the environment of every worker",
+    fools="malloc returns memory to the kernel and takes it again, so the speed of a process depends on luck",
+    by="perfgate sets malloc's options in the environment of every worker",
     named="fewer than ten page faults a call",
 )
 def test_page_fault_churn(bench: Bench, project: Path) -> set[str]:
@@ -318,10 +318,10 @@ def test_page_fault_churn(bench: Bench, project: Path) -> set[str]:
 
 
 @not_caught(
-    "a priority taken for the call alone",
-    fools="the head raises its priority when a call begins and gives it back at its end",
-    because="between the calls, when the kernel is asked, all is as it was; run perfgate where code may not raise its priority "
-    "(without CAP_SYS_NICE)",
+    "a priority that lasts for the call only",
+    fools="the head raises its priority when a call begins and restores it at the end",
+    because="perfgate asks the kernel between calls, when the priority is back; run it where code may not "
+    "raise its priority (without CAP_SYS_NICE)",
 )
 def test_priority_for_the_call_alone(measure: Measure) -> set[str]:
     try:

@@ -65,7 +65,7 @@ def test_launch_bound_head() -> set[str]:
 @caught(
     "lazy compilation in the head's first call",
     fools="without warm-up, one call of two seconds is a mean of calls and a lost P99",
-    by="warming up goes on until blocks agree; the first call is a metric of its own, outside all others",
+    by="warming up goes on until blocks agree; the first call is a metric of its own",
     named="latency.low: unchanged",
 )
 def test_lazy_compilation() -> set[str]:
@@ -89,7 +89,7 @@ def test_lazy_compilation() -> set[str]:
 
 @caught(
     "a head that warms for seconds",
-    fools="its blocks are still getting faster while they are compared, so the pair compares moments, not code",
+    fools="its blocks still get faster while they are compared, so the pair compares moments instead of code",
     by="the warm-up says when it ended without a steady state",
     named="invalid not_steady",
 )
@@ -104,7 +104,7 @@ def test_slow_warm_up() -> set[str]:
 
 @caught(
     "a run that never becomes steady",
-    fools="a mean over a falling series is a number without meaning",
+    fools="a mean over a falling series has no meaning",
     by="step 1 looks for three windows that agree and says when there are none",
     named="finding latency.steady_state",
 )
@@ -143,8 +143,8 @@ def test_filtered_tail() -> set[str]:
 
 @caught(
     "garbage collection inside calls",
-    fools="a pause in one call of forty hides behind the median",
-    by="perfgate's own collections stay outside of calls, so those that the head makes are its own, and P99 shows them",
+    fools="a pause in one call of forty does not move the median",
+    by="perfgate collects outside of calls, so P99 shows the collections that the head causes",
     named="latency.p99: regressed",
 )
 def test_collection_inside_calls() -> set[str]:
@@ -186,8 +186,8 @@ def test_collector_turned_on() -> set[str]:
 
 @caught(
     "garbage that is cleared between calls",
-    fools="a destructor runs after the call's time was taken",
-    by="outputs are let go of between calls, and the time between calls is a metric",
+    fools="the destructor runs after the call's time was taken",
+    by="outputs are released between calls, and the time between calls is a metric",
     named="throughput.gap: regressed",
 )
 def test_destructor_between_calls() -> set[str]:
@@ -206,9 +206,9 @@ def test_destructor_between_calls() -> set[str]:
 
 
 @caught(
-    "garbage in circles, left to the collection after the block",
-    fools="the collector is off while calls are timed, so what it will cost is nobody's time",
-    by="the conductor's clock runs from request to reply, with the collection between",
+    "reference cycles that are collected after the block",
+    fools="the collector is off while calls are timed, so its cost is in no call",
+    by="the conductor's clock runs from request to reply and includes the collection",
     named="throughput.turnaround: regressed",
 )
 def test_garbage_in_circles() -> set[str]:
@@ -278,9 +278,9 @@ def first_call_pays(ns: int, hidden: int) -> Side:
 
 
 @caught(
-    "work moved to the call that is not recorded",
+    "work moved into the unrecorded call",
     fools="the first call of a block warms caches and is not recorded; a head that notices the pause does its work there",
-    by="the conductor's clock has the unrecorded call in it",
+    by="the conductor's clock includes the unrecorded call",
     named="throughput.turnaround: regressed",
 )
 def test_unrecorded_call_pays() -> set[str]:
@@ -312,7 +312,7 @@ def faster_clock(share: float) -> Any:
 @caught(
     "a worker's clock at half speed",
     fools="twice the work looks like the same time",
-    by="the conductor holds every block against its own clock",
+    by="the conductor compares every block with its own clock",
     named="invalid worker_clock",
 )
 def test_clock_at_half_speed() -> set[str]:
@@ -321,8 +321,8 @@ def test_clock_at_half_speed() -> set[str]:
 
 @caught(
     "a worker's clock that misses 15 %",
-    fools="a slowdown of 17 % disappears, and the clock is not false enough to be called so",
-    by="turnaround, which is timed by the conductor alone",
+    fools="a slowdown of 17 % disappears, and the clock's error is too small to be detected",
+    by="the turnaround, which only the conductor times",
     named="throughput.turnaround: regressed",
 )
 def test_clock_misses_15_percent() -> set[str]:
@@ -334,7 +334,7 @@ def test_clock_misses_15_percent() -> set[str]:
 @caught(
     "true clock, false report of calls",
     fools="the worker hands over calls that are 10 % shorter than it measured",
-    by="what the calls do not fill is the gap between them",
+    by="the missing time shows as a gap between calls",
     named="throughput.gap: regressed",
 )
 def test_false_report_of_calls() -> set[str]:
@@ -379,9 +379,9 @@ def test_early_reply() -> set[str]:
 
 
 @caught(
-    "one stall that delays all who wait (coordinated omission)",
+    "one stall that delays all waiting requests (coordinated omission)",
     fools="a closed loop counts a stall of a second as one slow call in 250, though every request of that second waited",
-    by="step 1 measures throughput beside latency, over windows of whole seconds; what latency promises is not reached there",
+    by="step 1 also measures throughput, over windows of whole seconds, and it stays below what the latency promises",
     named="throughput.median: a fifth of what latency.p90 promises",
 )
 def test_coordinated_omission() -> set[str]:
@@ -411,8 +411,8 @@ def test_p99_of_too_few_calls() -> set[str]:
 @not_caught(
     "a clock that lies by 2 %",
     fools="every time the worker reports is 2 % short, its blocks too: a slowdown of 2 % is hidden",
-    because="turnaround holds what the machine does besides, so its tolerance is 3 %; the worker's own clock cannot be "
-    "checked closer from outside",
+    because="the turnaround includes other work of the machine, so its tolerance is 3 %; the worker's "
+    "clock cannot be checked closer from outside",
 )
 def test_clock_lies_a_little() -> set[str]:
     return names(VirtualGate(works(MS), works(MS * 102 // 100), reported=faster_clock(0.02)).decide())
@@ -420,9 +420,9 @@ def test_clock_lies_a_little() -> set[str]:
 
 @not_caught(
     "a stall in one call of 300",
-    fools="rarer than 1 in 100, it moves neither the quantiles nor P99",
-    because="a gate of a minute has too few such calls on either side to tell them from the machine's own; step 1 reports "
-    "`latency.max` and `throughput.min`",
+    fools="a stall rarer than 1 in 100 moves neither the quantiles nor P99",
+    because="a gate of a minute has too few such calls on each side to tell them from the machine's own "
+    "stalls; step 1 reports `latency.max` and `throughput.min`",
 )
 def test_rare_stall() -> set[str]:
     return names(VirtualGate(tailed(300, 0), tailed(300, 30 * MS), block_seconds=0.06).decide())
