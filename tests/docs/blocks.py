@@ -31,23 +31,20 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Return where the block stands."""
         return f"{self.page}:{self.line}"
 
 
 def pages() -> list[str]:
-    """Return the pages for users, in name order."""
     return sorted(path.name for path in DOCS.glob("*.md"))
 
 
 def read_blocks(page: str) -> list[Block]:
-    """Return the blocks of a page in their order."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    found = [_block(page, text[: match.start()].count("\n") + 1, match) for match in _BLOCK.finditer(text)]
-    assert 2 * len(found) == len(re.findall(r"^```", text, flags=re.MULTILINE)), (
+    blocks = [_block(page, text[: match.start()].count("\n") + 1, match) for match in _BLOCK.finditer(text)]
+    assert 2 * len(blocks) == len(re.findall(r"^```", text, flags=re.MULTILINE)), (
         f"{page}: a fence that is not understood"
     )
-    return found
+    return blocks
 
 
 def _block(page: str, line: int, match: re.Match[str]) -> Block:

@@ -49,7 +49,7 @@ class Desk:
         What a block exports of perfgate's variables is there for the next one, as a job's variables are.
         """
         exported = self.folder / "exported"
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{script}\nenv -0 > {shlex.quote(str(exported))}"],
             cwd=self.clone,
             env={**self.environment, **environment},
@@ -59,17 +59,17 @@ class Desk:
             timeout=SECONDS,
             check=False,
         )
-        if done.returncode == 0:
+        if process.returncode == 0:
             words = (entry.partition("=") for entry in exported.read_text().split("\0"))
             new = {name: value for name, _, value in words if name.startswith("PERFGATE_") and name not in environment}
             self.environment.update(new)
-        return done
+        return process
 
     def close(self) -> None:
         """End what the desk has started."""
 
     def _environment(self) -> dict[str, str]:
-        who = {f"GIT_{role}_{what}": "someone" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        author = {f"GIT_{role}_{field}": "someone" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
         settings = [(f"url.{self._place(address)}.insteadOf", address) for address in (MODEL, PERFGATE)]
         settings += [("protocol.file.allow", "always"), ("init.defaultBranch", "main")]
         git = {"GIT_CONFIG_COUNT": str(len(settings))}
@@ -77,7 +77,7 @@ class Desk:
             git.update({f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value})
         return {
             **{name: os.environ[name] for name in ("LANG", "LD_LIBRARY_PATH") if name in os.environ},
-            **who,
+            **author,
             **git,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -158,9 +158,9 @@ class Jenkins(Project):
 
     def publisher(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run the lines of the publishing job, which ends with a comment on the pull request."""
-        done = self.run(script, PERFGATE_TOKEN=BOT_TOKEN)
-        assert len(self.forge.comments[7]) == 1, done.stdout
-        return done
+        process = self.run(script, PERFGATE_TOKEN=BOT_TOKEN)
+        assert len(self.forge.comments[7]) == 1, process.stdout
+        return process
 
     def close(self) -> None:
         """End the forge; it has seen nothing that its API does not know."""

@@ -61,10 +61,10 @@ def _run_page(page: str, folder: Path, *, slow: bool) -> None:
     """Run the shell blocks of a page in their order, those of one setting in one place."""
     with ExitStack() as stack:
         places: dict[str, Desk] = {}
-        shown = ""
+        output = ""
         for block in (block for block in of_language("sh", "text") if block.page == page and not block.not_run):
             if block.setting == OUTPUT:
-                assert all(line in shown for line in block.text.splitlines()), f"{block.name} is not in:\n{shown}"
+                assert all(line in output for line in block.text.splitlines()), f"{block.name} is not in:\n{output}"
             if block.language != "sh" or (block.is_slow and not slow):
                 continue
             name, _, role = block.setting.partition(" ")
@@ -72,9 +72,9 @@ def _run_page(page: str, folder: Path, *, slow: bool) -> None:
                 (folder / name).mkdir()
                 places[name] = SETTINGS[name](folder / name)
                 stack.callback(places[name].close)
-            done = getattr(places[name], role or "run")(block.text)
-            shown = done.stdout
-            assert done.returncode in block.exit_codes, f"{block.name} ended with {done.returncode}:\n{done.stdout}"
+            process = getattr(places[name], role or "run")(block.text)
+            output = process.stdout
+            assert process.returncode in block.exit_codes, f"{block.name} ended with {process.returncode}:\n{output}"
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in of_language("sh")}))
@@ -99,14 +99,15 @@ def test_yaml_blocks__fit_the_schema_of_their_host(tmp_path: Path, block: Block)
     is_github = re.search(r"^(on|runs):", block.text, flags=re.MULTILINE)
     schema = ["vendor.github-workflows"] if is_github else ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"]
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", *schema, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("block", of_language("toml"), ids=lambda block: block.name)
 def test_toml_blocks__are_accepted(block: Block) -> None:
-    named = "" if re.search(r"^workload", block.text, flags=re.MULTILINE) else 'workload = "perf/workload.py:example"\n'
-    parse_config(named + block.text, ROOT / "perfgate.toml")
+    has_workload = re.search(r"^\[?workload", block.text, flags=re.MULTILINE)
+    workload = "" if has_workload else 'workload = "perf/workload.py:example"\n'
+    parse_config(workload + block.text, ROOT / "perfgate.toml")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_text_blocks__are_words_of_ours(block: Block) -> None:
 
 @cache
 def our_words() -> list[str]:
-    """Return every text constant of the package, adjacent ones joined as Python joins them."""
+    """Every text constant of the package, adjacent ones joined as Python joins them."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "perfgate").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     words = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -167,7 +168,7 @@ def test_python_blocks__are_python(block: Block) -> None:
 
 def test_comments__files_they_name__are_there() -> None:
     """Of everything that is read by others than Python: a path from the root, or of the folder that the file lies in."""
-    read = [
+    files = [
         *(ROOT / ".github").rglob("*.yml"),
         *(ROOT / "templates").glob("*.yml"),
         *(ROOT / "perfgate" / "starter").glob("*.j2"),
@@ -176,26 +177,26 @@ def test_comments__files_they_name__are_there() -> None:
             for name in (".gitlab-ci.yml", ".pre-commit-hooks.yaml", "action.yml", "Makefile", "pyproject.toml")
         ),
     ]
-    named = [
+    paths = [
         (file, path)
-        for file in read
+        for file in files
         for comment in re.findall(r"(?:^|\s)#(.*)", file.read_text(encoding="utf-8"))
         for path in re.findall(r"[\w.-]+(?:/[\w.-]+)*\.(?:md|py|ya?ml|toml)\b", _from_the_root(comment))
     ]
-    # The user's own are named too.
-    lost = [
+    # Comments name files of the user too.
+    missing = [
         f"{file.relative_to(ROOT)}: {path}"
-        for file, path in named
+        for file, path in paths
         if path not in ("perfgate.toml", ".pre-commit-config.yaml")
         and not (ROOT / path).exists()
         and not (file.parent / path).exists()
     ]
-    assert lost == []
-    assert len(named) > 15
+    assert missing == []
+    assert len(paths) > 15
 
 
 def _from_the_root(comment: str) -> str:
-    """Return a comment with paths in our repository as paths from its root."""
+    """A comment whose paths in our repository are paths from its root."""
     return comment.replace("OWNER/perfgate/", "")
 
 
@@ -203,19 +204,21 @@ def test_permissions__the_tables__say_what_the_workflows_say() -> None:
     """Each job of the two workflows, with its rights, in one row of docs/permissions.md; and no other row."""
     page = (DOCS / "permissions.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+\.yml) \| (\w+) \| ([^|]+) \|", page, flags=re.MULTILINE)
-    told = {(workflow, job): dict(entry.split(": ") for entry in rights.split(", ")) for workflow, job, rights in rows}
-    there = {}
+    documented = {
+        (workflow, job): dict(entry.split(": ") for entry in rights.split(", ")) for workflow, job, rights in rows
+    }
+    granted = {}
     for workflow in ("gate.yml", "trusted.yml"):
         text = (ROOT / ".github" / "workflows" / workflow).read_text(encoding="utf-8")
-        there.update({(workflow, name): job["permissions"] for name, job in yaml.safe_load(text)["jobs"].items()})
-    assert told == there
+        granted.update({(workflow, name): job["permissions"] for name, job in yaml.safe_load(text)["jobs"].items()})
+    assert documented == granted
 
 
 def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
     page = (DOCS / "forges.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)`(?: \(.*?\))? \|.*\| (.*PERFGATE_TOKEN.*) \|$", page, flags=re.MULTILINE))
-    told = {forge: tuple(re.findall(r"`(\w+)`", names)) for forge, names in rows.items()}
-    assert told == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}
+    documented = {forge: tuple(re.findall(r"`(\w+)`", names)) for forge, names in rows.items()}
+    assert documented == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}
 
 
 @pytest.mark.parametrize("page", tables.PAGES)
