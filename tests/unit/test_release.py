@@ -1,0 +1,93 @@
+"""What .ci/release.py refuses without building anything; tests/ci/test_release.py runs all of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from perfgate.version import __version__
+
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "release.py"
+TRACKED = {"README.md", "perfgate/cli.py", "perfgate/locale/zh.po", "schemas/run.schema.json"}
+IN_WHEEL = [
+    "perfgate/cli.py",
+    "perfgate/locale/zh.po",
+    "perfgate/locale/zh.mo",
+    "perfgate/schemas/run.schema.json",
+    "perfgate-1.dist-info/METADATA",
+    "perfgate-1.dist-info/licenses/LICENSE",
+]
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("release", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "release", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "committed", lambda: TRACKED)
+    return module
+
+
+def write_wheel(folder: Path, names: Iterable[str]) -> Path:
+    path = folder / "perfgate.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "")
+    return path
+
+
+def test_read_version__tag_of_the_version__is_it(release: ModuleType) -> None:
+    assert release.read_version(f"v{__version__}") == __version__
+    assert release.read_version(None) == __version__
+
+
+def test_read_version__another_tag__says_which_it_must_be(release: ModuleType) -> None:
+    with pytest.raises(release.ReleaseError, match=f"the tag must be v{__version__}"):
+        release.read_version("v9.9.9")
+
+
+def test_read_version__changelog_without_it__says_what_to_write(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.1\n")
+    monkeypatch.setattr(release, "CHANGELOG", tmp_path / "CHANGELOG.md")
+    with pytest.raises(release.ReleaseError, match="has no section"):
+        release.read_version(None)
+
+
+def test_check_wheel__the_tracked_files_and_their_translations__accepted(release: ModuleType, tmp_path: Path) -> None:
+    release.check_wheel(write_wheel(tmp_path, IN_WHEEL))
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        ([*IN_WHEEL, "tests/test_cli.py"], "has too much: tests/test_cli.py"),
+        ([*IN_WHEEL, "perfgate/__pycache__/cli.pyc"], "has too much: perfgate/__pycache__/cli.pyc"),
+        ([name for name in IN_WHEEL if "schema" not in name], "lacks perfgate/schemas/run.schema.json"),
+        ([name for name in IN_WHEEL if not name.endswith(".mo")], "lacks perfgate/locale/zh.mo"),
+        ([name for name in IN_WHEEL if "licenses" not in name], "no licence text"),
+    ],
+)
+def test_check_wheel__other_files__named(release: ModuleType, tmp_path: Path, names: list[str], complaint: str) -> None:
+    with pytest.raises(release.ReleaseError, match=complaint):
+        release.check_wheel(write_wheel(tmp_path, names))
+
+
+def test_check_sdist__a_file_is_missing__named(release: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "perfgate.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in TRACKED - {"README.md"}:
+            archive.addfile(tarfile.TarInfo(f"perfgate-1/{name}"))
+    with pytest.raises(release.ReleaseError, match=r"the sdist lacks README\.md"):
+        release.check_sdist(path)
