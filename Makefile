@@ -1,4 +1,4 @@
-# Two commands get a newcomer going: `make demo` and `make test`. Everything they need goes into .venv.
+# Start with `make demo` and `make test`. Everything they need goes into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,18 +9,18 @@ TORCH ?= torch==2.13.0
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
 
-# Proves on this machine that the gate fires: about three minutes.
+# Show on this machine that the gate fires: about three minutes.
 doctor: $(VENV)/.installed
 	$(BIN)/perfgate doctor
 
-# What needs the machine to itself to tell honest workers from others; everything else shares the CPUs.
+# These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
-# What starts no worker process, plays no hundred gates and simulates nothing for seconds: the judging half, for whoever edits. Less than a
-# minute on two quiet cores.
+# For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
+# on two quiet cores.
 FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
 NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_reading.py forge/test_ci_files.py \
   forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py stats/test_batching.py stats/test_sequential.py) \
@@ -28,8 +28,8 @@ NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_re
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(FAST)
 
-# Formatting, lint, types and import contracts on top of the tests. Types are held against today's dependencies alone: the oldest
-# describe their own otherwise.
+# Formatting, lint, types and import contracts, and the tests. Types are checked with today's dependencies only: the oldest ones have other
+# type hints.
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -41,7 +41,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# A real model under the gate: planted changes to all-MiniLM-L6-v2 (examples/minilm/README.md).
+# Gate planted changes to a real model, all-MiniLM-L6-v2 (examples/minilm/README.md).
 minilm: $(VENV)/.installed
 	$(BIN)/python examples/minilm/gate.py $(CHANGES)
 
@@ -49,7 +49,7 @@ minilm: $(VENV)/.installed
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas
 
-# Write what pages get from the schema of perfgate.toml, from the catalogue and from the traps.
+# Write the tables of docs/ that are made from the schema of perfgate.toml, from the catalogue and from the traps.
 pages: schemas
 	$(BIN)/python -m tests.docs.tables
 	$(BIN)/python -m tests.traps
@@ -63,11 +63,11 @@ build/release/.installed: .ci/release-requirements.txt
 	build/release/bin/python -m pip install --quiet --require-hashes -r .ci/release-requirements.txt
 	touch $@
 
-# Proofs of many seconds each: what `make test` leaves out.
+# Tests of many seconds each, which `make test` leaves out.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
-# Seventeen causes planted in a small model, each named first in the comment: about eight minutes.
+# Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
 test-causes: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow or not slow" tests/causes
 
@@ -77,8 +77,8 @@ test-npu: .venv-npu/.installed
 	$(NPU_BIN)/python tests/softnpu/build.py build/softnpu
 	. build/softnpu/set_env.sh && $(NPU_BIN)/python -m pytest -m softnpu tests/softnpu
 
-# Our CI files run for real, without a forge or docker: act, gitlab-ci-local, and prism with the official API description in
-# front of the fake forge. Needs Linux on x86-64, npm, rsync, chromium and fonts (tests/ci/README.md). About twenty minutes.
+# Run our CI files without a forge or docker: act, gitlab-ci-local, and prism with the official API description in front of the fake
+# forge. Needs Linux on x86-64, npm, rsync, chromium and fonts (tests/ci/README.md). About twenty minutes.
 CI_TOOLS := build/ci-tools
 test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 	PATH="$(CURDIR)/$(CI_TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -m ci tests/ci
@@ -86,32 +86,32 @@ test-ci: $(VENV)/.installed $(CI_TOOLS)/.installed
 bench-gate: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/live.py
 
-# Our decision rule and its rivals on recorded noise; RECORDINGS=FOLDER where they are not beside the checkout.
+# Compare our decision rule with those of other tools on recorded noise; RECORDINGS=FOLDER where they are not beside the checkout.
 bench-rules: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/yardstick.py --quick $(if $(RECORDINGS),--recordings $(RECORDINGS))
 
-# Reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
+# Time reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
 bench-trace: $(VENV)/.installed
 	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
 
-# Every reader of somebody else's files, with coverage feedback; FUZZ_SECONDS=3600 for an hour. Needs a wheel of atheris,
-# which there is for CPython 3.11 to 3.13 on x86-64.
+# Fuzz every reader of foreign files with coverage feedback; FUZZ_SECONDS=3600 for an hour. Needs atheris, which has
+# wheels for CPython 3.11 to 3.13 on x86-64.
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/atheris_readers.py --seconds $(or $(FUZZ_SECONDS),60)
 
-# What makes the effect of a process pair spread; EXPERIMENT=pages SECONDS=900, all of them in benchmarks/gate/lab/conditions.py.
+# Find out what makes the effect of a process pair spread; EXPERIMENT=pages SECONDS=900, listed in benchmarks/gate/lab/conditions.py.
 lab: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/lab --experiment $(or $(EXPERIMENT),bias) --seconds $(or $(SECONDS),600) \
 	  --out perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 	$(BIN)/python benchmarks/gate/lab --table perfgate-out/lab/$(or $(EXPERIMENT),bias).jsonl
 
-# `make check PYTHON=python3.10 CONSTRAINTS=build/oldest.txt TORCH=torch==2.7.0` with the oldest of everything that is promised.
+# `make check PYTHON=python3.10 CONSTRAINTS=build/oldest.txt TORCH=torch==2.7.0` with the oldest dependencies that are promised.
 build/oldest.txt: pyproject.toml .ci/oldest.py
 	mkdir -p build
 	$(PYTHON) .ci/oldest.py > $@
 
-# torch first and by its exact version: a range would let pip take a build with gigabytes of CUDA.
+# torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
@@ -131,7 +131,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest hypothesis --editable .
 	touch $@
 
-# A folder of its own for the programs the tests start: gitlab-ci-local needs the Node that npm brings.
+# The programs that the tests start have a folder of their own: gitlab-ci-local needs the Node that npm brings.
 $(CI_TOOLS)/.installed: tests/ci/tools/package-lock.json tests/ci/tools/requirements.txt
 	mkdir -p $(CI_TOOLS)/bin
 	cp tests/ci/tools/package.json tests/ci/tools/package-lock.json tests/ci/tools/.npmrc $(CI_TOOLS)/
