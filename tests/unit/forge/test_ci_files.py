@@ -22,6 +22,7 @@ BIN = Path(sys.executable).parent
 WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
 ACTION = ROOT / "action.yml"
 CI_FILES = [ACTION, *WORKFLOWS.values()]
+DEPENDABOT = ROOT / ".github" / "dependabot.yml"
 
 
 def _run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -62,6 +63,7 @@ def _uses(value: Any) -> Iterator[str]:
     [
         ("vendor.github-actions", ACTION, []),
         *[("vendor.github-workflows", path, []) for path in WORKFLOWS.values()],
+        ("vendor.dependabot", DEPENDABOT, []),
         ("vendor.gitlab-ci", ROOT / ".gitlab-ci.yml", ["--data-transform", "gitlab-ci"]),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",
@@ -74,7 +76,7 @@ def test_ci_file__vendored_schema__valid(schema: str, path: Path, more: list[str
 def test_ci_files__zizmor_at_its_strictest__finds_nothing() -> None:
     stand_ins = sorted((ROOT / "tests" / "ci" / "actions").glob("*/action.yml"))
     assert len(stand_ins) == 5
-    done = _run(BIN / "zizmor", "--offline", "--no-progress", "--persona=auditor", *CI_FILES, *stand_ins)
+    done = _run(BIN / "zizmor", "--offline", "--no-progress", "--persona=auditor", *CI_FILES, DEPENDABOT, *stand_ins)
     assert done.returncode == 0, done.stdout
 
 
