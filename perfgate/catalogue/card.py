@@ -15,3 +15,5 @@ GainOf = Literal["call", "item", "answer", "input"]
 # What the parts of a counter count: calls of operators, or bytes held or copied, blocks taken from the allocator, arithmetic,
 # functions and bytecodes of Python.
 Amount = Literal["calls", "held", "copied", "blocks", "flops", "functions", "bytecodes"]
+# Base units; 1 is that of counts and shares.
+Unit = Literal["1", "B", "B/s", "Cel", "J", "W", "items/s", "s"]

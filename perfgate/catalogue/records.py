@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import Amount, Better, DeviceKind, GainOf, Kind
+from perfgate.catalogue.card import Amount, Better, DeviceKind, GainOf, Kind, Unit
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,8 +21,7 @@ class Metric(Entry, frozen=True):
     # The step of the checklist it belongs to; 20 is the gate.
     step: int
     title: str
-    # The base unit: s, B, B/s, items/s, W, J, Cel, or 1 for counts and shares.
-    unit: str
+    unit: Unit
     better: Better
     # Whether repetition gives the same number.
     kind: Kind

@@ -8,6 +8,7 @@ from string import Formatter
 
 import pytest
 
+from perfgate.catalogue.load import FOLDER
 from perfgate.catalogue.lookup import (
     CARDS,
     CHANGE_ADVICE,
@@ -45,6 +46,17 @@ def noticed_rules() -> dict[str, set[str]]:
                     words = {str(node.value) for node in ast.walk(severity) if isinstance(node, ast.Constant)}
                     severities[str(rule.value)] = words or {"warning"}
     return severities
+
+
+def test_steps__files__are_named_after_number_and_slug() -> None:
+    files = sorted(path.stem for path in (FOLDER / "steps").glob("*.toml"))
+    assert files == [f"s{card.number:02}_{card.slug}" for card in CARDS.values()]
+
+
+def test_steps__metrics_limits_and_rules__stand_in_one_step_only() -> None:
+    assert len(METRICS) == sum(len(card.metrics) for card in CARDS.values())
+    assert len(LIMITS) == sum(len(card.limits) for card in CARDS.values())
+    assert len(RULES) == sum(len(card.rules) for card in CARDS.values())
 
 
 def test_rules__those_that_warn__all_have_advice() -> None:
