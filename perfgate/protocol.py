@@ -35,6 +35,8 @@ _HEADER = struct.Struct("<I")
 
 # What a timed block is made of: calls of the model on inputs that are ready, or preprocessing alone.
 Lane = Literal["call", "preprocess"]
+# What is timed one by one inside a call: operators, or modules and functions.
+ProfileKind = Literal["operators", "subroutines"]
 
 
 class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
@@ -252,21 +254,34 @@ class Collected(msgspec.Struct, frozen=True, tag="collected"):
 
 
 class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
-    """Profile a few calls of a shape; the worker keeps what it saw until it is asked for the operators, or the subroutines.
-
-    Where traces are analysed later, it leaves the recording of operators in ``folder`` instead.
-    """
+    """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
 
     shape: str
     calls: int
-    folder: str | None = None
-    subroutines: bool = False
+    kind: ProfileKind = "operators"
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
-    """The calls were profiled; ``recording`` is what lies in the folder that was asked for."""
+    """The calls were profiled."""
 
-    recording: str | None = None
+
+class ProfileTimesRequest(msgspec.Struct, frozen=True, tag="profile_times"):
+    """Ask for the times of all profiled calls."""
+
+
+class ProfileTimes(msgspec.Struct, frozen=True, tag="profile_times_reply"):
+    """Per shape, each operator's typical self time in one call, and each subroutine's with all that it calls, in seconds."""
+
+    operators: dict[str, dict[str, float]]
+    subroutines: dict[str, dict[str, float]]
+
+
+class RecordRequest(msgspec.Struct, frozen=True, tag="record"):
+    """Record the operators of a few calls of a shape into ``folder``, on a device whose traces are analysed later."""
+
+    shape: str
+    calls: int
+    folder: str
 
 
 class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
@@ -278,43 +293,32 @@ class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
     name: str
 
 
-class Traced(msgspec.Struct, frozen=True, tag="traced"):
+class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
     """The calls were recorded; ``recording`` is the file."""
 
     recording: str
 
 
-class OperatorsRequest(msgspec.Struct, frozen=True, tag="operators"):
-    """Ask for the operators of all profiled calls."""
-
-
-class OperatorsReply(msgspec.Struct, frozen=True, tag="operator_times"):
-    """Per shape, each operator's typical self time in one call, and each subroutine's with all that it calls, in seconds."""
-
-    shapes: dict[str, dict[str, float]]
-    subroutines: dict[str, dict[str, float]]
-
-
 class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):
     """Analyse recordings that workers left in ``folder``; no workload needs to be loaded.
 
-    ``kept`` maps those that are to be kept to the path of the file that they become, without its suffix.
+    ``traces`` maps recordings to the path, without its suffix, of the file as which they stay.
     """
 
     device: str
     folder: str
     recordings: list[str]
-    kept: dict[str, str] = {}
+    traces: dict[str, str] = {}
 
 
-class Analysed(msgspec.Struct, frozen=True, tag="analysed"):
+class Analysis(msgspec.Struct, frozen=True, tag="analysis"):
     """Per recording that could be analysed, each operator's typical time in one call, in seconds.
 
-    ``kept`` maps recordings to the files that they became.
+    ``traces`` maps recordings to the files as which they stay.
     """
 
-    recordings: dict[str, dict[str, float]]
-    kept: dict[str, str] = {}
+    operators: dict[str, dict[str, float]]
+    traces: dict[str, str] = {}
 
 
 class WatchLoadRequest(msgspec.Struct, frozen=True, tag="watch_load"):
@@ -353,8 +357,9 @@ Request = (
     | BlockRequest
     | CollectRequest
     | ProfileRequest
+    | ProfileTimesRequest
+    | RecordRequest
     | TraceRequest
-    | OperatorsRequest
     | AnalyseRequest
     | WatchLoadRequest
 )
@@ -369,9 +374,9 @@ Reply = (
     | BlockDone
     | Collected
     | Profiled
-    | Traced
-    | OperatorsReply
-    | Analysed
+    | ProfileTimes
+    | Recorded
+    | Analysis
     | LoadWatched
     | Progress
     | Failed

@@ -79,7 +79,7 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
         measured=measured,
         looks=bench.config.gate.looks,
         round_number=0,
-        enough=lambda: True,
+        is_decided=lambda: True,
         needs_names=lambda: False,
         draw=server,
     )

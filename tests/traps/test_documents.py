@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.sides.handover import refuse_other_blocks
+from perfgate.conductor.sides.member import check_blocks
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run
@@ -221,8 +221,8 @@ def test_other_blocks_than_asked_for() -> set[str]:
     best = columns(0.01, blocks=2)
     asked = [BlockRequest(shape=SHAPE, calls=20, quad=block // 2, sequence=block) for block in range(4)]
     with pytest.raises(WorkerError) as refused:
-        refuse_other_blocks({SHAPE: best}, {SHAPE: asked})
-    refuse_other_blocks({SHAPE: columns(0.01, blocks=4)}, {SHAPE: asked})
+        check_blocks({SHAPE: best}, {SHAPE: asked})
+    check_blocks({SHAPE: columns(0.01, blocks=4)}, {SHAPE: asked})
     return {f"error {refused.value.detail.kind}"}
 
 

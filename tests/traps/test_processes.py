@@ -136,7 +136,7 @@ def measure(project: Path, bench: Bench) -> Measure:
             measured=measured,
             looks=[1],
             round_number=0,
-            enough=lambda: True,
+            is_decided=lambda: True,
         )
         workload = msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["wide"])
         empty = {"counters": [], "operators": [], "steps": [], "correctness": [], "workloads": [workload]}

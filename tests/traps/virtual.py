@@ -279,7 +279,7 @@ class VirtualGate:
                 measured=measured,
                 looks=self.policy.looks,
                 round_number=round_number,
-                enough=lambda: not self.all_looks and self._enough(measured),
+                is_decided=lambda: not self.all_looks and self._enough(measured),
                 needs_names=self.needs_names,
                 deadline=self.deadline,
                 observer=machine.observer(),

@@ -20,7 +20,8 @@ from models import SOURCES
 from table import LOW_QUANTILES
 from workloads import VARIANTS, write_checkouts, write_harness
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, draw_plans, measure_pairs
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.plan import draw_plans
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.server import ForkServer
 from perfgate.conductor.workers.worker import Worker
@@ -82,7 +83,7 @@ class Lab:
             measured=measured,
             looks=[1],
             round_number=0,
-            enough=lambda: True,
+            is_decided=lambda: True,
         )
         seconds = time.perf_counter() - began
         served.pairs += 1

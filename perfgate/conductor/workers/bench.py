@@ -27,8 +27,8 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
-    Analysed,
     AnalyseRequest,
+    Analysis,
     HarnessReply,
     HarnessRequest,
     Loaded,
@@ -168,19 +168,19 @@ class Bench:
         recordings: list[str],
         *,
         timeout: float,
-        kept: dict[str, str] | None = None,
-    ) -> Analysed:
-        """Return each operator's typical seconds in the recordings that an interpreter's workers left.
+        traces: dict[str, str] | None = None,
+    ) -> Analysis:
+        """Each operator's typical seconds in the recordings that an interpreter's workers left.
 
-        ``kept`` maps some of them to the file, without its suffix, as which each is kept. A recording that could not be
+        ``traces`` maps some of them to the file, without its suffix, as which they stay. A recording that could not be
         analysed is left out. Raises WorkerError where none could.
         """
         worker = self._fork(_ServerKey(python), self.cpus, log_name="analysis")
         folder = str(self.recordings(python))
-        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, kept=kept or {})
+        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
         doing = f"analysing {len(recordings)} recordings of the profiler"
         try:
-            return worker.ask(request, Analysed, timeout=timeout, doing=doing)
+            return worker.ask(request, Analysis, timeout=timeout, doing=doing)
         finally:
             worker.close()
             # They may be gigabytes.

@@ -262,7 +262,7 @@ def _measure_pairs(
                 measured=pairs,
                 looks=looks,
                 round_number=job.earlier.next_round if job.earlier else 0,
-                enough=enough,
+                is_decided=enough,
                 needs_names=needs_names,
                 deadline=job.deadline,
                 budget_ends=budget_ends,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.conductor.sides.checklist import Findings
-from perfgate.conductor.sides.operators import PairTrace
+from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError, MeasuringError

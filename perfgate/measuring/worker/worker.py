@@ -35,8 +35,8 @@ from perfgate.measuring.workload.layout import Layout
 from perfgate.measuring.workload.load import load_workload
 from perfgate.measuring.workload.twin import define_dead_functions
 from perfgate.protocol import (
-    Analysed,
     AnalyseRequest,
+    Analysis,
     BlockDone,
     BlockRequest,
     CheckReply,
@@ -51,16 +51,17 @@ from perfgate.protocol import (
     LoadWatched,
     Moved,
     MoveRequest,
-    OperatorsReply,
-    OperatorsRequest,
     Profiled,
     ProfileRequest,
+    ProfileTimes,
+    ProfileTimesRequest,
     Progress,
+    Recorded,
+    RecordRequest,
     StepReply,
     StepRequest,
     TestbedReply,
     TestbedRequest,
-    Traced,
     TraceRequest,
     WarmedUp,
     WarmUpRequest,
@@ -100,8 +101,9 @@ class Worker:
             BlockRequest: self._block,
             CollectRequest: self._collect,
             ProfileRequest: self._profile,
+            ProfileTimesRequest: self._profile_times,
+            RecordRequest: self._record,
             TraceRequest: self._trace,
-            OperatorsRequest: self._operators,
             AnalyseRequest: self._analyse,
             WatchLoadRequest: self._watch_load,
         }
@@ -213,49 +215,54 @@ class Worker:
         )
 
     def _profile(self, request: ProfileRequest) -> Profiled:
-        if request.subroutines:
-            return self._time_subroutines(request)
-        if self.profile is None:
-            self.profile = OperatorProfile(self._loaded, self._opened)
+        profile = self._subroutine_times if request.kind == "subroutines" else self._operator_profile
         with collector_off():
-            if request.folder is None:
-                self.profile.run(request.shape, calls=request.calls)
-                return Profiled()
-            recording = self.profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
-        return Profiled(recording=str(recording))
-
-    def _time_subroutines(self, request: ProfileRequest) -> Profiled:
-        if self.subroutines is None:
-            self.subroutines = SubroutineTimes(self._loaded, self._opened, self.root)
-        with collector_off():
-            self.subroutines.run(request.shape, calls=request.calls)
+            profile.run(request.shape, calls=request.calls)
         return Profiled()
 
-    def _trace(self, request: TraceRequest) -> Traced:
+    def _profile_times(self, _: ProfileTimesRequest) -> ProfileTimes:
+        return ProfileTimes(
+            operators=self.profile.typical_times() if self.profile else {},
+            subroutines=self.subroutines.typical_times() if self.subroutines else {},
+        )
+
+    def _record(self, request: RecordRequest) -> Recorded:
+        profile = self._operator_profile
+        with collector_off():
+            recording = profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
+        return Recorded(recording=str(recording))
+
+    @property
+    def _operator_profile(self) -> OperatorProfile:
+        if self.profile is None:
+            self.profile = OperatorProfile(self._loaded, self._opened)
+        return self.profile
+
+    @property
+    def _subroutine_times(self) -> SubroutineTimes:
+        if self.subroutines is None:
+            self.subroutines = SubroutineTimes(self._loaded, self._opened, self.root)
+        return self.subroutines
+
+    def _trace(self, request: TraceRequest) -> Recorded:
         call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
             # Whoever draws it reads it; a worker that did so too would take as long again.
             file = self._opened.record_trace(call, calls=request.calls, folder=folder, name=request.name)
-        return Traced(recording=str(file))
-
-    def _operators(self, _: OperatorsRequest) -> OperatorsReply:
-        return OperatorsReply(
-            shapes=self.profile.typical_times() if self.profile else {},
-            subroutines=self.subroutines.typical_times() if self.subroutines else {},
-        )
+        return Recorded(recording=str(file))
 
     def _watch_load(self, request: WatchLoadRequest) -> LoadWatched:
         return LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
 
-    def _analyse(self, request: AnalyseRequest) -> Analysed:
+    def _analyse(self, request: AnalyseRequest) -> Analysis:
         recordings = [Path(recording) for recording in request.recordings]
         times = recorded_times(self._open(request.device), Path(request.folder), recordings)
-        kept = {
+        traces = {
             name: str(keep_recording(Path(name), Path(path)))
-            for name, path in request.kept.items()
+            for name, path in request.traces.items()
             if Path(name) in times
         }
-        return Analysed(recordings={str(recording): operators for recording, operators in times.items()}, kept=kept)
+        return Analysis(operators={str(recording): operators for recording, operators in times.items()}, traces=traces)
 
     def _count_frozen(self) -> int:
         return gc.get_freeze_count()

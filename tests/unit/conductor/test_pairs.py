@@ -5,13 +5,15 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.sides.pairs import MOST_QUADS, PairedMeasurement, draw_plans
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans
 from perfgate.document.decision import Policy
-from perfgate.document.run import TIME_SPENT, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.run import TIME_SPENT, BlockColumns, Replicate
+from perfgate.document.samples import pack, unpack
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.device import FakeDevice
 from tests.fakes.processor import FakeProcessor, no_processor
@@ -371,6 +373,24 @@ def test_measure_pairs__books__cpu_time_of_a_block_and_of_the_time_between_are_t
     base = measured.base[0].shapes[SHAPE]
     assert base.used_ns == [0] * 4  # its device works, not the host
     assert sum(head.waited_ns) > 0
+
+
+def test_measure_pairs__clock_of_the_cpu_without_resolution__fewest_quads_and_no_warning() -> None:
+    def timeless(blocks: BlockColumns) -> BlockColumns:
+        return msgspec.structs.replace(blocks, cpu=pack([0] * blocks.cpu.count))
+
+    measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, quads=None, reported=timeless).measure()
+    assert not measured.failed
+    assert len(set(measured.head[0].shapes[SHAPE].quad)) == FEWEST_QUADS
+
+
+def test_measure_pairs__samples_that_cannot_be_unpacked__a_failed_pair_and_no_end_of_the_job() -> None:
+    def cut(blocks: BlockColumns) -> BlockColumns:
+        return msgspec.structs.replace(blocks, cpu=msgspec.structs.replace(blocks.cpu, data="cut"))
+
+    measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, reported=cut).measure()
+    assert {failed.error.kind for failed in measured.failed} == {"protocol"}
+    assert "cannot be unpacked" in measured.failed[0].error.message
 
 
 def numbers(measured: PairedMeasurement) -> list[int]:

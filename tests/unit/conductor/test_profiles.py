@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.operators import LateOperators, with_operators, with_subroutines
-from perfgate.conductor.sides.traces import record_traces
+from perfgate.conductor.sides.profiles import LateOperators, record_traces, with_profile
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
@@ -21,8 +20,8 @@ from perfgate.protocol import (
     BlockRequest,
     Collected,
     CollectRequest,
-    OperatorsReply,
-    OperatorsRequest,
+    ProfileTimes,
+    ProfileTimesRequest,
     WarmedUp,
     WarmUpRequest,
 )
@@ -93,10 +92,10 @@ def measured_pair(
     return (workers[0], workers[1]), (replicates[0], replicates[1])
 
 
-def test_with_operators__two_workers__both_say_what_each_operator_takes(bench: Bench) -> None:
+def test_with_profile__operators__both_say_what_each_operator_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_operators(workers, replicates, timeout=TIMEOUT, say=pytest.fail)
+        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=pytest.fail)
 
     for before, after in zip(replicates, pair):
         assert after.shapes == before.shapes
@@ -106,25 +105,25 @@ def test_with_operators__two_workers__both_say_what_each_operator_takes(bench: B
         assert 0 < times["aten::addmm"] < 5
 
 
-def test_with_operators__workload_that_fails_under_the_profiler__pair_without_operators_and_a_word(
+def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pair_without_them_and_a_word(
     bench: Bench,
 ) -> None:
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "shy")
-        pair = with_operators(workers, replicates, timeout=TIMEOUT, say=said.append)
+        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=said.append)
         # They still answer.
-        reply = workers[0].ask(OperatorsRequest(), OperatorsReply, timeout=TIMEOUT, doing="profiling")
+        reply = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=TIMEOUT, doing="profiling")
 
     assert pair == replicates
-    assert reply.shapes == {}
+    assert reply.operators == {}
     assert said == ["shy: no operators from pair 3: ValueError: not while I am watched"]
 
 
-def test_with_subroutines__two_workers__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
+def test_with_profile__subroutines__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_subroutines(workers, replicates, timeout=TIMEOUT, say=pytest.fail)
+        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=pytest.fail)
 
     for before, after in zip(replicates, pair):
         assert after == msgspec.structs.replace(before, subroutines=after.subroutines)
@@ -133,11 +132,11 @@ def test_with_subroutines__two_workers__both_say_what_each_module_and_function_t
         assert 0 < times["module.Sequential.*"] < times["module.Sequential"] < 5
 
 
-def test_with_subroutines__workload_that_fails__pair_without_them_and_a_word(bench: Bench) -> None:
+def test_with_profile__subroutines_of_a_workload_that_fails__pair_without_them_and_a_word(bench: Bench) -> None:
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "sly")
-        pair = with_subroutines(workers, replicates, timeout=TIMEOUT, say=said.append)
+        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=said.append)
     assert pair == replicates
     assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched"]
 

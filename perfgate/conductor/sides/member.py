@@ -1,0 +1,198 @@
+"""One member of a pair: its worker, and what the conductor sees of it from outside, where user code has no hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from perfgate.conductor.sides.plan import PairPlan
+from perfgate.conductor.workers.proc_stats import Observer
+from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
+from perfgate.document.columns import misfit
+from perfgate.document.run import PAIRS_PER_ROUND, BlockColumns, ErrorDetail, Replicate
+from perfgate.document.samples import unpack
+from perfgate.errors import DocumentError
+from perfgate.protocol import (
+    BlockDone,
+    BlockRequest,
+    Collected,
+    CollectRequest,
+    Lane,
+    Loaded,
+    Moved,
+    MoveRequest,
+    WarmedUp,
+    WarmUpRequest,
+)
+
+WARM_UP_CAP_SECONDS = 8.0
+
+
+@dataclass
+class _BlockLog:
+    """What the conductor saw of the blocks of one lane and shape, in the order they ran."""
+
+    requests: list[BlockRequest] = field(default_factory=list)
+    asked_ns: list[int] = field(default_factory=list)
+    seen_ns: list[int] = field(default_factory=list)
+    run_delay_ns: list[int] = field(default_factory=list)
+    used_ns: list[int] = field(default_factory=list)
+    out_of_turn_ns: list[int] = field(default_factory=list)
+    waited_ns: list[int] = field(default_factory=list)
+    conductor_delay_ns: list[int] = field(default_factory=list)
+
+    def add_to(self, columns: BlockColumns) -> BlockColumns:
+        blocks = len(self.requests)
+        return msgspec.structs.replace(
+            columns,
+            asked_ns=self.asked_ns,
+            seen_ns=self.seen_ns,
+            run_delay_ns=self.run_delay_ns if len(self.run_delay_ns) == blocks else [],
+            used_ns=self.used_ns,
+            out_of_turn_ns=self.out_of_turn_ns,
+            waited_ns=self.waited_ns,
+            conductor_delay_ns=self.conductor_delay_ns if len(self.conductor_delay_ns) == blocks else [],
+        )
+
+
+class Member:
+    """A loaded worker that is warmed up, gets its turns, and hands over a replicate.
+
+    ``uncounted`` says which hardware counters the worker lacked, and why.
+    """
+
+    uncounted: str | None = None
+
+    def __init__(
+        self,
+        worker: Worker,
+        loaded: Loaded,
+        *,
+        workload: str,
+        observer: Observer,
+        block_seconds: float,
+        timeout: float,
+    ) -> None:
+        self.worker = worker
+        self.analysed_late = "late_analysis" in loaded.capabilities
+        self._workload = workload
+        self._observer = observer
+        self._timeout = timeout
+        self._start_up = loaded.seconds
+        self._logs: dict[tuple[Lane, str], _BlockLog] = {}
+        self._movable = True
+        self._cpu_ns_at_turn_end: int | None = None
+        self._turn_ended_ns = 0
+        # CPU time used out of turn, and the time out of turn, that belong to no block yet.
+        self._out_of_turn_ns = self._waited_ns = 0
+        request = WarmUpRequest(block_seconds=block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
+        self._warm = self._ask(request, WarmedUp, "warming up")
+
+    @property
+    def block_calls(self) -> dict[tuple[Lane, str], int]:
+        """Calls of a block by lane and shape; both lanes of a shape follow each other."""
+        calls: dict[tuple[Lane, str], int] = {}
+        for shape, count in self._warm.block_calls.items():
+            calls["call", shape] = count
+            if shape in self._warm.preprocess_calls:
+                calls["preprocess", shape] = self._warm.preprocess_calls[shape]
+        return calls
+
+    def move(self, seed: int) -> None:
+        """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
+        self._begin_turn()
+        self._movable &= self._ask(MoveRequest(seed), Moved, "moving").movable
+        self._end_turn(self._observer.clock_ns())
+
+    def run_block(self, request: BlockRequest) -> None:
+        """Run a block, and note what it looks like from outside."""
+        pid, observer = self.worker.pid, self._observer
+        log = self._logs.setdefault((request.lane, request.shape), _BlockLog())
+        log.requests.append(request)
+        conductor_delay = observer.run_delay_ns(os.getpid())
+        cpu_ns, delay = self._begin_turn(), observer.run_delay_ns(pid)
+        started = observer.clock_ns()
+        self._ask(request, BlockDone, "measuring")
+        ended = observer.clock_ns()
+        log.asked_ns.append(started)
+        log.seen_ns.append(ended - started)
+        log.waited_ns.append(self._waited_ns)
+        log.out_of_turn_ns.append(self._out_of_turn_ns)
+        self._waited_ns = self._out_of_turn_ns = 0
+        cpu_ns_after = self._end_turn(ended)
+        delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
+        if delay is not None and delay_after is not None:
+            log.run_delay_ns.append(delay_after - delay)
+        if conductor_delay is not None and conductor_delay_after is not None:
+            log.conductor_delay_ns.append(conductor_delay_after - conductor_delay)
+        # The family shrinks where a process below the worker ends.
+        log.used_ns.append(max(0, cpu_ns_after - cpu_ns))
+
+    def _begin_turn(self) -> int:
+        """Note what the worker used since its last turn ended; the CPU time that it has used in all."""
+        cpu_ns = self._observer.cpu_ns(self.worker.pid)
+        if self._cpu_ns_at_turn_end is not None:
+            self._out_of_turn_ns += max(0, cpu_ns - self._cpu_ns_at_turn_end)
+            self._waited_ns += self._observer.clock_ns() - self._turn_ended_ns
+        return cpu_ns
+
+    def _end_turn(self, ended_ns: int) -> int:
+        """Note when the turn ended; the CPU time that the worker has used in all, once it sleeps."""
+        self._observer.wait_asleep(self.worker.pid)
+        self._cpu_ns_at_turn_end, self._turn_ended_ns = self._observer.cpu_ns(self.worker.pid), ended_ns
+        return self._cpu_ns_at_turn_end
+
+    def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
+        """Collect the samples of all blocks. Raises WorkerError where they are not those of the blocks that ran."""
+        settings = self._observer.thread_settings(self.worker.pid)
+        collected = self._ask(CollectRequest(), Collected, "collecting")
+        self.uncounted = collected.uncounted
+        return Replicate(
+            pair=plan.pair,
+            arm=plan.arm,
+            member="second" if index else "first",
+            workload=self._workload,
+            layout_seed=plan.layout_seed,
+            cpus=cpus,
+            start_up=self._start_up,
+            warm_up_calls=self._warm.calls,
+            steady=self._warm.steady,
+            moved=self._movable,
+            shapes=self._with_logs(collected.shapes, "call"),
+            preprocess=self._with_logs(collected.preprocess, "preprocess"),
+            round=plan.pair // PAIRS_PER_ROUND,
+            settings={**collected.settings, **settings},
+        )
+
+    def _with_logs(self, shapes: Mapping[str, BlockColumns], lane: Lane) -> dict[str, BlockColumns]:
+        logs = {shape: log for (lane_of_log, shape), log in self._logs.items() if lane_of_log == lane}
+        check_blocks(shapes, {shape: log.requests for shape, log in logs.items()})
+        return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
+
+    def _ask(self, request: msgspec.Struct, reply: type[ReplyType], verb: str) -> ReplyType:
+        return self.worker.ask(request, reply, timeout=self._timeout, doing=f"{verb} {self._workload}")
+
+
+def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]) -> None:
+    """Raise WorkerError where a worker's columns do not fit together, or are not those of the requested blocks."""
+    if shapes.keys() != requests.keys():
+        raise _false_blocks(f"shapes {', '.join(sorted(shapes))[:200]} instead of {', '.join(sorted(requests))[:200]}")
+    for shape, columns in shapes.items():
+        if reason := misfit(columns):
+            raise _false_blocks(f"shape {shape}: {reason}")
+        blocks = list(zip(columns.quad, columns.sequence, columns.calls))
+        if blocks != [(request.quad, request.sequence, request.calls) for request in requests[shape]]:
+            raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
+        try:
+            for packed in (columns.wall, columns.cpu, *(stage.wall for stage in columns.stages)):
+                unpack(packed)
+        except DocumentError as error:
+            raise _false_blocks(f"shape {shape}: {error}") from error
+
+
+def _false_blocks(reason: str) -> WorkerError:
+    message = f"what the worker hands over is false: {reason}"
+    return WorkerError(ErrorDetail(kind="protocol", message=message), alive=False)

@@ -1,0 +1,135 @@
+"""The plan of the pairs: what is drawn by lot before they run, and how many quads the next pair has.
+
+The order of everything that could favour a side is drawn from a recorded seed: which side starts first, whether a quad runs
+first-second-second-first or the other way round, when a base-against-base pair comes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.config import GateSettings
+from perfgate.document.run import PAIRS_PER_ROUND, Arm, BlockColumns, Replicate
+from perfgate.document.samples import unpack
+
+DEAD_FUNCTIONS = (5, 120)
+# Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
+# effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
+# (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much:
+# a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
+FEWEST_QUADS, MOST_QUADS = 4, 16
+UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
+
+
+class PairPlan(NamedTuple):
+    """What is drawn for one pair.
+
+    In a pair of base against base the second side runs the same code, moved in memory by ``dead_functions``.
+    """
+
+    pair: int
+    arm: Arm
+    layout_seed: int
+    dead_functions: int
+    second_starts: bool
+    second_leads_quad: list[bool]
+
+
+def draw_plans(
+    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, round_number: int = 0, draw: int = 0
+) -> list[PairPlan]:
+    """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
+
+    The base-against-base pairs are scattered among those of the first look. Who starts is balanced over every four pairs of
+    an arm, and who leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
+    (benchmarks/gate/FINDINGS.md, section 5).
+    """
+    lot = random.Random(_lot_name(seed, workload, round_number, draw))
+    early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
+    lot.shuffle(early)
+    late: list[Arm] = ["ab"] * (pairs - first_look)
+    starts = {"ab": _balanced_coins(lot, pairs, run=4), "aa": _balanced_coins(lot, aa_pairs, run=4)}
+    return [
+        PairPlan(
+            pair=round_number * PAIRS_PER_ROUND + number,
+            arm=arm,
+            layout_seed=lot.randrange(1, 65536),
+            dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
+            second_starts=starts[arm].pop(),
+            second_leads_quad=_balanced_coins(lot, MOST_QUADS, run=2),
+        )
+        for number, arm in enumerate(early + late)
+    ]
+
+
+def draw_renewals(seed: int, workload: str, *, round_number: int, draw: int, before: Sequence[int]) -> dict[int, int]:
+    """Draw the hash seeds of new fork servers, by the number of the pair before which they are started.
+
+    Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one, and
+    as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
+    another CPU than theirs: where there is none, both sides of a pair wait for it alike.
+    """
+    lot = random.Random(f"{_lot_name(seed, workload, round_number, draw)}/servers")
+    return {number: lot.randrange(2**32) for number in before}
+
+
+def _lot_name(seed: int, workload: str, round_number: int, draw: int) -> str:
+    return f"{seed}/{workload}/{round_number}" + (f"/{draw}" if draw else "")
+
+
+def _balanced_coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
+    """Toss coins of which every ``run``, an even number, hold as many heads as tails."""
+    coins: list[bool] = []
+    while len(coins) < count:
+        run_of_coins = [True, False] * (run // 2)
+        lot.shuffle(run_of_coins)
+        coins += run_of_coins
+    return coins[:count]
+
+
+class QuadPlanner:
+    """How many quads the next pair has and how long their blocks are, by what the pairs before it took and showed."""
+
+    def __init__(self, gate: GateSettings) -> None:
+        self.quads = gate.quads or FEWEST_QUADS
+        self.block_seconds = gate.block_seconds
+        self._gate = gate
+        self._shortest_start = self._shortest_quad = math.inf
+        self._spreads: list[float] = []
+
+    def add_pair(self, first: Replicate, second: Replicate, *, start_seconds: float, quad_seconds: float) -> None:
+        """Let the next pairs have as many quads as their start is worth, unless the configuration sets the number."""
+        if self._gate.quads is not None:
+            return
+        self._spreads.append(_spread_of_quads(first, second))
+        self._shortest_start = min(self._shortest_start, start_seconds)
+        self._shortest_quad = min(self._shortest_quad, quad_seconds)
+        worth = round(1.5 * math.sqrt(self._shortest_start / self._shortest_quad)) * 2
+        if len(self._spreads) > 1 and np.median(self._spreads) > UNLIKE:
+            self.block_seconds = self._gate.block_seconds / SHORTER
+            worth = int(UNLIKE_SECONDS / self._shortest_quad)
+        self.quads = max(FEWEST_QUADS, min(MOST_QUADS, worth))
+
+
+def _spread_of_quads(first: Replicate, second: Replicate) -> float:
+    """The spread of the quads' effects, logarithms of the ratio of the fastest calls' CPU or device time.
+
+    It is that of the lane where it is largest. Other processes on the machine would spread other times.
+    """
+    return max(
+        float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before)))
+        for (_, before), (_, after) in zip(first.lanes, second.lanes)
+    )
+
+
+def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
+    calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
+    fastest = np.minimum.reduceat(unpack(blocks.cpu), np.cumsum(calls) - calls)
+    # A clock without resolution says 0 ns, which has no logarithm.
+    return np.log([max(1, fastest[quads == quad].min()) for quad in np.unique(quads)])

@@ -1,0 +1,227 @@
+"""What both workers of a pair profile in turns after their timed blocks: operators, subroutines, and traces with stacks.
+
+All of it only informs: a worker that fails here costs the pair this profile and nothing else, so what it measured before must
+have been collected.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.worker import Say, Worker, WorkerError
+from perfgate.document.run import BlockColumns, Replicate
+from perfgate.errors import MeasuringError
+from perfgate.protocol import (
+    Profiled,
+    ProfileKind,
+    ProfileRequest,
+    ProfileTimes,
+    ProfileTimesRequest,
+    Recorded,
+    RecordRequest,
+    TraceRequest,
+)
+
+# What narrows the spread of an operator is the number of its calls in all pairs, so the pairs share the cost: a quarter of a
+# second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
+QUADS = 4
+TURN_SECONDS = 0.010
+# Of the pairs that profile their operators: enough that no single one makes the flame graph, and 0.2 s each.
+TRACED_PAIRS = 4
+TRACE_TURN_SECONDS = 0.05
+FEWEST_CALLS, MOST_CALLS = 2, 10
+# Where traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
+# 0.06 s to record, but 1.2 s of CPU time and as much per process again to analyse (24 recordings: 18 s in one go on two
+# cores, 3 s of it to start; 108 s one by one).
+LATE_TURN_SECONDS = 2 * QUADS * TURN_SECONDS
+FEWEST_LATE_CALLS, MOST_LATE_CALLS = 5, 20
+# The analysis of a long recording takes minutes (msprof).
+ANALYSIS_SECONDS = 300.0
+ANALYSIS_SECONDS_EACH = 20.0
+_PROFILE_NAMES: dict[ProfileKind, str] = {"operators": "operators", "subroutines": "modules and functions"}
+
+
+class PairTrace(NamedTuple):
+    """The recordings of both members of one pair for one shape, each of one turn."""
+
+    pair: int
+    shape: str
+    base: Path
+    head: Path
+
+
+def with_profile(
+    kind: ProfileKind,
+    workers: tuple[Worker, Worker],
+    replicates: tuple[Replicate, Replicate],
+    *,
+    timeout: float,
+    say: Say,
+) -> tuple[Replicate, Replicate]:
+    """Both members of a pair with the times of their operators or subroutines.
+
+    The workers take turns, A B B A or B A A B by lot, the shapes one after another within each.
+    """
+    first, second = replicates
+    lot = random.Random(first.layout_seed)
+    doing = f"profiling {first.workload}"
+    try:
+        for _ in range(QUADS):
+            order = (1, 0, 0, 1) if lot.random() < 0.5 else (0, 1, 1, 0)
+            for shape, blocks in first.shapes.items():
+                calls = _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
+                for index in order:
+                    request = ProfileRequest(shape=shape, calls=calls, kind=kind)
+                    workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
+        before, after = (
+            worker.ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing) for worker in workers
+        )
+    except WorkerError as error:
+        say(f"{first.workload}: no {_PROFILE_NAMES[kind]} from pair {first.pair}: {error}")
+        return replicates
+    return (
+        msgspec.structs.replace(first, **{kind: getattr(before, kind)}),
+        msgspec.structs.replace(second, **{kind: getattr(after, kind)}),
+    )
+
+
+def record_traces(
+    workers: tuple[Worker, Worker],
+    replicates: tuple[Replicate, Replicate],
+    *,
+    folder: Path,
+    head_first: bool,
+    timeout: float,
+    say: Say,
+) -> list[PairTrace]:
+    """Let both workers record one turn of each shape with stacks into ``folder``, one after the other.
+
+    Both are of the same minute and, over the pairs, each side is recorded first as often as the other, so what they show as
+    a difference is not the machine's.
+    """
+    try:
+        return list(_traces(workers, replicates[0], folder, head_first, timeout))
+    except WorkerError as error:
+        say(f"{replicates[0].workload}: no traces from pair {replicates[0].pair}: {error}")
+        return []
+
+
+def _traces(
+    workers: tuple[Worker, Worker], first: Replicate, folder: Path, head_first: bool, timeout: float
+) -> Iterator[PairTrace]:
+    for number, (shape, blocks) in enumerate(first.shapes.items()):
+        calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
+        paths: dict[int, Path] = {}
+        for index in (1, 0) if head_first else (0, 1):
+            name = _trace_name(first, number, index)
+            request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
+            trace = workers[index].ask(request, Recorded, timeout=timeout, doing=f"tracing {first.workload}")
+            # Whatever a worker answers, its file is one of this folder.
+            paths[index] = folder / Path(trace.recording).name
+        yield PairTrace(first.pair, shape, base=paths[0], head=paths[1])
+
+
+class _ReplicateKey(NamedTuple):
+    workload: str
+    pair: int
+    member: str
+
+    @classmethod
+    def of(cls, replicate: Replicate) -> _ReplicateKey:
+        return cls(replicate.workload, replicate.pair, replicate.member)
+
+
+class _Recording(NamedTuple):
+    """A recording that waits for its analysis; ``trace`` is the file, without a suffix, as which it stays, if it does."""
+
+    replicate: _ReplicateKey
+    shape: str
+    python: Path | None
+    path: str
+    trace: str | None = None
+
+
+class LateOperators:
+    """The operators of pairs on a device whose traces are analysed later: all of them, after the last pair."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._recordings: list[_Recording] = []
+
+    def record(
+        self,
+        workers: tuple[Worker, Worker],
+        replicates: tuple[Replicate, Replicate],
+        checkouts: Sequence[Checkout],
+        *,
+        timeout: float,
+        traces: Path | None = None,
+    ) -> None:
+        """Let both workers record one turn of each shape, first or second by lot; the recordings stay in ``traces``."""
+        first, _ = replicates
+        lot = random.Random(first.layout_seed)
+        recordings = []
+        try:
+            for number, (shape, blocks) in enumerate(first.shapes.items()):
+                calls = _calls(blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS)
+                for index in (1, 0) if lot.random() < 0.5 else (0, 1):
+                    python = checkouts[index].python
+                    request = RecordRequest(shape=shape, calls=calls, folder=str(self._bench.recordings(python)))
+                    doing = f"profiling {first.workload}"
+                    path = workers[index].ask(request, Recorded, timeout=timeout, doing=doing).recording
+                    trace = None if traces is None else str(traces / _trace_name(first, number, index))
+                    recordings.append(_Recording(_ReplicateKey.of(replicates[index]), shape, python, path, trace))
+        except WorkerError as error:
+            self._bench.say(f"{first.workload}: no operators from pair {first.pair}: {error}")
+            return
+        self._recordings += recordings
+
+    def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
+        """Analyse the recordings and give the replicates their operators, in place; the traces that stay.
+
+        Where the analysis fails, the replicates stay without.
+        """
+        operators: dict[_ReplicateKey, dict[str, dict[str, float]]] = defaultdict(dict)
+        files: dict[tuple[_ReplicateKey, str], Path] = {}
+        for python in dict.fromkeys(recording.python for recording in self._recordings):
+            recordings = [recording for recording in self._recordings if recording.python == python]
+            traces = {recording.path: recording.trace for recording in recordings if recording.trace is not None}
+            timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(recordings)
+            paths = [recording.path for recording in recordings]
+            try:
+                analysis = self._bench.analyse(python, paths, timeout=timeout, traces=traces)
+            except MeasuringError as error:
+                self._bench.say(f"no operators from the pairs: {error}")
+                continue
+            for recording in recordings:
+                if recording.path in analysis.operators:
+                    operators[recording.replicate][recording.shape] = analysis.operators[recording.path]
+                if recording.path in analysis.traces:
+                    files[recording.replicate, recording.shape] = Path(analysis.traces[recording.path])
+        for replicates in sides:
+            for index, replicate in enumerate(replicates):
+                if shapes := operators.get(_ReplicateKey.of(replicate)):
+                    replicates[index] = msgspec.structs.replace(replicate, operators=shapes)
+        return [
+            PairTrace(first.pair, shape, base=file, head=files[second, shape])
+            for (first, shape), file in files.items()
+            if first.member == "first" and ((second := first._replace(member="second")), shape) in files
+        ]
+
+
+def _trace_name(replicate: Replicate, shape_number: int, member: int) -> str:
+    """The name of a member's recording, without a suffix."""
+    return f"{replicate.workload}-{replicate.pair}-{shape_number}-{'head' if member else 'base'}"
+
+
+def _calls(blocks: BlockColumns, turn_seconds: float, fewest: int, most: int) -> int:
+    # A block is a call longer than its samples say.
+    call_seconds = min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)
+    return max(fewest, min(most, round(turn_seconds / call_seconds)))
