@@ -64,7 +64,7 @@ def main() -> NoReturn:
         # A KeyboardInterrupt that came through an exec() of source text (a dataclass being defined while a module is
         # imported) leaves CPython a note to die of SIGINT at its end, whatever we exit with; running any source text
         # takes it back (Python/pythonrun.c, run_eval_code_obj).
-        exec("")
+        exec("")  # noqa: S102
     except Exception:  # noqa: BLE001 - the one place that turns a bug into a report
         _report_bug()
         code = EXIT_BUG

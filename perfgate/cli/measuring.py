@@ -31,7 +31,7 @@ class Program:
         command = Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]
         sys.stdout.flush()
         sys.stderr.flush()
-        os.execve(sys.executable, command, dict(environ))
+        os.execve(sys.executable, command, dict(environ))  # noqa: S606
 
 
 def seclude(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:

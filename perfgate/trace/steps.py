@@ -73,8 +73,9 @@ def device_steps(
     np.maximum.at(last, owners[inside], work.end[inside])
     device = _Device(work, copies=copies)
     steps: list[ProfilerStep] = []
-    for mark, begun, ended in zip(marks, first.tolist(), last.tolist()):
+    for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
         start = _begin(mark, steps[-1] if steps else None)
+        begun, ended = first_ns, last_ns
         if ended == -_LATEST:
             # The device had nothing to do: the step is as long as the host was in it.
             if start is None or mark.end_ns is None:

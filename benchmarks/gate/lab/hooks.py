@@ -33,7 +33,7 @@ _seed = 0
 
 
 def _become_padded(request: ForkRequest, connection: Any, *, parent: int) -> None:
-    global _seed
+    global _seed  # noqa: PLW0603 - the worker calls the hook, and nothing else survives between calls
     _seed = request.layout_seed
     if _pad:
         _held.append(fill_pools(random.Random(_seed if _pad == "shared" else f"{_seed}/{request.worker_id}")))

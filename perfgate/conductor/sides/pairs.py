@@ -56,7 +56,7 @@ class PairedMeasurement:
             entries.clear()
 
 
-def measure_pairs(
+def measure_pairs(  # noqa: PLR0913 - all by name, one call
     bench: Bench,
     reference: WorkloadReference,
     *,

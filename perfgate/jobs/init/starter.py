@@ -18,7 +18,7 @@ def render_starter(template: str, values: Mapping[str, object]) -> str:
     environment = Environment(
         loader=PackageLoader("perfgate", "starter"),
         undefined=StrictUndefined,
-        autoescape=False,
+        autoescape=False,  # noqa: S701 - TOML, YAML and shell; the filters below quote for each
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -12,7 +12,7 @@ from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, Place, Store, open_location, store_location
 
-TOKEN_VARIABLE = "PERFGATE_TOKEN"
+TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # Whose password a token is (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com, "Project access
 # tokens": any name will do there, and GitLab writes oauth2).
 _USERS = {"github": "x-access-token"}

@@ -66,10 +66,11 @@ def write_ahead(engine: sa.Engine) -> None:
         try:
             with closing(engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")
-            return
         except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
+        else:
+            return
         time.sleep(0.02)
 
 

@@ -83,7 +83,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> WatchingMode:
         """Become active. Where the workload has loaded torch's compiler, it is kept out of what is done here."""
-        global _compiler_kept_out
+        global _compiler_kept_out  # noqa: PLW0603 - once in a process
         if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
             WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign, attr-defined]
                 WatchingMode.__torch_dispatch__, recursive=True

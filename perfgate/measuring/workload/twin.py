@@ -18,7 +18,8 @@ def define_dead_functions(count: int, *, seed: int) -> None:
     """Define ``count`` functions of different lengths that nobody calls, kept alive by a module of their own."""
     lot = random.Random(seed)
     module = ModuleType(MODULE)
-    exec(compile("\n".join(_function(lot, number) for number in range(count)), MODULE, "exec"), module.__dict__)
+    source = "\n".join(_function(lot, number) for number in range(count))
+    exec(compile(source, MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
     sys.modules[MODULE] = module
 
 

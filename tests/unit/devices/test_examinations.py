@@ -53,7 +53,7 @@ class Machine:
                 environ=self.environ,
                 root=self.root,
                 run=self.run,
-                version=lambda name: self.packages.get(name),
+                version=self.packages.get,
                 package_folder=lambda name: None,
                 find_program=find,
             ),

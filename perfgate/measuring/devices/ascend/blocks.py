@@ -148,8 +148,7 @@ def parse_cards(text: str, asked: str = "npu-smi info -l") -> list[ChipBlock]:
 
 def _entries(text: str) -> list[tuple[str, str]]:
     found = []
-    for line in text[:MOST_TEXT].splitlines():
-        line = line.strip()
+    for line in map(str.strip, text[:MOST_TEXT].splitlines()):
         if line.startswith("Process id:") or line.lower().startswith(_NO_PROCESS):
             found.append(("process", line))
             continue
