@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm schemas pages release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm schemas locale pages release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.installed
 	$(BIN)/perfgate demo
@@ -48,6 +48,11 @@ minilm: $(VENV)/.installed
 # Write schemas/ anew from the records.
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas
+
+# Bring perfgate/locale/zh.po up to date with the sentences of code, templates and catalogue, and compile it. Ends 1 and names
+# the sentences that have no Chinese yet.
+locale: $(VENV)/.installed
+	$(BIN)/python -m tests.translations
 
 # Write the tables of docs/ that are made from the schema of perfgate.toml, from the catalogue and from the traps.
 pages: schemas

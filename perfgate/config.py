@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from perfgate.catalogue.card import LANGUAGES, Language
 from perfgate.catalogue.lookup import GATING_LIMITS, LIMITS, METRICS
 from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
+from perfgate.locale import LANGUAGES, Language
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -8,8 +8,6 @@ Better = Literal["lower", "higher", "neutral"]
 Kind = Literal["noisy", "exact"]
 DeviceKind = Literal["npu", "cuda", "cpu"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = ("npu", "cuda", "cpu")
-Language = Literal["en", "zh"]
-LANGUAGES: tuple[Language, ...] = ("en", "zh")
 # A gain is one of a call, an item of a batch, an answer under traffic, or a raw input on its way to the output.
 GainOf = Literal["call", "item", "answer", "input"]
 # What the parts of a counter count: calls of operators, or bytes held or copied, blocks taken from the allocator, arithmetic,

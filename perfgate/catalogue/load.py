@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,6 +46,16 @@ def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
         name: _decode(Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]")
         for name, table in tables.items()
     }
+
+
+def load_messages() -> dict[str, Sentence]:
+    """Sentences by their code, which is the name of the file, a dot and the key."""
+    sentences = {}
+    for path in sorted((FOLDER / "messages").glob("*.toml")):
+        for key, entry in _read(path).items():
+            table = {"other": entry} if isinstance(entry, str) else entry
+            sentences[f"{path.stem}.{key}"] = _decode(Sentence, table, f"{path.name}: {key}")
+    return sentences
 
 
 def load_step(path: Path, sources: Mapping[str, str]) -> StepCard:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perfgate.catalogue.load import load_changes, load_families, load_steps
-from perfgate.catalogue.records import Advice, Family, JudgedValue, Limit, Metric, Rule, StepCard
+from perfgate.catalogue.load import load_changes, load_families, load_messages, load_steps
+from perfgate.catalogue.records import Advice, Family, JudgedValue, Limit, Metric, Rule, Sentence, StepCard
 
 CARDS: dict[int, StepCard] = load_steps()
 METRICS: dict[str, Metric] = {metric.name: metric for card in CARDS.values() for metric in card.metrics}
@@ -16,6 +16,7 @@ RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in
 RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
+MESSAGES: dict[str, Sentence] = load_messages()
 FAST_PATHS = FAMILIES["fast_path"].metrics
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
@@ -66,3 +67,7 @@ def sentences() -> Iterator[str]:
         yield advice.message
         if advice.instead is not None:
             yield advice.instead
+    for sentence in MESSAGES.values():
+        yield sentence.other
+        if sentence.one is not None:
+            yield sentence.one

@@ -175,3 +175,13 @@ class StepCard(Entry, frozen=True):
     rules: tuple[Rule, ...] = ()
     # Metrics of single operators, modules and functions, by the prefix of their names.
     parts: tuple[Metric, ...] = ()
+
+
+class Sentence(Entry, frozen=True):
+    """What a message of a document reads; ``one`` is said instead of ``other`` where its value ``count`` is 1.
+
+    ``{name}`` is a value, ``{name:percent}`` one that the report words as a percentage.
+    """
+
+    other: str
+    one: str | None = None

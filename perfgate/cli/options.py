@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfgate.catalogue.card import LANGUAGES
+from perfgate.locale import LANGUAGES
 
 language_option = click.option(
     "--lang",

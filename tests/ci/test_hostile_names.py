@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.catalogue.card import Language
 from perfgate.judging.report.trend import TrendContext, render_issue, render_news
+from perfgate.locale import Language
 from tests.fakes.hostile import hostile_names
 from tests.fakes.trends import hostile_trend
 from tests.unit.report.rendering import PARSERS, check_comment, check_posted

@@ -15,10 +15,10 @@ from typing import Any
 import nh3
 import pytest
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
 from perfgate.judging.forge.comment import TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.locale import Language
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_counter, make_decision
 from tests.golden.test_comment_golden import decisions

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.catalogue.card import Language
 from perfgate.cli.measuring import allow_token_option, seclude
 from perfgate.cli.options import language_option
 from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
+from perfgate.locale import Language
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument

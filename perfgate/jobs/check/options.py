@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparing
 from perfgate.jobs.check.environments import NONE_GIVEN, GivenInterpreters
+from perfgate.locale import Language
 
 DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfgate.catalogue.card import Language
 from perfgate.config import load_config
 from perfgate.document.decision import Verdict
 from perfgate.errors import ForgeError, UsageError
@@ -28,6 +27,7 @@ from perfgate.judging.forge.orders import (
 )
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
 from perfgate.judging.report.order import Answer, render_answer
+from perfgate.locale import Language
 
 # A call that could not be understood is answered too, once it is known that its writer may ask.
 _Asked = RunOrder | AcceptOrder | OrderError

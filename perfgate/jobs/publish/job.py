@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.document.files import write_decision, write_text_atomically
@@ -47,6 +46,7 @@ from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.html import render_html
 from perfgate.judging.store.store import GitAccess
+from perfgate.locale import Language
 from perfgate.version import __version__
 
 # Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.catalogue.card import Language
 from perfgate.config import CONFIG_NAME, report_language
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
@@ -35,6 +34,7 @@ from perfgate.judging.report.ci_summary import no_verdict, run_markdown
 from perfgate.judging.report.comment import render_comment
 from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.openmetrics import END, openmetrics
+from perfgate.locale import Language
 
 _FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
 # What a comment needs at least: title, table and end, in the smallest form.

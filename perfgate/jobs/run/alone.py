@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run, write_run
@@ -18,6 +17,7 @@ from perfgate.jobs.shared.progress import Progress
 from perfgate.jobs.shared.session import forget_results, prepare_out
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.gate.decide import decide_alone
+from perfgate.locale import Language
 
 RESULTS = ("decision.json", "comment.md", "report.html")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist import run_checklist
@@ -31,6 +30,7 @@ from perfgate.jobs.shared.session import (
     start_session,
 )
 from perfgate.jobs.trace.flame import with_flame_graph
+from perfgate.locale import Language
 from perfgate.measuring.checklist.members import step_numbers
 
 AVAILABLE_STEPS = step_numbers()

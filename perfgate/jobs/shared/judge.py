@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run, write_decision, write_run, write_text_atomically
 from perfgate.document.history import History
@@ -15,6 +14,7 @@ from perfgate.jobs.shared.decision import decide_with_advice, judge_folder_with_
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
+from perfgate.locale import Language
 
 
 def judge_again(

@@ -9,7 +9,6 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
@@ -19,6 +18,7 @@ from perfgate.jobs.check.pair_traces import PairFlame
 from perfgate.jobs.trace.job import Choice, ChosenTimeline, beside, choose
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.locale import Language
 from perfgate.measuring.counting.collect import trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.read import read_recording

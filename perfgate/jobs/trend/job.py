@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
@@ -27,6 +26,7 @@ from perfgate.jobs.trend.read import NameCommits, Wanted, find_trend, open_docum
 from perfgate.judging.report.trend import TrendContext, render_issue
 from perfgate.judging.report.trend_page import render_trend_page
 from perfgate.judging.trend.standing import state_of
+from perfgate.locale import Language
 
 MOST_COMMITS = 20
 _STATE_FILE = "trend-state.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.card import Language
 from perfgate.document.trend import TrendDocument, TrendState
 from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.forge.detect import detect, log_lines
@@ -22,6 +21,7 @@ from perfgate.judging.forge.issues import (
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, summary_path
 from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.trend.standing import state_of
+from perfgate.locale import Language
 
 DEFAULT_KEY = "default"
 

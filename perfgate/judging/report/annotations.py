@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.judging.report.causes import Cause, across_places, cause_of, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import headline, named_change
-from perfgate.judging.report.locale.language import say, speaking
-from perfgate.judging.report.locale.messages import told
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.rows import label, worded_cause
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
+from perfgate.judging.report.words import say
+from perfgate.locale import Language, speaking
 
 Level = Literal["error", "warning"]
 _LOCATION = re.compile(r"(?P<path>[^:\x00-\x1f]{1,400}):(?P<line>[1-9][0-9]{0,6})")
@@ -93,7 +93,7 @@ def _annotation(
 def _at_harness_changes(summary: Summary) -> list[Annotation]:
     """Return where the workload file changed what is measured."""
     return [
-        Annotation("warning", f"perfgate: {say('workload file')}", clean(told(change.message), limit=_LONGEST_LINE), at)
+        Annotation("warning", f"perfgate: {say('workload file')}", clean(word(change.message), limit=_LONGEST_LINE), at)
         for change in summary.telling_harness_changes
         if change.kind != "added"
         for at in [next(filter(None, map(parse_location, change.lines)), None)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from perfgate.catalogue.card import Language
 from perfgate.document.run import RunDocument
-from perfgate.judging.report.locale.language import phrase, say, speaking
 from perfgate.judging.report.run_rows import run_title, step_rows
 from perfgate.judging.report.text import Medium, line, render
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
+from perfgate.locale import Language, speaking
 
 # Why there is no verdict, by the exit code of the command that measured.
 _ENDS = {

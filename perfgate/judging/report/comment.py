@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Verdict
-from perfgate.judging.report.locale.language import speaking
 from perfgate.judging.report.section import KEEP, Section, all_sections
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
+from perfgate.locale import Language, speaking
 
 __all__ = ["CommentContext", "render_comment", "render_double", "render_turn"]
 

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind, Language
+from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
-from perfgate.judging.report.locale.language import phrase, say, speaking, worded
 from perfgate.judging.report.text import render
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say, translated
+from perfgate.locale import Language, speaking
 
 _UNITS = {
     "s": phrase("seconds"),
@@ -94,19 +94,21 @@ def _explain_step(card: StepCard, reader: Reader) -> str:
         {
             "number": card.number,
             "slug": card.slug,
-            "title": worded(card.title),
-            "question": worded(card.question),
-            "how": worded(card.how),
+            "title": translated(card.title),
+            "question": translated(card.question),
+            "how": translated(card.how),
             "kind": Words(reader.device),
-            "here": worded(card.devices.get(reader.device, "")),
+            "here": translated(card.devices.get(reader.device, "")),
             "others": [
-                {"kind": Words(kind), "shows": worded(card.devices[kind])} for kind in others if kind in card.devices
+                {"kind": Words(kind), "shows": translated(card.devices[kind])}
+                for kind in others
+                if kind in card.devices
             ],
-            "metrics": [{"name": found.name, "title": worded(found.title)} for found in card.metrics],
+            "metrics": [{"name": found.name, "title": translated(found.title)} for found in card.metrics],
             "limits": [_limit(found, reader) for found in card.limits],
             "rules": [_rule(found) for found in card.rules],
-            "cost": worded(card.cost),
-            "remedy": worded(card.remedy),
+            "cost": translated(card.cost),
+            "remedy": translated(card.remedy),
         },
     )
 
@@ -124,9 +126,9 @@ def _explain_metric(found: Metric, reader: Reader) -> str:
             "unit": share or say(_UNITS.get(found.unit, found.unit)),
             "better": say(_BETTER[found.better]),
             "exact": found.kind == "exact",
-            "source": worded(found.source),
+            "source": translated(found.source),
             "step": card.number,
-            "step_title": worded(card.title),
+            "step_title": translated(card.title),
             "tolerance": None if found.tolerance is None else formats.setting(found.tolerance),
             "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{found.name}.")],
         },
@@ -141,9 +143,9 @@ def _explain_rule(name: str, reader: Reader) -> str:
         {
             **_rule(RULES[name]),
             "step": card.number,
-            "step_title": worded(card.title),
+            "step_title": translated(card.title),
             "limits": [_limit(limit, reader) for limit in judged],
-            "remedy": worded(card.remedy),
+            "remedy": translated(card.remedy),
         },
     )
 
@@ -159,7 +161,7 @@ def _explain_limit(name: str, reader: Reader) -> str:
             "severity": Words(severity) if severity in _SEVERITIES else None,
             "message": _rule(RULES[rule])["message"] if rule in RULES else None,
             "step": card.number,
-            "step_title": worded(card.title),
+            "step_title": translated(card.title),
         },
     )
 
@@ -171,13 +173,13 @@ def _limit(found: Limit, reader: Reader) -> dict[str, object]:
         "value": Words(f"{found.default if given is None else given:g}"),
         "default": Words(f"{found.default:g}"),
         "overridden": given is not None,
-        "source": worded(found.source),
+        "source": translated(found.source),
     }
 
 
 def _rule(found: Rule) -> dict[str, object]:
     # The braces of its evidence stay: they say what a finding names there.
-    return {"rule": found.name, "message": worded(found.message)}
+    return {"rule": found.name, "message": translated(found.message)}
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfgate.catalogue.card import Language
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import named_change
-from perfgate.judging.report.locale.language import phrase, say, speaking, spoken, translated
 from perfgate.judging.report.text import environment
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
+from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
 
 _LISTED = 50
@@ -250,9 +249,9 @@ def _packed(trees: Sequence[FlameTree]) -> str:
         "kinds": FLAME_KINDS,
         "trees": [_visible(tree) for tree in trees],
         "paired": [tree.call is not None for tree in trees],
-        "sentences": {english: translated(english, spoken()) for english in _SCRIPT_SENTENCES},
-        "kind_words": [translated(_KIND_WORDS[kind], spoken()) for kind in FLAME_KINDS],
-        "unit_words": {unit: translated(words, spoken()) for unit, words in _UNIT_WORDS.items()},
+        "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
+        "kind_words": [translate(_KIND_WORDS[kind]) for kind in FLAME_KINDS],
+        "unit_words": {unit: translate(words) for unit, words in _UNIT_WORDS.items()},
     }
     return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE
 from perfgate.document.decision import RULE_METHODS, Comparison
-from perfgate.judging.report.locale.language import phrase, say, spoken, translated
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
+from perfgate.locale import translate
 
 DASH = Words("–")
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
@@ -185,7 +185,7 @@ def duration(seconds: float) -> Words:
 def counted(count: int, singular: str, plural: str = "") -> Words:
     """Return a number with its noun: ``1 regression``, ``2 regressions``; Chinese knows no plural."""
     english = f"{{count}} {singular if count == 1 else plural or singular + 's'}"
-    words = translated(f"{{count}} {singular}", spoken())
+    words = translate(f"{{count}} {singular}")
     return Words((english if words == f"{{count}} {singular}" else words).format(count=f"{count:,}"))
 
 

@@ -7,10 +7,9 @@ from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTI
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
-from perfgate.judging.report.locale.language import phrase, say, worded
 from perfgate.judging.report.summary import Summary, is_operator, place
 from perfgate.judging.report.text import Medium, line
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say, translated
 
 _NAMED_DIFFERENCES = 3
 _NAMED_MISSING = 8
@@ -127,7 +126,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     if name not in METRICS:
         return name
     entry = METRICS[name]
-    return worded(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
+    return translated(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
 
 
 def _kind(summary: Summary) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparison, DecisionDocument, Link
 from perfgate.document.run import RunDocument
@@ -14,7 +13,6 @@ from perfgate.judging.report import svg
 from perfgate.judging.report.causes import Cause, across_places, causes
 from perfgate.judging.report.facts import base_line, busy_line, counts_line
 from perfgate.judging.report.headline import headline, named_missing
-from perfgate.judging.report.locale.language import speaking, worded
 from perfgate.judging.report.operators import operator_rows
 from perfgate.judging.report.page_tables import counter_rows, operator_tables, testbed_rows
 from perfgate.judging.report.rows import row, worded_cause, worst_cause
@@ -27,7 +25,8 @@ from perfgate.judging.report.sections.why import worded_account
 from perfgate.judging.report.suggestions import worded_suggestion
 from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import environment, template_source
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, translated
+from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 2000
 _MAX_PLOTS = 40
@@ -135,7 +134,7 @@ def _bottom(summary: Summary, base: RunDocument | None, head: RunDocument) -> di
         "steps": steps,
         "stored": [stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
         "absent_steps": [
-            {"number": number, "title": worded(step.title)}
+            {"number": number, "title": translated(step.title)}
             for number, step in CARDS.items()
             if number not in present and number != 20
         ],
@@ -144,7 +143,7 @@ def _bottom(summary: Summary, base: RunDocument | None, head: RunDocument) -> di
         "links": [_link(link) for link in decision.links[:_MAX_ROWS]],
         "procedure": decision.procedure,
         "procedure_version": decision.procedure.version,
-        "gate_title": worded(CARDS[20].title),
+        "gate_title": translated(CARDS[20].title),
         "seed": str(decision.procedure.seed),
         "alpha": formats.setting(decision.policy.alpha),
         "margin": formats.setting(decision.excluded),

@@ -11,19 +11,18 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import Comparison, DecisionDocument, Failure
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.judging.report.causes import Cause, causes
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.headline import headline
-from perfgate.judging.report.locale.language import speaking
-from perfgate.judging.report.locale.messages import told
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.rows import label, row
 from perfgate.judging.report.run_rows import step_row
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import render
+from perfgate.locale import Language, speaking
 
 SUITE = "perfgate"
 VERDICT = "verdict"
@@ -100,7 +99,7 @@ def _fails(comparison: Comparison, summary: Summary) -> bool:
 
 def _message(words: dict[str, object]) -> str:
     reason = words["reason"]
-    return str(words["change"]) if reason is None else f"{words['change']}: {told(str(reason))}"
+    return str(words["change"]) if reason is None else f"{words['change']}: {word(str(reason))}"
 
 
 def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:

@@ -7,9 +7,8 @@ from perfgate.document.decision import Comparison, OperatorTest
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import named_change
-from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import Summary
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
 
 _LABELS = {
     "regressed": phrase("slower"),

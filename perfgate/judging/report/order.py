@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import Verdict
-from perfgate.judging.report.locale.language import speaking
 from perfgate.judging.report.text import render
 from perfgate.judging.report.words import Words
+from perfgate.locale import Language, speaking
 
 Outcome = Literal["measuring", "accepted", "waiting", "unclear", "own_fork", "unnamed", "moved", "no_metric"]
 

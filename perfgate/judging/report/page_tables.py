@@ -10,9 +10,8 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import metric_name
-from perfgate.judging.report.locale.language import say
 from perfgate.judging.report.summary import place
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, say
 
 _MAX_OPERATORS = 40
 _MAX_TABLES = 40

@@ -10,9 +10,8 @@ from perfgate.document.decision import RULE_METHODS, Comparison, PartSite
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
-from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.summary import Summary, place
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
 
 # Rows that agree in these columns are one row with several places.
 _SAME = ("label", "metric", "base", "head", "change", "limit", "reason")

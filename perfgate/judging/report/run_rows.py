@@ -10,11 +10,10 @@ from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepRes
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import first_line, metric_name
-from perfgate.judging.report.locale.language import say
-from perfgate.judging.report.locale.messages import told, told_finding
+from perfgate.judging.report.messages import word, word_finding
 from perfgate.judging.report.sections.checklist import STATUS_NAMES, busy_machine
 from perfgate.judging.report.text import line
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, say
 
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
@@ -84,10 +83,10 @@ def _notes(step: StepResult) -> list[str]:
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)
-    notes += [f"{_mark(finding.severity)} {clean(told_finding(finding), limit=200)}" for finding in step.findings]
+    notes += [f"{_mark(finding.severity)} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
     if step.error:
         return [*notes, clean(first_line(step.error.message))]
-    return notes + ([clean(told(step.reason), limit=200)] if step.reason else [])
+    return notes + ([clean(word(step.reason), limit=200)] if step.reason else [])
 
 
 def _missing_lines(values: Iterable[Value]) -> list[str]:
@@ -104,7 +103,7 @@ def _missing_lines(values: Iterable[Value]) -> list[str]:
 def _missing_line(names: Words, reason: str) -> str:
     if not reason:
         return say("{names}: not available", names=names)
-    return say("{names}: not available, {reason}", names=names, reason=Words(clean(told(reason))))
+    return say("{names}: not available, {reason}", names=names, reason=Words(clean(word(reason))))
 
 
 def _name(value: Value) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean
-from perfgate.judging.report.locale.language import phrase, say
-from perfgate.judging.report.locale.messages import told_suggestion
+from perfgate.judging.report.messages import word_suggestion
 from perfgate.judging.report.text import line
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
 
 _OURS = "perfgate"
 # A smaller gain reads as none.
@@ -26,7 +25,7 @@ _OF = {
 def worded_suggestion(suggestion: Suggestion) -> dict[str, object]:
     """Return the values of ``shared/suggestion.j2``."""
     op = suggestion.evidence.get("op")
-    message = told_suggestion(suggestion)
+    message = word_suggestion(suggestion)
     return {
         "message": message,
         "line": suggestion.line,

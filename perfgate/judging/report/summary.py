@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import (
@@ -19,6 +18,7 @@ from perfgate.document.decision import (
     NoiseFloor,
     Verdict,
 )
+from perfgate.locale import Language
 
 OPERATOR_PREFIX = "ops."
 # They move with what others show: with all the other times, or with what operators take.

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.locale.language import say
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, say
 
 Floats = npt.NDArray[np.float64]
 

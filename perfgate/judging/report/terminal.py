@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
 from perfgate.judging.report import format as formats
@@ -18,8 +17,7 @@ from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.facts import base_line, counts_line
 from perfgate.judging.report.headline import first_line, headline
-from perfgate.judging.report.locale.language import phrase, say, speaking
-from perfgate.judging.report.locale.messages import told
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.rows import grouped, row, worded_cause
 from perfgate.judging.report.run_rows import recorded_lines, run_title, step_rows
 from perfgate.judging.report.sections.failures import worded_failure
@@ -29,7 +27,8 @@ from perfgate.judging.report.sections.stored import stored_row
 from perfgate.judging.report.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
+from perfgate.locale import Language, speaking
 
 _VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
 _LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
@@ -89,10 +88,10 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
     for warning in decision.warnings[:_SHOWN]:
-        console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))
+        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
         where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
-        told_change = clean(f"{change.workload}: {told(change.message)}{where}", limit=400)
+        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
         console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
     _print_moved(summary, console)
     _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
@@ -121,7 +120,7 @@ def _print_run(run: RunDocument, console: Console) -> None:
         message = first_line(workload.error.message if workload.error else "")
         console.print(Text(f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=400)}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
-        console.print(Text(f"{say('note:')} {clean(told(warning))}", "yellow"))
+        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
 
 def _print_moved(summary: Summary, console: Console) -> None:

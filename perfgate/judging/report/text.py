@@ -13,13 +13,12 @@ from typing import Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from perfgate.catalogue.card import Language
+from perfgate.document.message import Message
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean, code_span, fenced, prose
-from perfgate.judging.report.locale.language import say, spoken, translated
-from perfgate.judging.report.locale.messages import Told, told
-from perfgate.judging.report.locale.sentences import Sentences
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.messages import Pieces, word
+from perfgate.judging.report.words import Words, say
+from perfgate.locale import Language, current_language, translate
 
 Medium = Literal["markdown", "plain", "html"]
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
@@ -51,7 +50,7 @@ def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
 
 def environment(medium: Medium) -> Environment:
     """Return the Jinja environment of a medium in the language spoken."""
-    return _environment(medium, spoken())
+    return _environment(medium, current_language())
 
 
 @cache
@@ -64,14 +63,22 @@ def _environment(medium: Medium, language: Language) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        extensions=[Sentences],
+        extensions=["jinja2.ext.i18n"],
     )
-    made.extend(translate=lambda english: translated(english, language))
-    made.globals["absent"] = Words(translated("none", language))
+    made.newstyle_gettext = True  # type: ignore[attr-defined]
+    made.globals["gettext"] = partial(_sentence, medium, language)
+    made.globals["absent"] = Words(translate("none", language))
     made.globals["language"] = Words(language)
     made.filters.update(_FILTERS[medium])
     made.filters.update(_NUMBER_FILTERS)
     return made
+
+
+def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
+    """What stands in ``{% trans %}``, in the reader's language: values are escaped as everywhere in a template."""
+    shown = {name: _FINALIZE[medium](value) for name, value in values.items()}
+    sentence = translate(english, language) % shown
+    return Markup(sentence) if medium == "html" else _Ready(sentence)
 
 
 def template_source(made: Environment, name: str) -> str:
@@ -115,10 +122,10 @@ def _finalize_html(value: object) -> Markup:
     return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
 
 
-def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: str) -> str:
-    """Return a sentence of a document in the language spoken, what is from outside in it escaped: first, and ``within``."""
-    sentence = told(text)
-    first, *rest = sentence.pieces if isinstance(sentence, Told) else (sentence,)
+def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
+    """A sentence of a document in the reader's language, what is from outside in it escaped: first, and ``within``."""
+    sentence = text if isinstance(text, Pieces) else word(text)
+    first, *rest = sentence.pieces if isinstance(sentence, Pieces) else (sentence,)
     return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
 
 
@@ -153,6 +160,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
         "link": _markdown_link,
+        "ready": _Ready,
         "strong": lambda text: _Ready(f"**{Words(text)}**"),
         "literal": lambda text: _Ready(code_span(text)),
     },
@@ -161,6 +169,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
         "link": _plain_link,
+        "ready": _Ready,
         "strong": lambda text: _Ready(text),
         "literal": lambda text: _Ready(clean(text)),
     },
@@ -171,6 +180,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
         ),
         "link": _html_link,
+        "ready": Markup,
         "strong": lambda text: Markup("<strong>{}</strong>").format(text),
         "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
         "plain": lambda text: escape(clean(text)),

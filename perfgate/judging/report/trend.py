@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfgate.catalogue.card import Language
 from perfgate.document.trend import NotLookedAt, TrendDocument
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.locale.language import phrase, say, speaking
 from perfgate.judging.report.text import render
 from perfgate.judging.report.trend_rows import Moved, change_row, day, headline, searched, short, sort_changes
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
+from perfgate.locale import Language, speaking
 
 # How many rows a list may have, and how many of the folds below them are there: the first that fits the budget is taken.
 _ROWS = (200, 60, 20, 6)

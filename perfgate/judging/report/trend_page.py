@@ -6,12 +6,10 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from perfgate.catalogue.card import Language
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.trend import RunHealth, TestbedSpan, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import trend_svg
-from perfgate.judging.report.locale.language import say, speaking, worded
 from perfgate.judging.report.text import environment, template_source
 from perfgate.judging.report.trend_rows import (
     Moved,
@@ -22,7 +20,8 @@ from perfgate.judging.report.trend_rows import (
     short,
     sort_changes,
 )
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, say, translated
+from perfgate.locale import Language, speaking
 
 _MAX_PICTURES = 60
 _MAX_ROWS = 1000
@@ -159,7 +158,7 @@ def _series_row(group: Group) -> Mapping[str, object]:
 def _titles(health: Sequence[RunHealth]) -> dict[int, str]:
     """Return the steps that some run did, with their titles."""
     present = {int(number) for run in health for number in run.steps}
-    return {number: worded(CARDS[number].title) for number in _STEPS if number in present}
+    return {number: translated(CARDS[number].title) for number in _STEPS if number in present}
 
 
 def _testbed(span: TestbedSpan) -> Mapping[str, object]:

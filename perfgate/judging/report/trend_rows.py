@@ -13,8 +13,7 @@ from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.moments import moment
 from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.locale.language import phrase, say
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
 
 _TICKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24

@@ -13,9 +13,8 @@ from markupsafe import Markup
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries, Week
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
-from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.trend_rows import day, short
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say
 
 _WIDTH, _HEIGHT = 760, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 16, 34

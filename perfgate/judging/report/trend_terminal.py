@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.catalogue.card import Language
 from perfgate.document.trend import TrendDocument
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import counted
-from perfgate.judging.report.locale.language import say, speaking
 from perfgate.judging.report.trend_rows import Moved, change_row, day, headline, searched, sort_changes, sparkline
+from perfgate.judging.report.words import say
+from perfgate.locale import Language, speaking
 
 _MOST_ROWS = 40
 _WIDE = 120  # columns from which there is room for the longer history

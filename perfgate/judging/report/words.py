@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from perfgate.locale import translate
+
 
 class Words(str):
     """Our own words and numbers, free of Markdown and of anything from outside."""
 
     __slots__ = ()
+
+
+def say(english: str, **values: Words | int) -> Words:
+    """A sentence of ours in the current language; ``{name}`` in it is a value that is worded already.
+
+    ``make locale`` finds the sentences that are written out in the call. One that has a name is marked with ``phrase`` where
+    it stands.
+    """
+    return Words(translate(english).format_map(values))
+
+
+def phrase(english: str) -> str:
+    """Marks a sentence for ``make locale``."""
+    return english
+
+
+def translated(english: str) -> Words:
+    """A sentence of ours in the current language; braces in it stay."""
+    return Words(translate(english))

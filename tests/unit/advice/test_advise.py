@@ -9,8 +9,8 @@ import pytest
 from perfgate.document.decision import Gain
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
-from perfgate.judging.report.locale.language import speaking
-from perfgate.judging.report.locale.messages import told_suggestion
+from perfgate.judging.report.messages import word_suggestion
+from perfgate.locale import speaking
 from tests.fakes.documents import make_decision, make_difference, make_run
 
 
@@ -233,7 +233,7 @@ def test_suggestions__compiling_is_no_faster__the_other_remedy_without_it(notice
     assert found.code is None
     assert found.gain is None or found.gain.kind == "estimated"
     with speaking("zh"):
-        assert "已实测编译模型" in told_suggestion(found)
+        assert "已实测编译模型" in word_suggestion(found)
 
 
 @pytest.mark.parametrize("noticed", [SHORT, COVERAGE], ids=["short operators", "coverage"])

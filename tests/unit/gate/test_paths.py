@@ -9,8 +9,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import Source
 from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
-from perfgate.judging.report.locale.language import speaking
-from perfgate.judging.report.locale.messages import told
+from perfgate.judging.report.messages import word
+from perfgate.locale import speaking
 
 CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/project/perfgate.toml"))
 
@@ -86,4 +86,4 @@ def test_skipped__decision__exit_0_the_rule_in_the_reasons_and_in_chinese() -> N
     assert (decision.verdict, decision.reasons, exit_code(decision)) == ("SKIPPED", [because], 0)
     assert (decision.base.chosen_because, decision.base.branch) == ("main, an ancestor of head", "main")
     with speaking("zh"):
-        assert told(because) == "没有相关改动：2 个文件，依据规则 *.md"
+        assert word(because) == "没有相关改动：2 个文件，依据规则 *.md"

@@ -15,12 +15,12 @@ import msgspec
 import nh3
 from cmarkgfm.cmark import Options
 
-from perfgate.catalogue.card import Language
 from perfgate.document.decision import DecisionDocument, Part
 from perfgate.document.run import ErrorDetail, Finding
 from perfgate.judging.forge.comment import marker, without_commands
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.escape import code_span, prose
+from perfgate.locale import Language
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

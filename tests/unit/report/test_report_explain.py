@@ -14,7 +14,7 @@ from perfgate.cli.commands.explain import COMMAND, columns, wrapped
 from perfgate.errors import UsageError
 from perfgate.judging.report.explain import Reader
 from perfgate.judging.report.explain import explain as explain_to
-from perfgate.judging.report.locale.language import chinese
+from perfgate.locale import translate
 
 
 def explain(name: str, **reader: Any) -> str:
@@ -97,8 +97,8 @@ def test_explain__step__what_this_device_shows_and_then_the_others() -> None:
 def test_explain__step_in_chinese__no_english_sentence_left(number: int, device: str) -> None:
     card = CARDS[number]
     text = explain(str(number), device=device, language="zh")
-    assert text.startswith(f"第 {number} 步，{card.slug}：{chinese()[card.title]}\n")
-    assert chinese()[card.remedy] in text
+    assert text.startswith(f"第 {number} 步，{card.slug}：{translate(card.title, 'zh')}\n")
+    assert translate(card.remedy, "zh") in text
     assert card.remedy not in text
 
 

@@ -4,58 +4,33 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from string import Formatter
 
 import pytest
 
-from perfgate.catalogue.lookup import METRICS, RULES
+from perfgate.catalogue.lookup import MESSAGES, RULES
 from perfgate.document.run import Finding
 from perfgate.judging.report.escape import prose
 from perfgate.judging.report.format import counted, directed_percent
-from perfgate.judging.report.locale.language import chinese, say, speaking, spoken
-from perfgate.judging.report.locale.messages import Told, document_sentences, told, told_finding
+from perfgate.judging.report.messages import Pieces, word, word_finding
 from perfgate.judging.report.text import environment
-from perfgate.judging.report.words import Words
-from tests.unit.report.sentences import TEMPLATES, all_sentences, step_sentences, unsaid_words, written_messages
+from perfgate.judging.report.words import Words, say
+from perfgate.locale import current_language, speaking
+from tests.unit.report.sentences import TEMPLATES, step_sentences, unsaid_words, written_messages
 
 # What both languages call the same.
 UNTRANSLATED = {"perfgate", "base", "head"}
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
 
 
-def names(sentence: str) -> list[str]:
-    return sorted(name for _, name, _, _ in Formatter().parse(sentence) if name is not None)
-
-
-def test_catalogue__every_sentence_of_templates_and_code__has_its_chinese() -> None:
-    assert sorted(all_sentences() - chinese().keys()) == []
-
-
-def test_catalogue__every_entry__is_used_somewhere() -> None:
-    sources = {metric.source for metric in METRICS.values()}
-    assert sorted(chinese().keys() - all_sentences() - sources) == []
-
-
-@pytest.mark.parametrize("english", sorted(chinese()))
-def test_catalogue__translation__has_the_values_of_the_sentence(english: str) -> None:
-    assert names(chinese()[english]) == names(english)
-
-
-@pytest.mark.parametrize("message", document_sentences(), ids=str)
-def test_messages__translation__has_the_values_of_the_sentence(message: str) -> None:
-    assert names(getattr(message, "zh", "")) == names(message)
-
-
 def test_messages__every_sentence__is_one_that_the_code_writes() -> None:
     written = [re.compile(pattern, re.DOTALL) for pattern in written_messages()]
-    assert [
-        message for message in document_sentences() if not any(pattern.fullmatch(message) for pattern in written)
-    ] == []
+    sentences = [text for entry in MESSAGES.values() for text in (entry.one, entry.other) if text]
+    assert [message for message in sentences if not any(pattern.fullmatch(message) for pattern in written)] == []
 
 
 def test_steps__every_sentence_that_may_be_a_reason__has_its_chinese() -> None:
     with speaking("zh"):
-        assert {text: place for text, place in step_sentences().items() if not isinstance(told(text), Told)} == {}
+        assert {text: place for text, place in step_sentences().items() if not isinstance(word(text), Pieces)} == {}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +52,7 @@ def test_steps__every_sentence_that_may_be_a_reason__has_its_chinese() -> None:
 )  # fmt: skip
 def test_told__message_of_the_gate__its_chinese_words_also_inside_another(message: str, chinese_words: str) -> None:
     with speaking("zh"):
-        assert told(message) == chinese_words
+        assert word(message) == chinese_words
 
 
 @pytest.mark.parametrize("template", sorted(TEMPLATES.rglob("*.j2")), ids=lambda path: path.stem)
@@ -87,8 +62,8 @@ def test_template__words_outside_of_sentences__are_those_both_languages_share(te
 
 def test_speaking__block__its_language_inside_and_english_again_after() -> None:
     with speaking("zh"):
-        assert (spoken(), counted(2, "pair"), directed_percent(0.068, "s")) == ("zh", "2 对", "慢 6.8 %")
-    assert (spoken(), counted(2, "pair"), directed_percent(0.068, "s")) == ("en", "2 pairs", "6.8 % slower")
+        assert (current_language(), counted(2, "pair"), directed_percent(0.068, "s")) == ("zh", "2 对", "慢 6.8 %")
+    assert (current_language(), counted(2, "pair"), directed_percent(0.068, "s")) == ("en", "2 pairs", "6.8 % slower")
 
 
 def test_say__sentence_without_translation__stays_english() -> None:
@@ -98,7 +73,7 @@ def test_say__sentence_without_translation__stays_english() -> None:
 
 
 def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> None:
-    template = "{% say %}{{ row.metric }} of {{ row.place }}{% endsay %}"
+    template = "{% trans metric=row.metric, place=row.place %}{{ metric }} of {{ place }}{% endtrans %}"
     row = {"metric": Words("P50"), "place": HOSTILE}
     with speaking("zh"):
         assert environment("markdown").from_string(template).render(row=row) == (
@@ -114,16 +89,6 @@ def test_prose_filter__number_inside_a_sentence__is_one_and_where_it_begins_it_m
     assert (text, inside) == ("`5` 对太少，给不出界", "batch 由 8 变为 4")
 
 
-def test_sentence_tag__condition_inside__is_refused() -> None:
-    with pytest.raises(Exception, match="put conditions around it"):
-        environment("plain").from_string("{% say %}a {% if b %}c{% endif %}{% endsay %}")
-
-
-def test_sentence_tag__two_values_of_one_name__are_refused() -> None:
-    with pytest.raises(Exception, match="two values of a sentence have one name"):
-        environment("plain").from_string("{% say %}{{ a.place }} {{ b.place }}{% endsay %}")
-
-
 def test_told_finding__known_rule__its_chinese_words_with_the_evidence_as_outside_text() -> None:
     finding = Finding(
         rule="collectives.slowest_rank",
@@ -132,26 +97,26 @@ def test_told_finding__known_rule__its_chinese_words_with_the_evidence_as_outsid
         evidence={"collective": HOSTILE, "longest": "rank 0", "shortest": "rank 1"},
     )
     with speaking("zh"):
-        found = told_finding(finding)
-    assert isinstance(found, Told)
+        found = word_finding(finding)
+    assert isinstance(found, Pieces)
     assert [piece for piece in found.pieces if not isinstance(piece, Words)] == ["rank 0", HOSTILE, "rank 1"]
-    assert told_finding(finding) == "English"
+    assert word_finding(finding) == "English"
 
 
 @pytest.mark.parametrize(("rule", "evidence"), [("no.such", {}), ("batch.loss", {"batch": 8})])
 def test_told_finding__unknown_rule_or_missing_evidence__the_message(rule: str, evidence: dict[str, float]) -> None:
     with speaking("zh"):
         assert (
-            told_finding(Finding(rule=rule, severity="info", message="English", evidence=dict(evidence))) == "English"
+            word_finding(Finding(rule=rule, severity="info", message="English", evidence=dict(evidence))) == "English"
         )
 
 
 def test_told__message_of_a_rule__its_chinese_words() -> None:
     message = RULES["batch.refused"].message.format(batch=4)
     with speaking("zh"):
-        assert told(message) == "workload 不接受 batch size 4"
-        assert told("nobody knows this") == "nobody knows this"
-    assert told(message) == message
+        assert word(message) == "workload 不接受 batch size 4"
+        assert word("nobody knows this") == "nobody knows this"
+    assert word(message) == message
 
 
 def test_prose_filter__known_sentence_in_chinese__outside_values_become_code() -> None:

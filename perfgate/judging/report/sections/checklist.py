@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import StepSummary
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.locale.language import phrase, say, worded
-from perfgate.judging.report.locale.messages import told_finding
+from perfgate.judging.report.messages import word_finding
 from perfgate.judging.report.summary import Summary
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, phrase, say, translated
 
 # The good ones first, and what they are called.
 STATUS_NAMES = {
@@ -59,10 +58,10 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 def worded_step(step: StepSummary) -> dict[str, object]:
     """Return a step for a template: its findings worth a look, or its reason."""
     # Every shape may notice the same.
-    notes = list(dict.fromkeys(told_finding(finding) for finding in step.findings))
+    notes = list(dict.fromkeys(word_finding(finding) for finding in step.findings))
     return {
         "number": step.number,
-        "title": worded(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
         "workload": step.workload,
         "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
         "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import metric_name
-from perfgate.judging.report.locale.language import say
 from perfgate.judging.report.summary import Summary, is_operator, place
-from perfgate.judging.report.words import Words
+from perfgate.judging.report.words import Words, say
 
 
 class Recorded:

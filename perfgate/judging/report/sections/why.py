@@ -8,9 +8,9 @@ from perfgate.document.decision import Bottleneck, Clock, Explanation
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import across_places, causes
 from perfgate.judging.report.headline import metric_name
-from perfgate.judging.report.locale.language import phrase, say
 from perfgate.judging.report.rows import worded_cause
 from perfgate.judging.report.summary import Summary, place
+from perfgate.judging.report.words import phrase, say
 
 _SHOWN = 6
 # Of what was measured; less is not worth a word.

@@ -1,0 +1,119 @@
+"""The English sentences that reports are made of; ``make locale`` brings ``perfgate/locale/zh.po`` up to date with them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+from jinja2 import Environment, nodes
+
+from perfgate import locale
+from perfgate.catalogue.lookup import METRICS, sentences
+from perfgate.judging import report
+from perfgate.judging.report.section import all_sections
+
+REPORT = Path(report.__file__).parent
+TEMPLATES = REPORT / "templates"
+ZH_PO = Path(locale.__file__).parent / "zh.po"
+ZH_MO = ZH_PO.with_suffix(".mo")
+
+
+def english_sentences() -> set[str]:
+    """What templates, the code of the report and the catalogue say. A ``{name}`` or ``%(name)s`` is the place of a value."""
+    # How a metric is made may be a formula, which is the same in Chinese.
+    texts = {*sentences(), *(metric.source for metric in METRICS.values())}
+    texts |= {str(section.title) for section in all_sections()} | {"none"}
+    for template in sorted(TEMPLATES.rglob("*.j2")):
+        texts |= set(of_template(template))
+    for module in sorted(REPORT.rglob("*.py")):
+        texts |= set(of_module(module))
+    return texts
+
+
+def of_template(path: Path) -> Iterator[str]:
+    """What stands in ``trans`` tags, the nouns that are counted and constants that are said."""
+    source = path.read_text(encoding="utf-8")
+    environment = template_environment()
+    for _, _, text in environment.extract_translations(source):  # type: ignore[attr-defined]
+        yield text if isinstance(text, str) else text[0]
+    for filtered in environment.parse(source).find_all(nodes.Filter):
+        if filtered.name == "counted" and isinstance(filtered.args[0], nodes.Const):
+            yield f"{{count}} {filtered.args[0].value}"
+        if filtered.name == "said" and isinstance(filtered.node, nodes.Const):
+            yield filtered.node.value
+
+
+def of_module(path: Path) -> Iterator[str]:
+    """The constants that are given to ``say``, ``phrase`` and ``counted``."""
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(call, ast.Call) and call.args):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name in {"say", "phrase"}:
+            yield from _constants(call.args[0])
+        if name == "counted" and len(call.args) > 1:
+            yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
+
+
+def template_environment() -> Environment:
+    environment = Environment(extensions=["jinja2.ext.i18n"], trim_blocks=True, lstrip_blocks=True)
+    environment.newstyle_gettext = True  # type: ignore[attr-defined]
+    return environment
+
+
+class Chinese(Catalog):
+    """A catalogue whose header holds neither dates nor versions: two branches that add sentences change no common line."""
+
+    header_comment = ""
+    mime_headers = (
+        ("Language", "zh"),
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Transfer-Encoding", "8bit\n"),
+    )
+
+
+def read_chinese() -> Catalog:
+    with ZH_PO.open("rb") as file:
+        return read_po(file, locale="zh")
+
+
+def updated(chinese: Catalog, english: set[str]) -> Catalog:
+    """The catalogue with every sentence and nothing else, sorted; a sentence without Chinese has an empty one."""
+    catalogue = Chinese(fuzzy=False)
+    for text in sorted(english):
+        message = chinese.get(text)
+        catalogue.add(text, message.string if message else "")
+    return catalogue
+
+
+def as_po(catalogue: Catalog) -> bytes:
+    file = BytesIO()
+    write_po(file, catalogue, width=0, no_location=True)
+    return file.getvalue()
+
+
+def as_mo(catalogue: Catalog) -> bytes:
+    file = BytesIO()
+    write_mo(file, catalogue)
+    return file.getvalue()
+
+
+def _constants(expression: ast.expr) -> Iterator[str]:
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+if __name__ == "__main__":
+    chinese = updated(read_chinese(), english_sentences())
+    ZH_PO.write_bytes(as_po(chinese))
+    ZH_MO.write_bytes(as_mo(chinese))
+    missing = [message.id for message in chinese if message.id and not message.string]
+    sys.stdout.write("".join(f"no Chinese: {english}\n" for english in missing))
+    sys.exit(1 if missing else 0)

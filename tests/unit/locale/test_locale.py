@@ -1,0 +1,47 @@
+"""The Chinese catalogue holds every sentence of ours and nothing else, with the same values in it."""
+
+from __future__ import annotations
+
+import re
+from string import Formatter
+
+import pytest
+
+from perfgate.locale import speaking, translate
+from tests.translations import ZH_MO, as_mo, as_po, english_sentences, read_chinese, updated
+
+CHINESE = {message.id: message.string for message in read_chinese() if message.id}
+PERCENT_PLACE = re.compile(r"%\(\w+\)s")
+
+
+def places(sentence: str) -> list[str]:
+    """The values in a sentence, each with how it is written."""
+    if PERCENT_PLACE.search(sentence):
+        return sorted(PERCENT_PLACE.findall(sentence))
+    return sorted(f"{name}:{spec}" for _, name, spec, _ in Formatter().parse(sentence) if name is not None)
+
+
+def test_catalogue__after_make_locale__is_the_one_committed() -> None:
+    current = updated(read_chinese(), english_sentences())
+    assert as_po(current) == as_po(updated(read_chinese(), set(CHINESE))), "run `make locale`"
+    assert as_mo(current) == ZH_MO.read_bytes(), "run `make locale`"
+
+
+def test_catalogue__every_sentence__has_its_chinese() -> None:
+    assert [english for english, chinese in CHINESE.items() if not chinese] == []
+
+
+@pytest.mark.parametrize("english", sorted(CHINESE))
+def test_catalogue__chinese__has_the_values_of_the_sentence(english: str) -> None:
+    assert places(CHINESE[english]) == places(english)
+
+
+def test_translate__other_languages_and_unknown_text__stay_as_they_are() -> None:
+    assert translate("no change", "en") == "no change"
+    assert (translate("", "zh"), translate("nobody says this", "zh")) == ("", "nobody says this")
+
+
+def test_translate__inside_speaking__in_that_language() -> None:
+    with speaking("zh"):
+        assert translate("no change") == "无变化"
+    assert translate("no change") == "no change"

@@ -1,0 +1,99 @@
+"""Messages of documents become sentences; what is from outside in them is escaped and never translated."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import perfgate
+from perfgate.catalogue.lookup import MESSAGES
+from perfgate.document.message import Message, quote
+from perfgate.judging.report.messages import word
+from perfgate.judging.report.text import environment
+from perfgate.locale import speaking
+
+HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
+
+
+@pytest.mark.parametrize(
+    ("message", "english", "chinese"),
+    [
+        (Message("gate.throttled"), "the device was throttled", "设备被降频"),
+        (Message("harness.workload-new", {"name": "tiny"}), "workload tiny is new", "新增 workload tiny"),
+        (
+            Message("notes.base", {"note": Message("notes.no-flame-graph", {"error": "boom"})}),
+            "base: no flame graph: boom",
+            "base：没有火焰图：boom",
+        ),
+        (
+            Message("notes.not-in-recording", {"what": [Message("notes.device-name"), Message("notes.software-versions")]}),
+            "not in the recording, so not checked to be equal: the device's name; versions of the software",
+            "录制数据中没有，因此未核对是否一致：设备名称；软件版本",
+        ),
+        (
+            Message("gate.nothing-changed", {"count": 1, "rules": ["docs/**", "*.md"]}),
+            "nothing relevant changed: 1 file, by the rule docs/**, *.md",
+            "没有相关改动：1 个文件，依据规则 docs/**、*.md",
+        ),
+        (quote("got 3 rows and expected 4 more"), "got 3 rows and expected 4 more", "got 3 rows and expected 4 more"),
+    ],
+    ids=lambda value: value.code if isinstance(value, Message) else "",
+)  # fmt: skip
+def test_word__message__its_sentence_in_both_languages(message: Message, english: str, chinese: str) -> None:
+    assert word(message) == english
+    with speaking("zh"):
+        assert word(message) == chinese
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (Message("no.such-code", {"count": 3}), "no.such-code (count=3)"),
+        (Message("harness.workload-new"), "harness.workload-new"),
+        (Message(HOSTILE, {"x": HOSTILE}), f"{HOSTILE} (x={HOSTILE})"),
+    ],
+    ids=["unknown code", "value missing", "hostile"],
+)
+def test_word__unknown_code_or_values__are_shown_as_they_stand(message: Message, shown: str, language: str) -> None:
+    with speaking("zh" if language == "zh" else "en"):
+        assert word(message) == shown
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_prose__hostile_code_and_values__are_escaped(language: str) -> None:
+    template = environment("markdown").from_string("{{ text|prose }}")
+    page = environment("html").from_string("{{ text|prose }}")
+    with speaking("zh" if language == "zh" else "en"):
+        for message in [Message(HOSTILE, {HOSTILE: HOSTILE}), Message("harness.workload-new", {"name": HOSTILE})]:
+            assert "`</details>`" in template.render(text=message)
+            assert "`@octocat`" in template.render(text=message)
+            assert "<" not in page.render(text=message)
+
+
+@pytest.mark.parametrize("code", sorted(MESSAGES))
+def test_catalogue__sentence_for_one__has_no_value_that_the_other_lacks(code: str) -> None:
+    names = [
+        {name for _, name, _, _ in Formatter().parse(text or "")} for text in (MESSAGES[code].one, MESSAGES[code].other)
+    ]
+    assert names[0] <= names[1]
+
+
+def used_codes() -> set[str]:
+    """The first arguments of ``Message(…)`` in perfgate that are written out."""
+    codes = set()
+    for path in Path(perfgate.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message" and node.args:
+                first = ast.walk(node.args[0])
+                codes |= {
+                    part.value for part in first if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                }
+    return codes
+
+
+def test_catalogue__every_code_that_perfgate_uses__has_its_sentence() -> None:
+    assert used_codes() - MESSAGES.keys() == set()
