@@ -7,7 +7,6 @@ import fnmatch
 import math
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +20,7 @@ from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 from perfgate.locale import LANGUAGES, Language
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfgate.toml import tomllib
 
 CONFIG_NAME = "perfgate.toml"
 # The files that say which packages a project needs, where it has them. Of pyproject.toml only the dependencies count.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,11 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfgate.toml import tomllib
 
 FOLDER = Path(__file__).parent
 _SECTIONS: Mapping[str, type[msgspec.Struct]] = {"metrics": Metric, "parts": Metric, "limits": Limit, "rules": Rule}

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import Amount, Better, DeviceKind, GainOf, Kind, Unit
+from perfgate.catalogue.terms import Amount, Better, DeviceKind, GainOf, Kind, Unit
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.card import Better
 from perfgate.catalogue.records import Metric
+from perfgate.catalogue.terms import Better
 
 # Every unit a budget may be written in, as a factor of the base unit it stands for.
 _UNITS: dict[str, tuple[str, float]] = {

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import GainOf
 from perfgate.catalogue.lookup import FAST_PATHS, METRICS, judged_by
+from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import Budget
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.tolerances import OK_MARGIN

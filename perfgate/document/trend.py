@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.card import Better, Kind
+from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import Confirmation
 

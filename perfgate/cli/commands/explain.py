@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind
+from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.cli.options import language_option
 
 _MOST_COLUMNS = 100

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfgate.toml import tomllib
 
 # Where a pyproject.toml says what to install (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
 _DEPENDENCY_TABLES = (

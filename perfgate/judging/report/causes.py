@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perfgate.catalogue.card import Amount
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.catalogue.terms import Amount
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.card import DEVICE_KINDS, DeviceKind
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
+from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.card import Better
+from perfgate.catalogue.terms import Better
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
 from perfgate.stats.changes import ENOUGH_VALUES, Shift, noise, shifts, steps
 

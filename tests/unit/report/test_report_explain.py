@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from perfgate.catalogue.card import DEVICE_KINDS
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES
+from perfgate.catalogue.terms import DEVICE_KINDS
 from perfgate.cli.commands.explain import COMMAND, columns, wrapped
 from perfgate.errors import UsageError
 from perfgate.judging.report.explain import Reader

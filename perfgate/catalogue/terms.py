@@ -1,4 +1,4 @@
-"""The words of the checklist that are closed lists, without any import: the command line offers them as choices."""
+"""Closed lists of words in the catalogue; nothing heavy is imported here, because the command line offers some as choices."""
 
 from __future__ import annotations
 
