@@ -170,7 +170,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
         "link": _plain_link,
         "ready": _Ready,
-        "strong": lambda text: _Ready(text),
+        "strong": _Ready,
         "literal": lambda text: _Ready(clean(text)),
     },
     "html": {
