@@ -14,7 +14,7 @@ DOCTOR_SCHEMA_VERSION = 1
 FitnessStatus = Literal["ok", "attention", "unfit", "unavailable"]
 
 
-class FitnessCheck(msgspec.Struct, frozen=True, kw_only=True):
+class FitnessCheck(msgspec.Struct, frozen=True):
     """One thing about the machine: what was seen, and what to do about it.
 
     ``attention`` costs precision, ``unfit`` means that nothing can be measured, ``unavailable`` that nobody can tell; none

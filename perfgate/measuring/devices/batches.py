@@ -25,12 +25,10 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 
 def bytes_of(batch: Any) -> int:
-    """Return the bytes of all tensors in a batch."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch))
 
 
 def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the batch with every tensor changed, in the structure it has."""
     import torch
 
     if isinstance(batch, torch.Tensor):
@@ -53,7 +51,6 @@ def _is_record(batch: Any) -> bool:
 
 
 def _like(batch: Mapping[Any, Any], members: dict[Any, Any]) -> Any:
-    """Return a mapping of the batch's own type, such as a model's output record; a plain dict where it cannot be made."""
     try:
         return type(batch)(members)  # type: ignore[call-arg]
     except TypeError:

@@ -13,7 +13,6 @@ _GIB = float(1 << 30)
 
 
 def check_card(kind: str, telemetry: Telemetry) -> list[FitnessCheck]:
-    """Return every check of a card that should now be idle."""
     return [
         check_health(kind, telemetry),
         check_others(kind, telemetry),
@@ -30,26 +29,42 @@ def check_health(kind: str, telemetry: Telemetry) -> FitnessCheck:
     if health.upper() in _HEALTHY:
         return _check(kind, "health", "ok", health)
     status: FitnessStatus = "unfit" if health.lower() == "critical" else "attention"
-    return _check(kind, "health", status, f"the card reports {health}",
-                  "look the error up (npu-smi info -t health -i <NPU ID> -c <Chip ID>; nvidia-smi -q), reset the card or take "
-                  "another")  # fmt: skip
+    return _check(
+        kind,
+        "health",
+        status,
+        f"the card reports {health}",
+        "look the error up (npu-smi info -t health -i <NPU ID> -c <Chip ID>; nvidia-smi -q), reset the card or take "
+        "another",
+    )
 
 
 def check_others(kind: str, telemetry: Telemetry) -> FitnessCheck:
     """Judge whether somebody else uses the card; processes of other containers may not be listed, their load shows."""
-    others, busy = telemetry.foreign_processes, telemetry.utilization
-    held = _memory(telemetry)
-    if others:
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        seen = f"{len(others)} other: {', '.join(map(_process, others[:_NAMED]))}{more}{held}"
-        return _check(kind, "others", "attention", seen, "wait until they end, or measure on a card of your own: times taken "
-                      "beside another process are not those of a card alone")  # fmt: skip
+    processes, busy = telemetry.foreign_processes, telemetry.utilization
+    memory = _memory(telemetry)
+    if processes:
+        more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
+        detail = f"{len(processes)} other: {', '.join(map(_process, processes[:_NAMED]))}{more}{memory}"
+        return _check(
+            kind,
+            "others",
+            "attention",
+            detail,
+            "wait until they end, or measure on a card of your own: times taken "
+            "beside another process are not those of a card alone",
+        )
     if busy is not None and busy > AT_WORK:
-        return _check(kind, "others", "attention", f"{busy * 100:.0f} % busy, by no process listed here{held}",
-                      "another container may use the card: ask on its host, or take a card of your own")  # fmt: skip
-    if others is None:
-        return _check(kind, "others", "unavailable", f"the driver lists no processes{held}")
-    return _check(kind, "others", "ok", f"no other process{held}")
+        return _check(
+            kind,
+            "others",
+            "attention",
+            f"{busy * 100:.0f} % busy, by no process listed here{memory}",
+            "another container may use the card: ask on its host, or take a card of your own",
+        )
+    if processes is None:
+        return _check(kind, "others", "unavailable", f"the driver lists no processes{memory}")
+    return _check(kind, "others", "ok", f"no other process{memory}")
 
 
 def check_heat(kind: str, telemetry: Telemetry) -> FitnessCheck:
@@ -81,8 +96,8 @@ def check_clock(kind: str, telemetry: Telemetry) -> FitnessCheck:
 _COOL = "cool the card, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
 
 
-def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
-    return FitnessCheck(name=f"{kind} {name}", status=status, seen=seen, remedy=remedy)
+def _check(kind: str, name: str, status: FitnessStatus, detail: str, remedy: str | None = None) -> FitnessCheck:
+    return FitnessCheck(name=f"{kind} {name}", status=status, seen=detail, remedy=remedy)
 
 
 def _clock(telemetry: Telemetry) -> str:

@@ -13,13 +13,12 @@ class RunTimes(NamedTuple):
     waited: int
 
     def waited_share(self, later: RunTimes) -> float:
-        """Return the share of waiting between this moment and a later one, 0 to 1."""
         ran, waited = max(0, later.ran - self.ran), max(0, later.waited - self.waited)
         return waited / (ran + waited) if waited else 0.0
 
 
 def run_times(tasks: Path = Path("/proc/self/task")) -> RunTimes | None:
-    """Return the times of the threads that there are now; None where the kernel keeps none.
+    """The times of the threads that there are now; None where the kernel keeps none.
 
     Source: the first two numbers of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
     """

@@ -86,7 +86,7 @@ class Event(Protocol):
         """Block the host until the device has passed the mark; work queued behind it goes on."""
 
     def time_ns(self) -> int:
-        """Return the device time of the mark in nanoseconds; valid after ``wait`` or a synchronisation."""
+        """The device time of the mark in nanoseconds; valid after ``wait`` or a synchronisation."""
 
 
 class Device(Protocol):
@@ -101,28 +101,28 @@ class Device(Protocol):
     capabilities: frozenset[Capability]
 
     def handle(self) -> Any:
-        """Return what a workload's ``build`` takes as its device (a ``torch.device``)."""
+        """What a workload's ``build`` takes as its device (a ``torch.device``)."""
 
     def visible_devices(self) -> int:
-        """Return how many devices of this kind the process sees; the CPU is one."""
+        """How many devices of this kind the process sees; the CPU is one."""
 
     def properties(self) -> dict[str, str]:
-        """Return what must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
+        """What must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
 
     def identity(self) -> str:
-        """Return what the vendor's tools call this very device, whatever its number here; empty where nobody tells."""
+        """What the vendor's tools call this very device, whatever its number here; empty where nobody tells."""
 
     def clock_ns(self) -> int:
-        """Return the host clock."""
+        """The host clock."""
 
     def cpu_clock_ns(self) -> int:
-        """Return the CPU time of the calling thread."""
+        """The CPU time of the calling thread."""
 
     def process_cpu_ns(self) -> int:
-        """Return the CPU time of the process, all threads."""
+        """The CPU time of the process, all threads."""
 
     def run_delay_ns(self) -> int | None:
-        """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
+        """How long the main thread has been ready to run without a CPU; None where the kernel does not say."""
 
     def idle_until(self, time_ns: int) -> None:
         """Let the host do nothing until its clock shows a time; return at once where that is past."""
@@ -131,22 +131,22 @@ class Device(Protocol):
         """Wait until everything queued has run."""
 
     def event(self) -> Event:
-        """Return a new mark; on a device without a queue its time is the host clock."""
+        """A new mark; on a device without a queue its time is the host clock."""
 
     def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
         """Copy a batch (tensor, or tuple, list or dict of tensors) to the device; the CPU returns it unchanged."""
 
     def pin(self, batch: Any) -> Any:
-        """Return the batch in page-locked host memory; the CPU returns it unchanged."""
+        """The batch in page-locked host memory; the CPU returns it unchanged."""
 
     def to_host(self, output: Any) -> Any:
         """Copy an output to the host; the CPU returns it unchanged."""
 
     def copy_stream(self) -> AbstractContextManager[None]:
-        """Return a context whose copies go to a stream of their own; after it the main stream waits for them."""
+        """A context whose copies go to a stream of their own; after it the main stream waits for them."""
 
     def bytes_of(self, batch: Any) -> int:
-        """Return the bytes of all tensors in a batch."""
+        """The bytes of all tensors in a batch."""
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
@@ -168,50 +168,50 @@ class Device(Protocol):
         """
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
-        """Return what each of these consecutive calls allocates, None without capability ``allocation_count``."""
+        """What each of these consecutive calls allocates, None without capability ``allocation_count``."""
 
     def memory_statistics(self) -> MemoryStatistics | None:
-        """Return what the caching allocator holds; None where the framework takes each block from the system."""
+        """What the caching allocator holds; None where the framework takes each block from the system."""
 
     def reset_memory_peaks(self) -> None:
         """Let the peaks of ``memory_statistics`` begin anew at what is held now."""
 
     def host_memory(self) -> HostMemory:
-        """Return what the process holds in the host's memory."""
+        """What the process holds in the host's memory."""
 
     def cache_bytes(self) -> int | None:
-        """Return the size of the last cache before the device's memory, None where nobody tells it."""
+        """The size of the last cache before the device's memory, None where nobody tells it."""
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """Return a function that reads twice what that cache holds and waits for it, so that nothing else stays in it.
+        """A function that reads twice what that cache holds and waits for it, so that nothing else stays in it.
 
         None where the size is unknown or so much memory is not free. The memory is held as long as the function is.
         """
 
     def fallbacks(self) -> frozenset[str] | None:
-        """Return the operators (``aten::NAME``) that this process has seen run on the host because the device has none.
+        """The operators (``aten::NAME``) that this process has seen run on the host because the device has none.
 
         None where that cannot happen, and where nobody can tell.
         """
 
     def host_waits(self) -> list[HostWait]:
-        """Return the functions that wait without being an operator, such as an explicit synchronize.
+        """The functions that wait without being an operator, such as an explicit synchronize.
 
         Where host and device memory are one, those that hand a tensor's values to Python stand among them: copying to
         the host, by which a device of its own shows them, is no operator there.
         """
 
     def condition(self) -> Condition:
-        """Return the device's condition; cheap enough to be asked after every block of a few milliseconds."""
+        """The device's condition; cheap enough to be asked after every block of a few milliseconds."""
 
     def telemetry(self) -> Telemetry | None:
-        """Return temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
+        """Temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
 
     def empty_cache(self) -> None:
         """Give cached memory back."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Return whether an exception means that the device's memory is full."""
+        """Whether an exception means that the device's memory is full."""
 
     def inference_mode(self) -> AbstractContextManager[Any]:
-        """Return a context without gradient tracking."""
+        """A context without gradient tracking."""

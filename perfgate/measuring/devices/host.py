@@ -22,7 +22,7 @@ _TOOL_FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/local/As
 
 
 def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
-    """Return what a vendor's tool printed, whatever its exit code: these say little.
+    """What a vendor's tool printed, whatever its exit code: these say little.
 
     Raises MeasuringError when the tool is not there, cannot be started or does not end.
     """
@@ -30,7 +30,7 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     if program is None:
         raise MeasuringError(f"{command[0]} is neither on PATH nor in {', '.join(_TOOL_FOLDERS)}")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [str(program), *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -43,18 +43,18 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
         raise MeasuringError(f"{' '.join(command)} did not answer within {timeout:g} s; is a card in reset?") from error
     except OSError as error:
         raise MeasuringError(f"{' '.join(command)} cannot be started: {error}") from error
-    return done.stdout[:_MOST_OUTPUT].decode(errors="replace")
+    return result.stdout[:_MOST_OUTPUT].decode(errors="replace")
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Path | None:
-    """Return where a program lies: on PATH, or where the drivers put theirs."""
+    """Where a program lies: on PATH, or where the drivers put theirs."""
     folders = os.pathsep.join([environ.get("PATH", os.defpath), *_TOOL_FOLDERS])
-    found = shutil.which(name, path=folders)
-    return Path(found) if found else None
+    path = shutil.which(name, path=folders)
+    return Path(path) if path else None
 
 
 def package_version(name: str) -> str | None:
-    """Return the version of an installed package without importing it, None where it is not installed."""
+    """The version of an installed package without importing it, None where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -62,7 +62,7 @@ def package_version(name: str) -> str | None:
 
 
 def package_folder(name: str) -> Path | None:
-    """Return the folder that a package is installed in (``site-packages``), None where it is not installed."""
+    """The folder that a package is installed in (``site-packages``), None where it is not installed."""
     try:
         return Path(str(importlib.metadata.distribution(name).locate_file("")))
     except importlib.metadata.PackageNotFoundError:
@@ -70,7 +70,6 @@ def package_folder(name: str) -> Path | None:
 
 
 def may_use(path: Path) -> bool:
-    """Return whether we may read and write a device node."""
     return os.access(path, os.R_OK | os.W_OK)
 
 
@@ -87,5 +86,4 @@ class Host:
     find_program: Callable[[str, Mapping[str, str]], Path | None] = find_program
 
     def below(self, path: str) -> Path:
-        """Return an absolute path as it lies below the root."""
         return self.root / path.lstrip("/")

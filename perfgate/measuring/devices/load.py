@@ -48,15 +48,15 @@ def read_under_load(
     if sample() is None:
         return []
     readings: list[Telemetry] = []
-    done = threading.Event()
+    stop = threading.Event()
 
     def read() -> None:
-        while not done.is_set():
-            taken = sample()
+        while not stop.is_set():
+            reading = sample()
             # What was asked while the load ran and answered after its end may be of either.
-            if taken is not None and not done.is_set():
-                readings.append(taken)
-            done.wait(PAUSE_SECONDS)
+            if reading is not None and not stop.is_set():
+                readings.append(reading)
+            stop.wait(PAUSE_SECONDS)
 
     reader = threading.Thread(target=read, name="perfgate-telemetry", daemon=True)
     load()
@@ -66,7 +66,7 @@ def read_under_load(
         while clock() < deadline:
             load()
     finally:
-        done.set()
+        stop.set()
         reader.join(PAUSE_SECONDS)
     return list(readings)
 
@@ -95,27 +95,27 @@ def _judge_clock(kind: str, readings: list[Telemetry]) -> FitnessCheck:
     middle = statistics.median(shares)
     rated = max(reading.rated_clock or 0 for reading in readings) / 1e6
     span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
-    seen = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
+    detail = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
     if middle < FULL_CLOCK:
-        return _check(kind, "clock", "attention", seen, _COOL)
-    return _check(kind, "clock", "ok", seen)
+        return _check(kind, "clock", "attention", detail, _COOL)
+    return _check(kind, "clock", "ok", detail)
 
 
 def _judge_throttling(kind: str, readings: list[Telemetry]) -> FitnessCheck:
     """Judge what the driver says of itself, or, where it says nothing, whether the clock fell while the load ran."""
-    told = [reading.throttled for reading in readings if reading.throttled is not None]
+    answers = [reading.throttled for reading in readings if reading.throttled is not None]
     heat = _heat(readings)
-    if told:
-        if any(told):
-            return _check(kind, "throttling", "attention", f"in {sum(told)} of {len(told)} readings{heat}", _COOL)
-        return _check(kind, "throttling", "ok", f"none in {len(told)} readings{heat}")
+    if answers:
+        if any(answers):
+            return _check(kind, "throttling", "attention", f"in {sum(answers)} of {len(answers)} readings{heat}", _COOL)
+        return _check(kind, "throttling", "ok", f"none in {len(answers)} readings{heat}")
     shares = _shares(readings)
     if not shares:
         return _check(kind, "throttling", "unavailable", f"the driver reports neither throttling nor a clock{heat}")
     lowest, highest = min(shares), max(shares)
     if lowest < FULL_CLOCK * highest:
-        seen = f"the clock fell by {(1 - lowest / highest) * 100:.0f} % of its highest while the load ran{heat}"
-        return _check(kind, "throttling", "attention", seen, _COOL)
+        detail = f"the clock fell by {(1 - lowest / highest) * 100:.0f} % of its highest while the load ran{heat}"
+        return _check(kind, "throttling", "attention", detail, _COOL)
     return _check(kind, "throttling", "ok", f"the clock stayed within {(1 - lowest / highest) * 100:.1f} %{heat}")
 
 
@@ -132,20 +132,19 @@ def _heat(readings: list[Telemetry]) -> str:
 
 
 def _products(device: Device) -> Callable[[], None]:
-    """Return a load that keeps the matrix units busy: a few products, waited for so that no queue grows."""
     import torch
 
-    left = torch.rand(_SIZE, _SIZE).to(device.handle())
+    matrix = torch.rand(_SIZE, _SIZE).to(device.handle())
     right = torch.rand(_SIZE, _SIZE).to(device.handle())
 
     def multiply() -> None:
         with device.inference_mode():
             for _ in range(_PRODUCTS):
-                torch.matmul(left, right)
+                torch.matmul(matrix, right)
         device.synchronize()
 
     return multiply
 
 
-def _check(kind: str, name: str, status: FitnessStatus, seen: str, remedy: str | None = None) -> FitnessCheck:
-    return FitnessCheck(name=f"{kind} {name} under load", status=status, seen=seen, remedy=remedy)
+def _check(kind: str, name: str, status: FitnessStatus, detail: str, remedy: str | None = None) -> FitnessCheck:
+    return FitnessCheck(name=f"{kind} {name} under load", status=status, seen=detail, remedy=remedy)

@@ -16,7 +16,7 @@ _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
 
 def device_kinds() -> list[str]:
-    """Return the kinds that have a backend, sorted; whether one can be opened here is another question."""
+    """The kinds that have a backend, sorted; whether one can be opened here is another question."""
     return member_names(backends)
 
 
@@ -34,18 +34,18 @@ def open_device(kind: str) -> Device:
     try:
         return _open(match[1], int(match[2] or 0))
     except MeasuringError as error:
-        there = [other for other in device_kinds() if other != match[1] and _opens(other)]
-        found = f"what can be opened here: {', '.join(there)}" if there else "no other device can be opened here"
-        raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {found}") from error
+        there = [name for name in device_kinds() if name != match[1] and _opens(name)]
+        alternatives = f"what can be opened here: {', '.join(there)}" if there else "no other device can be opened here"
+        raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {alternatives}") from error
 
 
 def examined_kinds() -> list[str]:
-    """Return the kinds that can be examined without their framework, sorted."""
+    """The kinds that can be examined without their framework, sorted."""
     return member_names(examinations)
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
-    """Return what can be said of a device such as ``npu:1`` without opening it; nothing for a kind without examination.
+    """What can be said of a device such as ``npu:1`` without opening it; nothing for a kind without examination.
 
     torch is not imported, so this answers where torch itself cannot be. Raises MeasuringError for what is no device.
     """
@@ -54,29 +54,29 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
         raise MeasuringError(f"device {kind!r} is not known; write a kind and an index, e.g. npu:1")
     if match[1] not in examined_kinds():
         return []
-    found: list[FitnessCheck] = load_member(examinations, match[1]).examine(host, int(match[2] or 0))
-    return found
+    checks: list[FitnessCheck] = load_member(examinations, match[1]).examine(host, int(match[2] or 0))
+    return checks
 
 
 def sensor_kinds() -> list[str]:
-    """Return the kinds whose heat, clock and power can be read without their framework, sorted."""
+    """The kinds whose heat, clock and power can be read without their framework, sorted."""
     return member_names(sensors)
 
 
 def open_sensor(kind: str, host: Host) -> Sensor:
-    """Return what reads a device such as ``npu:1``; torch is not imported.
+    """What reads a device such as ``npu:1``; torch is not imported.
 
     Raises MeasuringError for a kind without a sensor, and where nothing answers.
     """
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in sensor_kinds():
         raise MeasuringError(f"device {kind!r} has no sensor; kinds that have one: {', '.join(sensor_kinds())}")
-    found: Sensor = load_member(sensors, match[1]).open_sensor(host, int(match[2] or 0))
-    return found
+    sensor: Sensor = load_member(sensors, match[1]).open_sensor(host, int(match[2] or 0))
+    return sensor
 
 
 def open_watch(kind: str, host: Host, identity: str) -> Watch:
-    """Return the questions to ask of a device beside a measurement; ``identity`` names it where its index may mislead.
+    """The questions to ask of a device beside a measurement; ``identity`` names it where its index may mislead.
 
     Raises MeasuringError for a kind that is not watched, and where nothing answers.
     """
@@ -84,8 +84,8 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
     if match is not None and match[1] in sensor_kinds():
         open_member = getattr(load_member(sensors, match[1]), "open_watch", None)
         if open_member is not None:
-            found: Watch = open_member(host, int(match[2] or 0), identity)
-            return found
+            watch: Watch = open_member(host, int(match[2] or 0), identity)
+            return watch
     raise MeasuringError(f"nothing tells the clock and the processes of {kind} beside a measurement")
 
 

@@ -40,8 +40,8 @@ def main(arguments: list[str]) -> int:
         began = perf_counter_ns()
         with suppress(MeasuringError):  # one answer that did not come; the next may
             _print(Line(reading=_timed(read, began)))
-        taken = (perf_counter_ns() - began) / 1e9
-        if _closed_within(WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - taken)):
+        seconds = (perf_counter_ns() - began) / 1e9
+        if _closed_within(WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)):
             break
     return 0
 

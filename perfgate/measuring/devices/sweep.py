@@ -7,7 +7,7 @@ from typing import Any
 
 
 def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that reads ``size`` bytes of memory of a ``torch.device`` and waits until that is done."""
+    """A function that reads ``size`` bytes of memory of a ``torch.device`` and waits until that is done."""
     import torch
 
     # Written once: memory that never was is one page of zeros over and over, and reading it evicts nothing.

@@ -11,14 +11,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def rate_of(traffic: Traffic) -> float:
-    """Return the requests a second: as given, or as recorded, by the gaps between the first and the last."""
+    """The requests a second: as given, or as recorded, by the gaps between the first and the last."""
     if traffic.rate is not None:
         return float(traffic.rate)
     return (len(traffic.arrivals) - 1) / (float(traffic.arrivals[-1]) - float(traffic.arrivals[0]))
 
 
 def arrivals(traffic: Traffic, *, count: int, seed: int) -> Floats:
-    """Return when ``count`` requests come in, in seconds after the first, in rising order.
+    """When ``count`` requests come in, in seconds after the first, in rising order.
 
     A recording that is too short starts over, a mean gap after its end.
     """
@@ -41,7 +41,7 @@ def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
 
 
 def calls_of(traffic: Traffic, batch: int, *, count: int, seed: int) -> Floats:
-    """Return when ``count`` calls of ``batch`` items come in: each with the request that completes its batch."""
+    """When ``count`` calls of ``batch`` items come in: each with the request that completes its batch."""
     requests = arrivals(traffic, count=count * batch, seed=seed)
     times: Floats = requests[batch - 1 :: batch] - requests[batch - 1]
     return times

@@ -204,36 +204,38 @@ class BlockRecorder:
         if self._counters is None or self._counters.absent:
             return self._counters.absent if self._counters else None
         lanes = [*self._columns.values(), *self._preprocess_columns.values()]
-        return shared_counters([block.counts for kept in lanes for block in kept.blocks if block.counts])
+        return shared_counters([block.counts for columns in lanes for block in columns.blocks if block.counts])
 
     def columns(self) -> dict[str, BlockColumns]:
-        """Return the blocks of every shape in the order they ran; shapes without a block are left out."""
+        """The blocks of every shape in the order they ran; shapes without a block are left out."""
         source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
-        return {shape: _as_columns(kept, source, []) for shape, kept in self._columns.items() if kept.blocks}
+        return {shape: _as_columns(columns, source, []) for shape, columns in self._columns.items() if columns.blocks}
 
     def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
-        """Return the blocks of preprocessing of every shape; lines of stages are those below ``root``."""
+        """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
         return {
-            shape: _as_columns(kept, "thread_cpu", _stage_times(self.preprocessing[shape].stages, kept.blocks, root))
-            for shape, kept in self._preprocess_columns.items()
-            if kept.blocks
+            shape: _as_columns(
+                columns, "thread_cpu", _stage_times(self.preprocessing[shape].stages, columns.blocks, root)
+            )
+            for shape, columns in self._preprocess_columns.items()
+            if columns.blocks
         }
 
 
 def _stage_times(stages: Sequence[Stage], blocks: Sequence[BlockTimes], root: Path) -> list[StageTimes]:
-    taken = np.concatenate([block.stages for block in blocks if block.stages is not None])
+    stage_times = np.concatenate([block.stages for block in blocks if block.stages is not None])
     return [
         StageTimes(name=stage.name, wall=pack(times), line=line_of(stage.run, root))
-        for stage, times in zip(stages, taken.T)
+        for stage, times in zip(stages, stage_times.T)
     ]
 
 
-def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
-    blocks = kept.blocks
+def _as_columns(columns: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
+    blocks = columns.blocks
     counts = [block.counts or Counts(None, None, None) for block in blocks]
     return BlockColumns(
-        quad=list(kept.quad),
-        sequence=list(kept.sequence),
+        quad=list(columns.quad),
+        sequence=list(columns.sequence),
         calls=[int(block.wall.size) for block in blocks],
         start_ns=[block.start_ns for block in blocks],
         end_ns=[block.end_ns for block in blocks],
@@ -244,9 +246,9 @@ def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> 
         cpu_source=source,
         took_ns=[block.took_ns for block in blocks],
         took_delay_ns=_whole([block.took_delay_ns for block in blocks]),
-        instructions=_whole([one.instructions for one in counts]),
-        cycles=_whole([one.cycles for one in counts]),
-        cache_misses=_whole([one.cache_misses for one in counts]),
+        instructions=_whole([count.instructions for count in counts]),
+        cycles=_whole([count.cycles for count in counts]),
+        cache_misses=_whole([count.cache_misses for count in counts]),
         throttled=[block.condition.throttled for block in blocks],
         clock_share=[block.condition.clock_share for block in blocks],
         foreign_processes=[block.condition.foreign_processes for block in blocks],
@@ -255,7 +257,6 @@ def _as_columns(kept: _Columns, source: CpuSource, stages: list[StageTimes]) -> 
 
 
 def _whole(column: Sequence[int | None]) -> list[int]:
-    """Return a column that every block has; empty where one lacks it."""
     values = [value for value in column if value is not None]
     return values if len(values) == len(column) else []
 
@@ -293,10 +294,10 @@ def warm_up(
     _freeze()
     settled = [*called.values(), *preprocessed.values()]
     return BlockWarmUp(
-        calls=sum(one.calls for one in settled),
-        steady=all(one.steady for one in settled),
-        block_calls={shape: max(FEWEST_CALLS, one.filling(block_ns)) for shape, one in called.items()},
-        preprocess_calls={shape: one.filling(block_ns) for shape, one in preprocessed.items()},
+        calls=sum(settling.calls for settling in settled),
+        steady=all(settling.steady for settling in settled),
+        block_calls={shape: max(FEWEST_CALLS, settling.filling(block_ns)) for shape, settling in called.items()},
+        preprocess_calls={shape: settling.filling(block_ns) for shape, settling in preprocessed.items()},
     )
 
 
@@ -312,7 +313,6 @@ class _Settled:
     call_ns: float
 
     def filling(self, block_ns: int) -> int:
-        """Return how many calls fill a block."""
         return math.ceil(block_ns / self.call_ns)
 
 

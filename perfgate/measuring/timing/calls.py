@@ -53,7 +53,7 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
     wall: list[int] = []
     cpu: list[int] = []
     begun = clock()
-    enough = begun + int(budget.seconds * 1e9)
+    deadline = begun + int(budget.seconds * 1e9)
     latest = None if budget.most_seconds is None else begun + int(budget.most_seconds * 1e9)
     while True:
         cpu_started = cpu_clock()
@@ -63,7 +63,7 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
         ended = clock()
         cpu.append(cpu_clock() - cpu_started)
         wall.append(ended - started)
-        if (len(wall) >= budget.calls and ended >= enough) or (latest is not None and ended >= latest):
+        if (len(wall) >= budget.calls and ended >= deadline) or (latest is not None and ended >= latest):
             return CallTimes(np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64))
 
 
@@ -93,21 +93,21 @@ def measure_throughput(
     the calls that completed in it over the device time from the mark it began with to the mark it ended with.
     """
     depth = depth if "queue" in device.capabilities else 1
-    marks, done = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
-    rates: Floats = items * np.diff(done) / (np.diff(marks) / 1e9)
-    return Throughput(rates=rates, calls=done[-1])
+    marks, ends = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
+    rates: Floats = items * np.diff(ends) / (np.diff(marks) / 1e9)
+    return Throughput(rates=rates, calls=ends[-1])
 
 
 def _window_marks(
     call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
-    """Return the device times at which windows begin and end, and how many calls were done by then.
+    """The device times at which windows begin and end, and how many calls were done by then.
 
     The first window begins with the first completion: filling the queue is not measured.
     """
     ring: deque[Event] = deque()
     marks: list[int] = []
-    done: list[int] = []
+    ends: list[int] = []
     completed = 0
     while len(marks) <= windows:
         _queue(call, device, ring)
@@ -119,9 +119,9 @@ def _window_marks(
         mark = oldest.time_ns()
         if not marks or mark - marks[-1] >= span_ns:
             marks.append(mark)
-            done.append(completed)
+            ends.append(completed)
     device.synchronize()
-    return marks, done
+    return marks, ends
 
 
 def _queue(call: Callable[[], Any], device: Device, ring: deque[Event]) -> None:

@@ -75,7 +75,7 @@ class HardwareCounters:
         self.absent = _not_counted(refused, reason) if refused else None
 
     def read(self) -> list[Reading | None]:
-        """Return every counter as it stands; None for one that could not be opened, or that user code closed."""
+        """Every counter as it stands; None for one that could not be opened, or that user code closed."""
         return [self._read(descriptor) for descriptor in self._descriptors]
 
     def _read(self, descriptor: int | None) -> Reading | None:
@@ -88,7 +88,7 @@ class HardwareCounters:
 
 
 def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -> Counts:
-    """Return what was counted between two readings.
+    """What was counted between two readings.
 
     Where more events are asked for than the processor has counters, the kernel lets them take turns, and what a counter saw
     stands for all of the time, as in perf-stat(1). That is a guess; what it spreads is in the base against itself too.
@@ -97,7 +97,7 @@ def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -
 
 
 def shared_counters(counts: Sequence[Counts]) -> str | None:
-    """Return what some block lacks, which the counters of this process were there for; None where nothing is."""
+    """What some block lacks, which the counters of this process were there for; None where nothing is."""
     lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
     return _not_counted(lacking, _SHARED) if lacking else None
 
@@ -120,7 +120,6 @@ def open_counter(config: int) -> int:
 
 
 def attribute_bytes(config: int) -> bytes:
-    """Return a struct perf_event_attr that counts at once: user space alone, and of threads to come too."""
     return _ATTRIBUTES.pack(
         _TYPE_HARDWARE,
         _ATTRIBUTES.size,
@@ -147,7 +146,6 @@ def _not_counted(names: Sequence[str], reason: str) -> str:
 
 
 def _why(error: OSError, paranoid: Path) -> str:
-    """Return what a refusal means and what to do; which value forbids what is in sysctl/kernel.rst of the kernel."""
     if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
         return "this machine has no hardware counters (a virtual machine?)"
     if error.errno == errno.ENOSYS:

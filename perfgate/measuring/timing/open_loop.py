@@ -40,7 +40,7 @@ class OpenLoop:
 
     @property
     def saturated(self) -> bool:
-        """Return whether the queue grew without end: less was served than came in, and calls waited longer and longer."""
+        """Whether the queue grew without end: less was served than came in, and calls waited longer and longer."""
         if self.gave_up:
             return True
         if self.latencies.size < _FEWEST_FOR_TREND:
@@ -78,7 +78,6 @@ def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> 
 
 
 def _host_minus_device(device: Device) -> int:
-    """Return what to add to the time of a mark to have it by the host clock; a few microseconds too much on a device."""
     device.synchronize()
     mark = device.event()
     mark.record()

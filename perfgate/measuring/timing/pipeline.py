@@ -34,7 +34,6 @@ class Exposed:
     rounds: int
 
     def value(self, metric: str, labels: dict[str, str]) -> Value:
-        """Return the share as a value of a step."""
         return Value(
             metric=metric,
             value=self.share,
@@ -64,8 +63,8 @@ def measure_exposed(
             lambda: _seconds_a_batch((ready[number % len(ready)] for number in range(batches)), feed, device),
         )
         while len(rounds) < FEWEST_ROUNDS or device.clock_ns() < until:
-            taken = {way: ways[way]() for way in lot.sample((0, 1), 2)}
-            rounds.append((taken[0], taken[1]))
+            times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
+            rounds.append((times[0], times[1]))
     return _exposed(rounds)
 
 
@@ -74,8 +73,8 @@ def _batches_of_a_round(preprocess: Callable[[], Any], call: Callable[[], Any], 
     preprocess()
     call()
     device.synchronize()
-    taken = (device.clock_ns() - started) / 1e9
-    return max(_FEWEST_BATCHES, int(_ROUND_SECONDS / max(taken, 1e-9)))
+    seconds = (device.clock_ns() - started) / 1e9
+    return max(_FEWEST_BATCHES, int(_ROUND_SECONDS / max(seconds, 1e-9)))
 
 
 def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:
@@ -89,7 +88,6 @@ def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: i
 
 
 def _seconds_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device: Device) -> float:
-    """Return the mean from the end of the first batch to that of the last: filling the pipeline is no steady state."""
     ends = []
     for batch in batches:
         feed(batch)

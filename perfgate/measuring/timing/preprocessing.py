@@ -49,19 +49,18 @@ class Preprocessing:
         return batch
 
     def taken(self, calls: int) -> Ints:
-        """Return the nanoseconds of the last ``calls`` calls, an array of shape (calls, stages), and forget all of them."""
+        """The nanoseconds of the last ``calls`` calls, an array of shape (calls, stages), and forget all of them."""
         marks = np.asarray(self._marks[-calls:], dtype=np.int64)
         self._marks.clear()
         return np.diff(marks, axis=1)
 
 
 def _is_changed_by(runs: Sequence[Callable[[Any], Any]], raw: Any) -> bool:
-    """Return whether the stages change the batch they are given; what cannot be told counts as no."""
-    given = batch = copied(raw)
-    before = _content(given)
+    passed = batch = copied(raw)
+    before = _content(passed)
     for run in runs:
         batch = run(batch)
-    return before != _content(given)
+    return before != _content(passed)
 
 
 def _content(batch: Any) -> bytes | None:

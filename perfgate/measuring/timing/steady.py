@@ -65,7 +65,7 @@ def _window(call: Callable[[], Any], device: Device, deadline: int) -> npt.NDArr
 
 
 def agree(windows: list[npt.NDArray[np.int64]]) -> bool:
-    """Return whether the medians of the windows lie within max(1 %, twice their median noise) of each other."""
+    """Whether the medians of the windows lie within max(1 %, twice their median noise) of each other."""
     medians = [float(np.median(window)) for window in windows]
     noise = float(np.median([median_deviation(window) / max(1.0, m) for window, m in zip(windows, medians)]))
     spread = (max(medians) - min(medians)) / max(1.0, float(np.median(medians)))

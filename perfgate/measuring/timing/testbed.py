@@ -14,28 +14,87 @@ from perfgate.measuring.workload.bound import POOL_SIZE
 
 # Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
 # glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
-SPEED_PREFIXES = ("MALLOC_", "OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "PYTORCH_", "TORCH",
-                  "CUDA_", "CUBLAS_", "CUBLASLT_", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "NCCL_",
-                  "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_",
-                  "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE",
-                  "HOST_CACHE_CAPACITY", "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE", "PROF_CONFIG_PATH", "KINETO_USE_DAEMON",
-                  "LD_PRELOAD", "GLIBC_TUNABLES")  # fmt: skip
+SPEED_PREFIXES = (
+    "MALLOC_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "MKL_",
+    "ONEDNN_",
+    "DNNL_",
+    "OPENBLAS_",
+    "PYTORCH_",
+    "TORCH",
+    "CUDA_",
+    "CUBLAS_",
+    "CUBLASLT_",
+    "CUDNN_",
+    "NVIDIA_TF32_OVERRIDE",
+    "NCCL_",
+    "ASCEND_",
+    "HCCL_",
+    "ACL_",
+    "ACLNN_",
+    "NPU_ASD_",
+    "ATB_",
+    "INF_NAN_MODE_",
+    "TASK_QUEUE_ENABLE",
+    "CPU_AFFINITY_CONF",
+    "MULTI_STREAM_MEMORY_REUSE",
+    "COMBINED_ENABLE",
+    "HOST_CACHE_CAPACITY",
+    "STREAMS_PER_DEVICE",
+    "PER_STREAM_QUEUE",
+    "PROF_CONFIG_PATH",
+    "KINETO_USE_DAEMON",
+    "LD_PRELOAD",
+    "GLIBC_TUNABLES",
+)
 # Read-only facts of a job that say where it runs, where its files and logs lie and by which address others reach it, not how
 # fast it is; the version of what lies there is among the device's properties.
-_NOT_SPEED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_CACHE_PATH",
-              "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_", "NCCL_DEBUG_FILE", "CUBLAS_LOGDEST_DBG",
-              "CUDNN_LOGDEST_DBG", "TORCHELASTIC_", "TORCH_HOME", "TORCH_DEVICE_BACKEND_AUTOLOAD",
-              "TORCHAIR_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "ASCEND_RT_VISIBLE_DEVICES",
-              "ASCEND_VISIBLE_DEVICES", "ASCEND_DEVICE_ID", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_INSTALL_PATH",
-              "ASCEND_OPP_PATH", "ASCEND_AICPU_PATH", "ASCEND_WORK_PATH", "ASCEND_CACHE_PATH", "ASCEND_PROCESS_LOG_PATH",
-              "ACL_OP_COMPILER_CACHE_DIR", "HCCL_IF_", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY",
-              "HCCL_WHITELIST_FILE", "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_HOST_SOCKET_PORT_RANGE")  # fmt: skip
+_NOT_SPEED = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VERSION",
+    "CUDA_CACHE_PATH",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_LOG_DIRECTORY",
+    "NCCL_SOCKET_",
+    "NCCL_DEBUG_FILE",
+    "CUBLAS_LOGDEST_DBG",
+    "CUDNN_LOGDEST_DBG",
+    "TORCHELASTIC_",
+    "TORCH_HOME",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+    "TORCHAIR_CACHE_HOME",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICES",
+    "ASCEND_DEVICE_ID",
+    "ASCEND_HOME_PATH",
+    "ASCEND_TOOLKIT_HOME",
+    "ASCEND_INSTALL_PATH",
+    "ASCEND_OPP_PATH",
+    "ASCEND_AICPU_PATH",
+    "ASCEND_WORK_PATH",
+    "ASCEND_CACHE_PATH",
+    "ASCEND_PROCESS_LOG_PATH",
+    "ACL_OP_COMPILER_CACHE_DIR",
+    "HCCL_IF_",
+    "HCCL_SOCKET_IFNAME",
+    "HCCL_SOCKET_FAMILY",
+    "HCCL_WHITELIST_FILE",
+    "HCCL_NPU_SOCKET_PORT_RANGE",
+    "HCCL_HOST_SOCKET_PORT_RANGE",
+)
 
 
 def describe_testbed(
     device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ
 ) -> Testbed:
-    """Return the testbed as this worker process sees it."""
     comparable = {
         "device.kind": device.kind,
         "device.name": device.name,
@@ -98,22 +157,21 @@ def _observed(cpus: list[int]) -> dict[str, str]:
 
 
 def _device_state(device: Device) -> dict[str, str]:
-    """Return what the device says of itself before anything is measured."""
     identity = {IDENTITY: device.identity()} if device.identity() else {}
-    told = device.telemetry()
-    if told is None:
+    telemetry = device.telemetry()
+    if telemetry is None:
         return identity
-    processes = None if told.foreign_processes is None else len(told.foreign_processes)
+    processes = None if telemetry.foreign_processes is None else len(telemetry.foreign_processes)
     numbers = {
-        "temperature": (told.temperature, "Cel"),
-        "power": (told.power, "W"),
-        "clock": (told.clock, "Hz"),
-        "rated_clock": (told.rated_clock, "Hz"),
-        "memory_used": (told.memory_used, "B"),
+        "temperature": (telemetry.temperature, "Cel"),
+        "power": (telemetry.power, "W"),
+        "clock": (telemetry.clock, "Hz"),
+        "rated_clock": (telemetry.rated_clock, "Hz"),
+        "memory_used": (telemetry.memory_used, "B"),
         "foreign_processes": (processes, "processes"),
     }
     state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
-    return {**identity, **state, **({"device.health": told.health} if told.health else {})}
+    return {**identity, **state, **({"device.health": telemetry.health} if telemetry.health else {})}
 
 
 def _first_line(path: Path) -> str:

@@ -44,11 +44,10 @@ class Versus:
 
     @property
     def faster(self) -> bool:
-        """Return whether the second way is faster beyond doubt."""
+        """Whether the second way is faster beyond doubt."""
         return self.low > 1.0
 
     def value(self, metric: str, labels: dict[str, str]) -> Value:
-        """Return the speed-up as a value of a step."""
         return Value(
             metric=metric,
             value=self.speedup,
@@ -82,7 +81,7 @@ def compare(
 def _quad(
     first: Callable[[], Any], second: Callable[[], Any], device: Device, calls: int, *, swapped: bool
 ) -> tuple[float, float]:
-    """Return the mean over both blocks of each way of the median nanoseconds of a call."""
+    """The mean over both blocks of each way of the median nanoseconds of a call."""
     outer, inner = (second, first) if swapped else (first, second)
     blocks = [_block(way, device, calls) for way in (outer, inner, inner, outer)]
     around, within = (blocks[0] + blocks[3]) / 2, (blocks[1] + blocks[2]) / 2
@@ -96,7 +95,7 @@ def _block(call: Callable[[], Any], device: Device, calls: int) -> float:
 
 
 def summarize_turns(quads: npt.NDArray[np.float64]) -> Versus:
-    """Return how both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
+    """How both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
     differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
     alpha = (1 - CONFIDENCE) / 2

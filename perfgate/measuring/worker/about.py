@@ -18,10 +18,10 @@ def main() -> None:
     """Print one line of JSON, the last on standard output."""
     find_steps()
     packages: dict[str, str] = {}
-    for found in importlib.metadata.distributions():
+    for distribution in importlib.metadata.distributions():
         # The first on the import path is the one that is imported. A half-removed package has no name.
-        if name := found.metadata["Name"]:
-            packages.setdefault(name, found.version)
+        if name := distribution.metadata["Name"]:
+            packages.setdefault(name, distribution.version)
     about = About(python=platform.python_version(), packages=dict(sorted(packages.items())))
     sys.stdout.write("\n" + msgspec.json.encode(about).decode() + "\n")
 

@@ -25,7 +25,7 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
         inputs = workload.host_inputs(shape)
         output = device.to_host(workload.invoke(device.to_device(inputs)))
         device.synchronize()
-        found = signature(output)
+        form = signature(output)
         wrong = (
             refusal(workload, output, inputs)
             or stale_output(workload, device, shape)
@@ -40,7 +40,7 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
         shape=shape,
         status="failed" if wrong else "not_checked" if unchecked else "passed",
         message=wrong,
-        signature=found,
+        signature=form,
     )
 
 

@@ -13,7 +13,7 @@ MAX_TRACEBACK = 20_000
 
 
 def describe_error(error: BaseException, device: Device | None = None) -> ErrorDetail:
-    """Return what a conductor needs to know of an exception: the kind, one line, the traceback.
+    """What a conductor needs to know of an exception: the kind, one line, the traceback.
 
     User code's exceptions may fail to print themselves; the traceback module survives that.
     """

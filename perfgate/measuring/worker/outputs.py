@@ -23,7 +23,7 @@ STALE = (
 
 
 def signature(output: Any) -> str:
-    """Return structure, dtypes and shapes of an output, e.g. ``(float32[8,48], {mask: bool[8]})``.
+    """Structure, dtypes and shapes of an output, e.g. ``(float32[8,48], {mask: bool[8]})``.
 
     One that is too long ends in a hash of the rest.
     """
@@ -34,31 +34,31 @@ def signature(output: Any) -> str:
 
 
 def stale_output(workload: BoundWorkload, device: Device, shape: str) -> str | None:
-    """Return what is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told.
+    """What is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told.
 
     It cannot where the workload trains, where inputs are no tensors that can be filled anew, and where the same input does
     not give the same output each time.
     """
     if workload.workload.train_step is not None:
         return None
-    seen, other = workload.new_inputs(shape), workload.new_inputs(shape)
-    if not _same_layout(seen, other):
+    reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
+    if not _same_layout(reused, fresh):
         return None
 
     def output(inputs: Any) -> list[Any]:
-        made = device.to_host(workload.invoke(inputs))
+        output = device.to_host(workload.invoke(inputs))
         device.synchronize()
-        return [tensor.detach().clone() for tensor in tensors(made)]
+        return [tensor.detach().clone() for tensor in tensors(output)]
 
-    expected = output(copy.deepcopy(other))
-    if not expected or not agree(expected, output(copy.deepcopy(other))):
+    expected = output(copy.deepcopy(fresh))
+    if not expected or not agree(expected, output(copy.deepcopy(fresh))):
         return None
-    output(seen)
-    if not _filled(seen, other):
+    output(reused)
+    if not _filled(reused, fresh):
         return None
-    found = output(seen)
+    refilled = output(reused)
     # Once more: a model that changes with every call would otherwise look as if it did not follow.
-    if agree(expected, found) or not agree(expected, output(copy.deepcopy(other))):
+    if agree(expected, refilled) or not agree(expected, output(copy.deepcopy(fresh))):
         return None
     return STALE
 
@@ -83,9 +83,9 @@ def _signature(output: Any) -> str:
     return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"
 
 
-def _same_layout(one: Any, other: Any) -> bool:
-    left, right = ([(t.shape, t.dtype, t.layout) for t in tensors(batch)] for batch in (one, other))
-    return bool(left) and left == right
+def _same_layout(first: Any, second: Any) -> bool:
+    forms = [[(t.shape, t.dtype, t.layout) for t in tensors(batch)] for batch in (first, second)]
+    return bool(forms[0]) and forms[0] == forms[1]
 
 
 def _filled(inputs: Any, values: Any) -> bool:
@@ -101,18 +101,17 @@ def _filled(inputs: Any, values: Any) -> bool:
     return True
 
 
-def agree(one: list[Any], other: list[Any]) -> bool:
-    """Return whether two outputs are equal but for rounding."""
-    return len(one) == len(other) and all(_close(left, right) for left, right in zip(one, other))
+def agree(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(map(_close, first, second))
 
 
-def _close(one: Any, other: Any) -> bool:
+def _close(first: Any, second: Any) -> bool:
     import torch
 
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    if not one.dtype.is_floating_point or not one.numel() or one.layout != torch.strided:
-        return bool(torch.equal(one, other))
-    left, right = one.double(), other.double()
-    largest = float(left.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
-    return bool(torch.allclose(left, right, rtol=0.0, atol=ROUNDING * largest, equal_nan=True))
+    if not first.dtype.is_floating_point or not first.numel() or first.layout != torch.strided:
+        return bool(torch.equal(first, second))
+    first, second = first.double(), second.double()
+    largest = float(first.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
+    return bool(torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True))

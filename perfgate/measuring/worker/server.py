@@ -153,7 +153,7 @@ class _Server:
         A worker adopts its own orphans while it lives, so those that come to us are of one that is dead.
         """
         spare = self.own_children | self.workers.keys()
-        left = {pid: name_of(pid) for pid in set(children()) - spare}
+        orphans = {pid: name_of(pid) for pid in set(children()) - spare}
         kill_group(dead_worker)
         killed = kill_children(spare=spare)
-        return killed if len(killed) >= len(left) else sorted(left.values())
+        return killed if len(killed) >= len(orphans) else sorted(orphans.values())

@@ -14,7 +14,7 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 # As many as the blocks of a call of 1 ms have; fewer where a call is long.
 MOST_CALLS = 20
 BLOCK_SECONDS = 0.25
-ANOTHER = (
+OTHER_OUTPUT = (
     "the last call of a timed block does not return what the same call returns outside one; the code does other work "
     "when it is measured"
 )
@@ -36,37 +36,37 @@ def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> TimedO
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     calls = max(FEWEST_CALLS, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))
     last: Any = None
-    made, kept = 0, list[Any]()
+    call_number, last_tensors = 0, list[Any]()
 
     def call() -> Any:
-        nonlocal made, last, kept
-        output = workload.invoke(pool[made % POOL_SIZE])
-        if made == calls:  # the unrecorded call comes first
+        nonlocal call_number, last, last_tensors
+        output = workload.invoke(pool[call_number % POOL_SIZE])
+        if call_number == calls:  # the unrecorded call comes first
             last = device.to_host(output)
-            kept = _kept(last, device)
-        made += 1
+            last_tensors = _copies(last, device)
+        call_number += 1
         return output
 
     run_block(call, device, calls=calls)
-    return TimedOutput(last, pool[calls % POOL_SIZE], kept)
+    return TimedOutput(last, pool[calls % POOL_SIZE], last_tensors)
 
 
 def differs_when_timed(workload: BoundWorkload, device: Device, timed: TimedOutput) -> str | None:
-    """Return what is wrong where a timed block changes the output; None where nothing is, or it cannot be told.
+    """What is wrong where a timed block changes the output; None where nothing is, or it cannot be told.
 
-    It cannot where outputs are no tensors, and where the same input does not give the same output each time.
+    It cannot where copies are no tensors, and where the same input does not give the same output each time.
     """
 
     def untimed() -> list[Any]:
-        return _kept(device.to_host(workload.invoke(timed.inputs)), device)
+        return _copies(device.to_host(workload.invoke(timed.inputs)), device)
 
     expected = untimed()
     if not expected or not agree(expected, untimed()) or agree(expected, timed.tensors):
         return None
     # Once more: a model that changes with every call would otherwise look as if timing changed it.
-    return ANOTHER if agree(expected, untimed()) else None
+    return OTHER_OUTPUT if agree(expected, untimed()) else None
 
 
-def _kept(on_host: Any, device: Device) -> list[Any]:
+def _copies(on_host: Any, device: Device) -> list[Any]:
     device.synchronize()
     return [tensor.detach().clone() for tensor in tensors(on_host)]

@@ -176,7 +176,7 @@ class Worker:
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
         )
-        return _step_reply(*run_step(find_steps()[request.number], context), kept=context.kept)
+        return _step_reply(*run_step(find_steps()[request.number], context), artifacts=context.kept)
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
@@ -294,15 +294,15 @@ class Worker:
         return self.recorder
 
 
-def _step_reply(result: StepResult, outcome: StepOutcome | None, *, kept: list[Artifact]) -> StepReply:
+def _step_reply(result: StepResult, outcome: StepOutcome | None, *, artifacts: list[Artifact]) -> StepReply:
     if outcome is None:
-        return StepReply(result=result, artifacts=kept)
+        return StepReply(result=result, artifacts=artifacts)
     return StepReply(
         result=result,
         operators=outcome.operators,
         accounts=outcome.accounts,
         counters=outcome.counters,
-        artifacts=kept,
+        artifacts=artifacts,
     )
 
 
@@ -317,7 +317,7 @@ def _prepare_libraries(*, threads: int, seed: int) -> None:
 
 
 def _library_settings(*, frozen_more: bool) -> dict[str, str]:
-    """Return what a workload may have changed although it was set for both sides alike.
+    """What a workload may have changed although it was set for both sides alike.
 
     Garbage that user code froze (``gc.freeze``) is never collected, so nobody sees its price.
     """

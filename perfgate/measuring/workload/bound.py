@@ -34,12 +34,11 @@ class BoundWorkload:
 
     @property
     def shapes(self) -> list[str]:
-        """Return the names of the input shapes."""
         return list(self.workload.shapes)
 
     @property
     def batch(self) -> int:
-        """Return the configured items per call."""
+        """The configured items per call."""
         return self.workload.batch
 
     def host_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
@@ -49,12 +48,12 @@ class BoundWorkload:
     def raw_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
         """Make one input batch on the host as ``inputs`` returns it."""
         items = self.batch if batch is None else batch
-        made = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
-        if made is None:
+        inputs = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
+        if inputs is None:
             raise WorkloadError(
                 f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict"
             )
-        return made
+        return inputs
 
     def preprocess(self, raw: Any) -> Any:
         """Run the stages of the preprocessing one after another."""
@@ -63,7 +62,7 @@ class BoundWorkload:
         return raw
 
     def pool(self, shape: str, *, batch: int | None = None) -> list[Any]:
-        """Return the rotating inputs of a shape on the device, made on first use."""
+        """The rotating inputs of a shape on the device, made on first use."""
         key = (shape, self.batch if batch is None else batch)
         if key not in self._pools:
             hosts = (self.host_inputs(shape, batch=key[1], index=index) for index in range(POOL_SIZE))
@@ -72,11 +71,10 @@ class BoundWorkload:
         return self._pools[key]
 
     def pools(self) -> list[list[Any]]:
-        """Return the rotating inputs that were made so far."""
         return list(self._pools.values())
 
     def new_inputs(self, shape: str) -> Any:
-        """Return inputs on the device that no call has seen: new objects, made from a seed of their own.
+        """Inputs on the device that no call has seen: new objects, made from a seed of their own.
 
         The pool never holds them, and both sides get the same ones in the same order.
         """
@@ -109,13 +107,12 @@ class BoundWorkload:
         return self.model(inputs)
 
     def around(self, model: Any) -> BoundWorkload:
-        """Return the same workload, with its inputs, around another model: a copy in another precision or layout."""
-        other = copy.copy(self)
-        other.model = model
-        return other
+        copied = copy.copy(self)
+        copied.model = model
+        return copied
 
     def caller(self, shape: str, *, batch: int | None = None) -> Callable[[], Any]:
-        """Return a function that makes one call on the next input of the pool, without waiting for the device."""
+        """A function that makes one call on the next input of the pool, without waiting for the device."""
         pool = self.pool(shape, batch=batch)
         invoke = self.invoke
 
@@ -127,7 +124,7 @@ class BoundWorkload:
 
 
 def copied(batch: Any) -> Any:
-    """Return a copy, because what the workload's ``inputs`` returns may be the same object each time."""
+    """A copy, because what the workload's ``inputs`` returns may be the same object each time."""
     try:
         return copy.deepcopy(batch)
     except (RuntimeError, TypeError):  # a tensor with a gradient history, an object that refuses: new enough as it is

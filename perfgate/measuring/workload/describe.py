@@ -13,7 +13,7 @@ FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_
 
 
 def describe_shapes(workload: Workload) -> dict[str, str]:
-    """Return each shape's arguments as text, e.g. ``length=512``."""
+    """Each shape's arguments as text, e.g. ``length=512``."""
     return {
         name: ", ".join(f"{argument}={value!r}" for argument, value in sorted(arguments.items()))
         for name, arguments in workload.shapes.items()
@@ -21,19 +21,19 @@ def describe_shapes(workload: Workload) -> dict[str, str]:
 
 
 def describe_functions(workload: Workload) -> dict[str, str]:
-    """Return the functions that are given, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` where it is on.
+    """The functions that are given, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` where it is on.
 
     It covers the function's own byte code, constants, names and defaults, so an edited comment changes nothing. What it
     calls is not covered. Two Python versions give two hashes. What has no code of its own, as a class, counts by its name.
     """
-    given = {name: getattr(workload, name) for name in FUNCTIONS}
-    found = {name: _hash(function) for name, function in given.items() if function is not None}
-    return {**found, "grad": "on"} if workload.grad else found
+    functions = {name: getattr(workload, name) for name in FUNCTIONS}
+    hashes = {name: _hash(function) for name, function in functions.items() if function is not None}
+    return {**hashes, "grad": "on"} if workload.grad else hashes
 
 
-def _hash(given: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> str:
+def _hash(function: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> str:
     digest = hashlib.sha256()
-    for part in _parts_of_stages(given) if isinstance(given, Mapping) else _parts(given):
+    for part in _parts_of_stages(function) if isinstance(function, Mapping) else _parts(function):
         digest.update(part.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
 
@@ -69,7 +69,6 @@ def _code_parts(code: CodeType) -> Iterator[str]:
 
 
 def _stable(value: object) -> str:
-    """Return a text that is the same in every process: the text of an object may hold its address."""
     if isinstance(value, (frozenset, set)):
         return f"{type(value).__name__}{sorted(map(_stable, value))}"
     if isinstance(value, (tuple, list)):

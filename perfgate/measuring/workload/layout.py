@@ -59,13 +59,11 @@ class Layout:
                 self.movable = False
 
     def _all(self) -> list[torch.Tensor]:
-        """Return every tensor once."""
-        found = [*_tensors(self._workload.model), *_tensors(self._workload.pools())]
-        return list({id(tensor): tensor for tensor in found}.values())
+        tensors = [*_tensors(self._workload.model), *_tensors(self._workload.pools())]
+        return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def _knows_tensors(model: object) -> bool:
-    """Return whether a model's tensors are where they are looked for: a module may have none, of anything else one shows it."""
     torch = sys.modules.get("torch")
     return (torch is not None and isinstance(model, torch.nn.Module)) or any(True for _ in _tensors(model))
 
@@ -81,8 +79,8 @@ def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
         yield from value.parameters()
         yield from value.buffers()
     elif depth < _MOST_DEPTH:
-        for one in _parts(value):
-            yield from _tensors(one, depth + 1)
+        for tensor in _parts(value):
+            yield from _tensors(tensor, depth + 1)
 
 
 def _parts(value: object) -> Iterable[object]:
@@ -96,8 +94,14 @@ def _parts(value: object) -> Iterable[object]:
 def _movable(tensors: list[torch.Tensor]) -> bool:
     import torch
 
-    plain = all(one.device.type == "cpu" and one.layout == torch.strided and not one.is_inference() for one in tensors)
-    return plain and sum({_address(one): one.untyped_storage().nbytes() for one in tensors}.values()) <= MOST_BYTES
+    plain = all(
+        tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_inference()
+        for tensor in tensors
+    )
+    return (
+        plain
+        and sum({_address(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values()) <= MOST_BYTES
+    )
 
 
 def _move(tensors: list[torch.Tensor]) -> None:
@@ -118,7 +122,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def fill_pools(lot: random.Random) -> list[object]:
-    """Return a number of objects by lot of every size of Python's allocator, up to eight pages each.
+    """A number of objects by lot of every size of Python's allocator, up to eight pages each.
 
     An object of 16 bytes, a float of 24, and byte strings, whose header takes 33: none of them is a container to collect.
     """

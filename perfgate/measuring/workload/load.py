@@ -39,10 +39,10 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
 
 def _pick(names: dict[str, object], attribute: str, file: Path) -> Workload:
     if attribute not in names:
-        found = [name for name, value in names.items() if isinstance(value, Workload)]
-        close = difflib.get_close_matches(attribute, found, n=1)
+        names_of = [name for name, value in names.items() if isinstance(value, Workload)]
+        close = difflib.get_close_matches(attribute, names_of, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise WorkloadError(f"{file} has no {attribute!r}; {hint}workloads in it: {', '.join(found) or 'none'}")
+        raise WorkloadError(f"{file} has no {attribute!r}; {hint}workloads in it: {', '.join(names_of) or 'none'}")
     workload = names[attribute]
     if not isinstance(workload, Workload):
         raise WorkloadError(
@@ -59,9 +59,9 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         if not callable(getattr(workload, name)):
             raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
     for name in ("call", "train_step", "preprocess_on_device", "check"):
-        found = getattr(workload, name)
-        if found is not None and not callable(found):
-            raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(found).__name__}")
+        value = getattr(workload, name)
+        if value is not None and not callable(value):
+            raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(value).__name__}")
     _check_preprocess(workload.preprocess, where)
     if not isinstance(workload.grad, bool):
         raise WorkloadError(f"{where}: grad must be True or False, found {workload.grad!r}")

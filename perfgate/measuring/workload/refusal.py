@@ -11,7 +11,7 @@ MAX_MESSAGE = 500
 
 
 def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
-    """Return why the workload's check refuses the output, None where it does not or there is none.
+    """Why the workload's check refuses the output, None where it does not or there is none.
 
     Both are on the host.
     """
@@ -28,5 +28,4 @@ def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
 
 
 def words_of(error: Exception) -> str:
-    """Return type and text of an exception."""
     return "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]

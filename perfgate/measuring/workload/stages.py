@@ -22,18 +22,18 @@ class Stage(NamedTuple):
 
 
 def stages_of(workload: Workload) -> tuple[Stage, ...]:
-    """Return the stages in the order they run; none where the workload has no preprocessing."""
-    given = workload.preprocess
-    if given is None:
+    """The stages in the order they run; none where the workload has no preprocessing."""
+    preprocess = workload.preprocess
+    if preprocess is None:
         return ()
-    if isinstance(given, Mapping):
-        return tuple(Stage(name, run) for name, run in given.items())
-    name = getattr(given, "__name__", WHOLE)
-    return (Stage(WHOLE if name == "<lambda>" else name, given),)
+    if isinstance(preprocess, Mapping):
+        return tuple(Stage(name, run) for name, run in preprocess.items())
+    name = getattr(preprocess, "__name__", WHOLE)
+    return (Stage(WHOLE if name == "<lambda>" else name, preprocess),)
 
 
 def line_of(function: Callable[..., Any], root: Path) -> str | None:
-    """Return where a function starts, ``data/resize.py:12``; None for what is not Python code below ``root``.
+    """Where a function starts, ``data/resize.py:12``; None for what is not Python code below ``root``.
 
     A partial is what it wraps; an object that can be called is its ``__call__``.
     """

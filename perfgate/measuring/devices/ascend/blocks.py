@@ -39,11 +39,11 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[DeviceProcess] | None = None
 
     def get(self, *keys: str) -> str | None:
-        """Return the value of the first key that is there, None where it says that there is none."""
+        """The value of the first key that is there, None where it says that there is none."""
         return next((value for key in keys if (value := word(self.values.get(plain(key)))) is not None), None)
 
     def number(self, *keys: str) -> float | None:
-        """Return the first of these keys that has a number."""
+        """The first of these keys that has a number."""
         return next((value for key in keys if (value := number(self.values.get(plain(key)))) is not None), None)
 
 
@@ -61,16 +61,16 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain(key: str) -> str:
-    """Return a key without spaces and case: drivers differ in both (``NPU Temperature (C)``)."""
+    """A key without spaces and case: drivers differ in both (``NPU Temperature (C)``)."""
     return "".join(key.split()).lower()
 
 
-def parse_blocks(text: str, asked: str) -> list[ChipBlock]:
-    """Return the blocks of an ``npu-smi info -t …`` answer, in order, those of the mcu marked.
+def parse_blocks(text: str, command: str) -> list[ChipBlock]:
+    """The blocks of an ``npu-smi info -t …`` answer, in order, those of the mcu marked.
 
     Raises MeasuringError for a failure, the help, and a text without one key that has a value.
     """
-    refuse(text, asked)
+    refuse(text, command)
     blocks: list[ChipBlock] = []
     npu_id: int | None = None
     entries: list[tuple[str, str]] = []
@@ -82,27 +82,27 @@ def parse_blocks(text: str, asked: str) -> list[ChipBlock]:
             entries.append((key, value))
     blocks += _cut(entries, npu_id)
     if not any(block.processes is not None or any(map(_TOLD.fullmatch, block.values)) for block in blocks):
-        raise no_answer(text, asked, "values of a chip")
+        raise no_answer(text, command, "values of a chip")
     return blocks
 
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
-    """Return the block of a chip, never that of the mcu; one without an id where that is the only one."""
+    """The block of a chip, never that of the mcu; one without an id where that is the only one."""
     chips = [block for block in blocks if not block.mcu]
-    named = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
-    if named:
-        return named[0]
+    matches = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
+    if matches:
+        return matches[0]
     nameless = [block for block in chips if block.chip_id is None or chip_id is None]
     return nameless[0] if len(nameless) == 1 else None
 
 
-def parse_map(text: str, asked: str = "npu-smi info -m") -> list[MappedChip]:
-    """Return the chips of ``npu-smi info -m``; without the mcu, and those that npu-smi calls unusable (NPU ID -1).
+def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
+    """The chips of ``npu-smi info -m``; without the mcu, and those that npu-smi calls unusable (NPU ID -1).
 
     Raises MeasuringError for a failure, the help, and a text without a chip.
     """
-    refuse(text, asked)
-    found: list[MappedChip] = []
+    refuse(text, command)
+    chips: list[MappedChip] = []
     titles: list[str] = []
     for line in text[:MOST_TEXT].splitlines():
         cells = [cell.strip() for cell in _COLUMNS.split(line.strip())]
@@ -115,7 +115,7 @@ def parse_map(text: str, asked: str = "npu-smi info -m") -> list[MappedChip]:
             whole(row.get("chiplogicid", row.get("logicid", row.get("npulogicid")))),
         )
         if npu_id is not None and logic_id is not None:
-            found.append(
+            chips.append(
                 MappedChip(
                     npu_id=npu_id,
                     logic_id=logic_id,
@@ -124,17 +124,17 @@ def parse_map(text: str, asked: str = "npu-smi info -m") -> list[MappedChip]:
                     name=word(row.get(_NAME)) or "",
                 )
             )
-    if not found:
-        raise no_answer(text, asked, "chip with an NPU ID and a Chip Logic ID")
-    return found
+    if not chips:
+        raise no_answer(text, command, "chip with an NPU ID and a Chip Logic ID")
+    return chips
 
 
-def parse_cards(text: str, asked: str = "npu-smi info -l") -> list[ChipBlock]:
-    """Return the cards of ``npu-smi info -l``: NPU ID, and Product Name and Serial Number where it shows them.
+def parse_cards(text: str, command: str = "npu-smi info -l") -> list[ChipBlock]:
+    """The cards of ``npu-smi info -l``: NPU ID, and Product Name and Serial Number where it shows them.
 
     Raises MeasuringError for a failure, the help, and a text without a card.
     """
-    refuse(text, asked)
+    refuse(text, command)
     cards: list[ChipBlock] = []
     for key, value in _entries(text):
         if key == _NPU:
@@ -142,24 +142,23 @@ def parse_cards(text: str, asked: str = "npu-smi info -l") -> list[ChipBlock]:
         elif cards:
             cards[-1].values.setdefault(key, value)
     if not cards:
-        raise no_answer(text, asked, "NPU ID")
+        raise no_answer(text, command, "NPU ID")
     return cards
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    found = []
+    entries = []
     for line in map(str.strip, text[:MOST_TEXT].splitlines()):
         if line.startswith("Process id:") or line.lower().startswith(_NO_PROCESS):
-            found.append(("process", line))
+            entries.append(("process", line))
             continue
         key, colon, value = line.partition(":")
         if colon and key.strip():
-            found.append((plain(key), value.strip()))
-    return found
+            entries.append((plain(key), value.strip()))
+    return entries
 
 
 def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
-    """Return the chips of one card: whether ids lead or close their blocks is told by the first entry."""
     if not entries:
         return []
     groups: list[list[tuple[str, str]]] = [[]]

@@ -14,36 +14,35 @@ MHZ = 1_000_000
 
 
 def word(cell: str | None) -> str | None:
-    """Return a cell without the space around it, None where it says that there is nothing."""
+    """A cell without the space around it, None where it says that there is nothing."""
     text = (cell or "").strip()
     return None if text.lower() in _ABSENT else text
 
 
 def number(cell: str | None) -> float | None:
-    """Return a cell as a number; None for none, and for what is no number."""
     text = word(cell)
     return float(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
 def whole(cell: str | None) -> int | None:
-    """Return a cell as a whole number that is not negative, such as an id or a count."""
-    found = number(cell)
-    return int(found) if found is not None and found >= 0 and found.is_integer() else None
+    """A cell as a whole number that is not negative, such as an id or a count."""
+    value = number(cell)
+    return int(value) if value is not None and value >= 0 and value.is_integer() else None
 
 
 def share(cell: str | None) -> float | None:
-    """Return percent as a share; None for what is below 0 or above 100."""
-    found = number(cell)
-    return found / 100 if found is not None and 0 <= found <= 100 else None
+    """Percent as a share; None for what is below 0 or above 100."""
+    value = number(cell)
+    return value / 100 if value is not None and 0 <= value <= 100 else None
 
 
 def scaled(cell: str | None, unit: int) -> int | None:
-    """Return a cell in units of ``unit``, such as MB as bytes; None for a negative one."""
-    found = number(cell)
-    return None if found is None or found < 0 else int(found * unit)
+    """A cell in units of ``unit``, such as MB as bytes; None for a negative one."""
+    value = number(cell)
+    return None if value is None or value < 0 else int(value * unit)
 
 
 def pair(cell: str | None) -> tuple[int, int] | None:
-    """Return ``used / total`` as two numbers; the recorded outputs have it with and without the first space."""
+    """``used / total`` as two numbers; the recorded outputs have it with and without the first space."""
     match = _PAIR.fullmatch((cell or "").strip())
     return (int(match[1]), int(match[2])) if match else None

@@ -60,43 +60,43 @@ class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
     """Whether two packages go together; ``remedy`` is None unless they are known not to."""
 
     match: Match
-    seen: str
+    detail: str
     remedy: str | None = None
 
 
 def check_torch(torch: str, torch_npu: str) -> Compatibility:
     """Judge torch against torch_npu: each torch_npu is built for one release of torch."""
     own, needed = _release(torch), _release(torch_npu)
-    seen = f"torch {torch}, torch_npu {torch_npu}"
+    detail = f"torch {torch}, torch_npu {torch_npu}"
     if own is None or needed is None:
-        return Compatibility(match="unknown", seen=f"{seen}: no release numbers to compare")
+        return Compatibility(match="unknown", detail=f"{detail}: no release numbers to compare")
     if own == needed:
-        return Compatibility(match="good", seen=seen)
+        return Compatibility(match="good", detail=detail)
     return Compatibility(
         match="mismatch",
-        seen=f"{seen}, which is built for torch {needed}",
+        detail=f"{detail}, which is built for torch {needed}",
         remedy=f"pip install torch=={needed}, or the torch_npu whose version begins with {own}",
     )
 
 
 def check_cann(torch_npu: str, cann: str) -> Compatibility:
     """Judge torch_npu against CANN by the published table."""
-    seen = f"torch_npu {torch_npu}, CANN {cann}"
+    detail = f"torch_npu {torch_npu}, CANN {cann}"
     published = _published(torch_npu)
     needed = next((listed for name, listed in PAIRS if name == published), None)
     release = _release(torch_npu)
     if needed is not None and needed.upper() == cann.upper():
-        return Compatibility(match="good", seen=seen)
+        return Compatibility(match="good", detail=detail)
     if needed is None or cann.upper() not in {listed.upper() for _, listed in PAIRS}:
         unlisted = f"torch_npu {torch_npu}" if needed is None else f"CANN {cann}"
         listed = "" if needed is None else f"; torch_npu {published} is listed with CANN {needed}"
-        return Compatibility(match="unknown", seen=f"{seen}: {unlisted} is not in the published table{listed}")
-    others = [name for name, listed in PAIRS if listed.upper() == cann.upper() and _release(name) == release]
-    other = f", or torch_npu {others[0]} for CANN {cann}" if others else ""
+        return Compatibility(match="unknown", detail=f"{detail}: {unlisted} is not in the published table{listed}")
+    matches = [name for name, listed in PAIRS if listed.upper() == cann.upper() and _release(name) == release]
+    alternative = f", or torch_npu {matches[0]} for CANN {cann}" if matches else ""
     return Compatibility(
         match="mismatch",
-        seen=f"{seen}; the published table lists torch_npu {published} with CANN {needed}",
-        remedy=f"install CANN {needed}{other}",
+        detail=f"{detail}; the published table lists torch_npu {published} with CANN {needed}",
+        remedy=f"install CANN {needed}{alternative}",
     )
 
 
@@ -105,23 +105,22 @@ def check_compatibility(
 ) -> tuple[Compatibility, Compatibility]:
     """Judge what is installed: torch_npu with torch, and with CANN; a pair with a part missing is unknown."""
     if torch_npu is None:
-        missing = Compatibility(match="unknown", seen="torch_npu is not installed")
+        missing = Compatibility(match="unknown", detail="torch_npu is not installed")
         return missing, missing
     first = (
         check_torch(torch, torch_npu)
         if torch is not None
-        else Compatibility(match="unknown", seen=f"torch_npu {torch_npu} without torch")
+        else Compatibility(match="unknown", detail=f"torch_npu {torch_npu} without torch")
     )
     second = (
         check_cann(torch_npu, cann)
         if cann is not None
-        else Compatibility(match="unknown", seen=f"torch_npu {torch_npu}, and no CANN whose version can be read")
+        else Compatibility(match="unknown", detail=f"torch_npu {torch_npu}, and no CANN whose version can be read")
     )
     return first, second
 
 
 def cann_for(torch_npu: str) -> str | None:
-    """Return the CANN that the published table lists with a torch_npu."""
     published = _published(torch_npu)
     return next((cann for name, cann in PAIRS if name == published), None)
 
@@ -132,7 +131,7 @@ def _release(version: str) -> str | None:
 
 
 def _published(torch_npu: str) -> str | None:
-    """Return the version as the table writes it, None for a pre-release, which the table does not know."""
+    """The version as the table writes it, None for a pre-release, which the table does not know."""
     match = _RELEASE.match(torch_npu.strip())
     tail = _TAIL.fullmatch(match[2]) if match else None
     return match[1] + (tail[1] or "") if match and tail else None

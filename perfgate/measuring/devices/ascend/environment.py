@@ -21,18 +21,38 @@ class _Slow(NamedTuple):
 
 # Documentation of torch_npu's environment variables (Ascend/pytorch, docs/en/api/environment_variable) and of CANN's log.
 _SLOW = (
-    _Slow("ASCEND_GLOBAL_LOG_LEVEL", ("0", "1"), "CANN logs every call (0 is debug, 1 is info)",
-          "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)"),
+    _Slow(
+        "ASCEND_GLOBAL_LOG_LEVEL",
+        ("0", "1"),
+        "CANN logs every call (0 is debug, 1 is info)",
+        "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)",
+    ),
     _Slow("ASCEND_GLOBAL_EVENT_ENABLE", ("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"),
-    _Slow("ASCEND_SLOG_PRINT_TO_STDOUT", ("1",), "CANN writes its log to the standard output, call by call",
-          "export ASCEND_SLOG_PRINT_TO_STDOUT=0"),
-    _Slow("TASK_QUEUE_ENABLE", ("0",), "the queue that launches operators from a second thread is off",
-          "unset TASK_QUEUE_ENABLE (1 is the default, 2 the fastest)"),
-    _Slow("PYTORCH_NO_NPU_MEMORY_CACHING", ("1",), "every allocation goes to the driver",
-          "unset PYTORCH_NO_NPU_MEMORY_CACHING"),
-    _Slow("MULTI_STREAM_MEMORY_REUSE", ("0",), "memory of other streams is not used again",
-          "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)"),
-)  # fmt: skip
+    _Slow(
+        "ASCEND_SLOG_PRINT_TO_STDOUT",
+        ("1",),
+        "CANN writes its log to the standard output, call by call",
+        "export ASCEND_SLOG_PRINT_TO_STDOUT=0",
+    ),
+    _Slow(
+        "TASK_QUEUE_ENABLE",
+        ("0",),
+        "the queue that launches operators from a second thread is off",
+        "unset TASK_QUEUE_ENABLE (1 is the default, 2 the fastest)",
+    ),
+    _Slow(
+        "PYTORCH_NO_NPU_MEMORY_CACHING",
+        ("1",),
+        "every allocation goes to the driver",
+        "unset PYTORCH_NO_NPU_MEMORY_CACHING",
+    ),
+    _Slow(
+        "MULTI_STREAM_MEMORY_REUSE",
+        ("0",),
+        "memory of other streams is not used again",
+        "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)",
+    ),
+)
 
 
 def refuse_blocking(environ: Mapping[str, str]) -> None:
@@ -45,7 +65,7 @@ def refuse_blocking(environ: Mapping[str, str]) -> None:
 
 
 def is_blocking(environ: Mapping[str, str]) -> bool:
-    """Return whether torch_npu would wait for the device after every operator."""
+    """Whether torch_npu would wait for the device after every operator."""
     return environ.get(BLOCKING, "").strip() not in _OFF
 
 
@@ -57,8 +77,8 @@ def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
 def _check_blocking(environ: Mapping[str, str]) -> FitnessCheck:
     name, value = "npu blocking", environ.get(BLOCKING)
     if is_blocking(environ):
-        seen = f"{BLOCKING}={value}: every operator waits for the NPU"
-        return FitnessCheck(name=name, status="unfit", seen=seen, remedy=f"unset {BLOCKING}")
+        detail = f"{BLOCKING}={value}: every operator waits for the NPU"
+        return FitnessCheck(name=name, status="unfit", seen=detail, remedy=f"unset {BLOCKING}")
     return FitnessCheck(
         name=name, status="ok", seen=f"{BLOCKING} is {'not set' if value is None else value or 'empty'}"
     )

@@ -19,7 +19,7 @@ _MOST_FILES = 200
 
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
-    """Return those of ``names`` that lie in no folder the dynamic linker looks in."""
+    """Those of ``names`` that lie in no folder the dynamic linker looks in."""
     folders = list(dict.fromkeys(_folders(host)))
     return [name for name in names if not any(_is_there(folder / name) for folder in folders)]
 

@@ -16,7 +16,7 @@ _CARD = re.compile(r"davinci[0-9]{1,5}")
 
 
 def card_nodes(host: Host) -> list[Path]:
-    """Return ``/dev/davinci0`` and so on, by number."""
+    """``/dev/davinci0`` and so on, by number."""
     try:
         names = [entry.name for entry in host.below("/dev").iterdir() if _CARD.fullmatch(entry.name)]
     except OSError:
@@ -54,11 +54,11 @@ def check_nodes(host: Host) -> FitnessCheck:
 
 
 def _shut(name: str, nodes: list[Path]) -> FitnessCheck:
-    shown = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in nodes[:4])
+    listing = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in nodes[:4])
     return FitnessCheck(
         name=name,
         status="unfit",
-        seen=f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {shown}",
+        seen=f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}",
         remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again; in a container, run as the uid and gid that {GROUP} "
         "has on the host",
     )

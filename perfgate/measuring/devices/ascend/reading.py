@@ -39,25 +39,30 @@ _UNITS = {
 }
 # What computes. A newer driver says how busy they are together; of an older one, at least as busy as the busiest.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
-_CAPACITY = (("HBM Capacity(MB)", "HBM Usage Rate(%)"), ("Memory Capacity(MB)", "Memory Usage Rate(%)"),
-             ("DDR Capacity(MB)", "DDR Usage Rate(%)"))  # fmt: skip
+_CAPACITY = (
+    ("HBM Capacity(MB)", "HBM Usage Rate(%)"),
+    ("Memory Capacity(MB)", "Memory Usage Rate(%)"),
+    ("DDR Capacity(MB)", "DDR Usage Rate(%)"),
+)
 
 _T = TypeVar("_T")
 
 
 def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ) -> MappedChip:
-    """Return the chip that torch calls ``npu:index``. Raises MeasuringError when npu-smi shows no such chip."""
+    """The chip that torch calls ``npu:index``. Raises MeasuringError when npu-smi shows no such chip."""
     logic_id = logic_id_of(index, environ)
     chips = parse_map(runner(["npu-smi", "info", "-m"]))
     for chip in chips:
         if chip.logic_id == logic_id:
             return chip
-    known = ", ".join(str(chip.logic_id) for chip in chips)
-    raise MeasuringError(f"npu-smi info -m shows no chip with the logic id {logic_id} of npu:{index}; it shows {known}")
+    numbers = ", ".join(str(chip.logic_id) for chip in chips)
+    raise MeasuringError(
+        f"npu-smi info -m shows no chip with the logic id {logic_id} of npu:{index}; it shows {numbers}"
+    )
 
 
 def logic_id_of(index: int, environ: Mapping[str, str]) -> int:
-    """Return the runtime's id of torch's ``npu:index``. Raises MeasuringError when it is not among the visible ones."""
+    """The runtime's id of torch's ``npu:index``. Raises MeasuringError when it is not among the visible ones."""
     text = environ.get(VISIBLE, "").strip()
     if not text:
         return index
@@ -77,7 +82,7 @@ def read_telemetry(
     environ: Mapping[str, str] = os.environ,
     own: frozenset[int] = frozenset(),
 ) -> Telemetry:
-    """Return what npu-smi says of torch's ``npu:index``; ``own`` are the processes that are not foreign.
+    """What npu-smi says of torch's ``npu:index``; ``own`` are the processes that are not foreign.
 
     Raises MeasuringError when npu-smi is not there, fails, or shows no such chip.
     """
@@ -85,44 +90,44 @@ def read_telemetry(
 
 
 def read_chip(chip: MappedChip, runner: Runner = run_tool, *, own: frozenset[int] = frozenset()) -> Telemetry:
-    """Return everything npu-smi says of a chip, in four questions.
+    """Everything npu-smi says of a chip, in four questions.
 
     What one of them does not answer stays None. Raises MeasuringError when none answers.
     """
-    asked = _Asked(chip, runner)
-    common, usages = asked.block("common"), asked.block("usages")
-    table = asked.of(["npu-smi", "info"], parse_info)
+    questions = _Asked(chip, runner)
+    common, usages = questions.block("common"), questions.block("usages")
+    table = questions.of(["npu-smi", "info"], parse_info)
     health = None
     if table is None or table.chip(chip.npu_id, chip.chip_id) is None:
-        health = asked.block("health", with_chip=True)
-    asked.must_have_answered()
+        health = questions.block("health", with_chip=True)
+    questions.must_have_answered()
     return to_telemetry(chip, common=common, usages=usages, health=health, table=table, own=own)
 
 
 def read_load(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
-    """Return clock, temperature, power and load of a chip in two questions: what may be asked while it works.
+    """Clock, temperature, power and load of a chip in two questions: what may be asked while it works.
 
     While the profiler collects, npu-smi shows a load of 0 (the vendor's manual): sample in a run without it.
     """
-    asked = _Asked(chip, runner)
-    common, usages = asked.block("common"), asked.block("usages")
-    asked.must_have_answered()
+    questions = _Asked(chip, runner)
+    common, usages = questions.block("common"), questions.block("usages")
+    questions.must_have_answered()
     return to_telemetry(chip, common=common, usages=usages)
 
 
 def read_state(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
-    """Return clock, temperature, power and AI Core load of a chip in one question. Raises MeasuringError where it fails."""
-    asked = _Asked(chip, runner)
-    common = asked.block("common")
-    asked.must_have_answered()
+    """Clock, temperature, power and AI Core load of a chip in one question. Raises MeasuringError where it fails."""
+    questions = _Asked(chip, runner)
+    common = questions.block("common")
+    questions.must_have_answered()
     return to_telemetry(chip, common=common)
 
 
 def read_processes(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
-    """Return the processes on a chip, in one question. Raises MeasuringError where it fails."""
-    asked = _Asked(chip, runner)
-    block = asked.block("proc-mem")
-    asked.must_have_answered()
+    """The processes on a chip, in one question. Raises MeasuringError where it fails."""
+    questions = _Asked(chip, runner)
+    block = questions.block("proc-mem")
+    questions.must_have_answered()
     return Telemetry(foreign_processes=block.processes if block else None)
 
 
@@ -135,7 +140,7 @@ def to_telemetry(
     table: InfoTable | None = None,
     own: frozenset[int] = frozenset(),
 ) -> Telemetry:
-    """Return the answers as one record in base units."""
+    """The answers as one record in base units."""
     row = table.chip(chip.npu_id, chip.chip_id) if table else None
     units = {**_units(common), **_units(usages)}
     if row is not None and row.aicore is not None:
@@ -191,12 +196,11 @@ class _Asked:
 
 
 def _units(block: ChipBlock | None) -> dict[str, float]:
-    found = {name: share(block.get(key)) for key, name in _UNITS.items()} if block else {}
-    return {name: value for name, value in found.items() if value is not None}
+    units = {name: share(block.get(key)) for key, name in _UNITS.items()} if block else {}
+    return {name: value for name, value in units.items() if value is not None}
 
 
 def _memory(usages: ChipBlock | None) -> tuple[int | None, int | None]:
-    """Return bytes used and there, from a capacity and a rate in whole percent."""
     for capacity, rate in _CAPACITY if usages else ():
         total, used = number(usages.get(capacity)), share(usages.get(rate))  # type: ignore[union-attr]
         if total:

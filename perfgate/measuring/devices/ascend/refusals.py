@@ -30,23 +30,23 @@ _REFUSALS = (
 )
 
 
-def refuse(text: str, asked: str) -> None:
+def refuse(text: str, command: str) -> None:
     """Raise MeasuringError where ``text`` is no answer to ``asked`` but a failure or the help."""
     lower = text[:MOST_TEXT].lower()
     if not lower.strip():
-        raise MeasuringError(f"{asked} printed nothing")
+        raise MeasuringError(f"{command} printed nothing")
     for sign, meaning in _REFUSALS:
         if sign in lower:
-            raise MeasuringError(f"{asked}: {meaning} (it printed: {quote(text, sign)})")
+            raise MeasuringError(f"{command}: {meaning} (it printed: {quote(text, sign)})")
 
 
-def no_answer(text: str, asked: str, missing: str) -> MeasuringError:
-    """Return the error for a text that fails openly in nothing, but holds no ``missing`` either."""
-    return MeasuringError(f"{asked} printed no {missing} (it printed: {quote(text)})")
+def no_answer(text: str, command: str, missing: str) -> MeasuringError:
+    """The error for a text that fails openly in nothing, but holds no ``missing`` either."""
+    return MeasuringError(f"{command} printed no {missing} (it printed: {quote(text)})")
 
 
 def quote(text: str, sign: str = "") -> str:
-    """Return the line with the sign, or the first that says something, short enough for a message."""
+    """The line with the sign, or the first that says something, short enough for a message."""
     lines = [line.strip() for line in text[:MOST_TEXT].splitlines() if line.strip()]
     line = next((line for line in lines if sign in line.lower()), lines[0] if lines else "nothing")
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}…"

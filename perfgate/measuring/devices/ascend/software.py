@@ -34,7 +34,6 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_software(host: Host) -> Software:
-    """Return the versions as found below the host's root."""
     home = next((host.environ[name] for name in HOME_VARIABLES if host.environ.get(name)), None)
     return Software(
         torch=host.version("torch"),
@@ -48,19 +47,19 @@ def read_software(host: Host) -> Software:
 
 
 def installed_cann(host: Host) -> list[Path]:
-    """Return the default folders of CANN that exist, newest layout first.
+    """The default folders of CANN that exist, newest layout first.
 
     8.5 and later: ``cann`` (a link) and ``cann-8.5.0``; before: ``ascend-toolkit/latest`` (a link) and
     ``ascend-toolkit/8.3.RC1``. A runtime without the toolkit is ``nnrt`` or ``nnae``.
     """
     base = host.below(ASCEND)
     patterns = ("cann", "cann-*", "ascend-toolkit/latest", "ascend-toolkit/[0-9]*", "nnae/latest", "nnrt/latest")
-    found = (folder for pattern in patterns for folder in sorted(_glob(base, pattern), reverse=True))
-    return [folder for folder in found if folder.is_dir() and _looks_like_cann(folder)]
+    folders = (folder for pattern in patterns for folder in sorted(_glob(base, pattern), reverse=True))
+    return [folder for folder in folders if folder.is_dir() and _looks_like_cann(folder)]
 
 
 def set_env(home: str) -> str:
-    """Return the command that puts a CANN into the environment: before 8.5 the script lies beside its folder."""
+    """The command that puts a CANN into the environment: before 8.5 the script lies beside its folder."""
     folder = Path(home)
     if folder.parent.name in ("ascend-toolkit", "nnae", "nnrt"):
         folder = folder.parent
@@ -68,7 +67,7 @@ def set_env(home: str) -> str:
 
 
 def cann_version(home: Path) -> str | None:
-    """Return the version of the CANN in a folder, such as 8.5.0 or 8.3.RC1."""
+    """The version of the CANN in a folder, such as 8.5.0 or 8.3.RC1."""
     files = [*_glob(home, _INSTALL_INFO), *_glob(home, f"*-linux/{_INSTALL_INFO}")]
     # ASCEND_HOME_PATH may itself be the folder of the architecture.
     files.sort(key=lambda file: (file.name != "ascend_toolkit_install.info", file))
@@ -81,7 +80,7 @@ def _looks_like_cann(folder: Path) -> bool:
 
 
 def _version_in(file: Path) -> str | None:
-    """Return the value of the line ``version=`` (driver: ``Version=``)."""
+    """The value of the line ``version=`` (driver: ``Version=``)."""
     try:
         with file.open("rb") as stream:
             text = stream.read(_MOST_BYTES).decode(errors="replace")

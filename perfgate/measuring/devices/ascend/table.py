@@ -56,12 +56,11 @@ class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[TableProcess] | None = None
 
     def chip(self, npu_id: int, chip_id: int | None) -> TableChip | None:
-        """Return the chip with these ids."""
         rows = (row for row in self.chips if row.npu_id == npu_id)
         return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
 
     def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
-        """Return the processes on a chip, None where the table does not speak of processes."""
+        """The processes on a chip, None where the table does not speak of processes."""
         if self.processes is None:
             return None
         rows = (row for row in self.processes if row.npu_id == npu_id)
@@ -78,27 +77,27 @@ class WatchRow(msgspec.Struct, frozen=True, kw_only=True):
     units: dict[str, float] = {}
 
 
-def parse_info(text: str, asked: str = "npu-smi info") -> InfoTable:
-    """Return the table. Raises MeasuringError for a failure, the help, and a text without a chip."""
-    refuse(text, asked)
+def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
+    """The table. Raises MeasuringError for a failure, the help, and a text without a chip."""
+    refuse(text, command)
     reader = _Reader()
     for line in text[:MOST_TEXT].splitlines():
         if line.lstrip().startswith("|"):
             reader.row([cell.strip() for cell in line.strip().strip("|").split("|")])
     version = _VERSION.search(text)
     if not reader.chips:
-        raise no_answer(text, asked, "row of a chip")
+        raise no_answer(text, command, "row of a chip")
     return InfoTable(version=version[1] if version else None, chips=reader.chips, processes=reader.processes)
 
 
-def parse_watch(text: str, asked: str = "npu-smi info watch") -> list[WatchRow]:
-    """Return the rows. Raises MeasuringError for a failure, the help, and where no row fits the titles.
+def parse_watch(text: str, command: str = "npu-smi info watch") -> list[WatchRow]:
+    """The rows. Raises MeasuringError for a failure, the help, and where no row fits the titles.
 
     A row with fewer values than titles (the manual of Ascend 950 shows one) is not guessed at: it is left out.
     """
-    refuse(text, asked)
+    refuse(text, command)
     titles: list[str] = []
-    found = []
+    rows = []
     for line in text[:MOST_TEXT].splitlines():
         if "NpuID(Idx)" in line:
             titles = [plain(title) for title in _WATCH_TITLE.findall(line)]
@@ -107,10 +106,10 @@ def parse_watch(text: str, asked: str = "npu-smi info watch") -> list[WatchRow]:
         row = dict(zip(titles, cells)) if len(cells) == len(titles) else {}
         npu_id = whole(row.pop("npuid(idx)", None))
         if npu_id is not None:
-            found.append(_watched(npu_id, row))
-    if not found:
-        raise no_answer(text, asked, "row with as many values as titles")
-    return found
+            rows.append(_watched(npu_id, row))
+    if not rows:
+        raise no_answer(text, command, "row with as many values as titles")
+    return rows
 
 
 def _watched(npu_id: int, row: dict[str, str]) -> WatchRow:
@@ -168,9 +167,11 @@ class _Reader:
 
 
 def _names(cells: list[str]) -> dict[int, list[str]]:
-    """Return the titles of each cell: ``Process id`` is one title, ``NPU   Name`` are two."""
-    return {place: [plain(title) for title in _TITLES.split(cell)] if _several(cell) else [plain(cell)]
-            for place, cell in enumerate(cells)}  # fmt: skip
+    """The titles of each cell: ``Process id`` is one title, ``NPU   Name`` are two."""
+    return {
+        place: [plain(title) for title in _TITLES.split(cell)] if _several(cell) else [plain(cell)]
+        for place, cell in enumerate(cells)
+    }
 
 
 def _several(cell: str) -> bool:
@@ -178,7 +179,6 @@ def _several(cell: str) -> bool:
 
 
 def _named(titles: dict[int, list[str]], cells: list[str]) -> dict[str, str]:
-    """Return the values by title; of a cell whose values are not as many as its titles, only the first."""
     row: dict[str, str] = {}
     for place, cell in enumerate(cells):
         names = titles.get(place, [])

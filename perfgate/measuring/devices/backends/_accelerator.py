@@ -42,17 +42,14 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self._main: Any | None = None
 
     def handle(self) -> Any:
-        """Return the ``torch.device``."""
         import torch
 
         return torch.device(self.kind, self.index)
 
     def identity(self) -> str:
-        """Return nothing: the device's number is enough."""
         return ""
 
     def visible_devices(self) -> int:
-        """Return how many devices of this kind the framework sees."""
         return int(self.module.device_count())
 
     def synchronize(self) -> None:
@@ -60,7 +57,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self._synchronize()
 
     def event(self) -> Event:
-        """Return a new mark."""
         return AcceleratorEvent(self._timeline)
 
     def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
@@ -80,7 +76,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return moved
 
     def pin(self, batch: Any) -> Any:
-        """Return the batch in page-locked host memory."""
         return each_tensor(batch, lambda tensor: tensor if _is_pinned(tensor) else tensor.pin_memory())
 
     def to_host(self, output: Any) -> Any:
@@ -89,7 +84,7 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
 
     @contextmanager
     def copy_stream(self) -> Iterator[None]:
-        """Return a context whose copies go to a stream of their own; after it the main stream waits for them."""
+        """A context whose copies go to a stream of their own; after it the main stream waits for them."""
         if self._copies is None:
             self._copies = self.module.Stream()
         before, self._main = self._main, self.module.current_stream()
@@ -102,11 +97,10 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         main.wait_stream(self._copies)
 
     def bytes_of(self, batch: Any) -> int:
-        """Return the bytes of all tensors in a batch."""
         return bytes_of(batch)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
-        """Return what each call allocates, from the statistics of the caching allocator.
+        """What each call allocates, from the statistics of the caching allocator.
 
         ``peak_bytes`` is what it holds at most beyond what was held before it, so memory that the call itself gives back
         before it takes more is not counted. What an operator takes past torch's allocator does not show: workspaces of
@@ -115,7 +109,7 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return [self._memory_of(call) for call in calls]
 
     def memory_statistics(self) -> MemoryStatistics | None:
-        """Return the statistics of the caching allocator, in bytes rounded up to its blocks."""
+        """The statistics of the caching allocator, in bytes rounded up to its blocks."""
         stats = self._memory()
         return MemoryStatistics(
             allocated=stats["allocated_bytes.all.current"],
@@ -132,11 +126,11 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self.module.reset_peak_memory_stats(self.index)
 
     def cache_bytes(self) -> int | None:
-        """Return the size of the L2 cache, as the framework tells it."""
+        """The size of the L2 cache, as the framework tells it."""
         return None
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """Return a function that reads twice the L2 cache; None also where the device's memory is too full for that."""
+        """A function that reads twice the L2 cache; None also where the device's memory is too full for that."""
         size = self.cache_bytes()
         try:
             return None if size is None else sweeper(self.handle(), 2 * size, self.synchronize)
@@ -167,11 +161,11 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self._synchronize()
 
     def _memory(self) -> Mapping[str, int]:
-        found: Mapping[str, int] = self.module.memory_stats(self.index)
-        return found
+        statistics: Mapping[str, int] = self.module.memory_stats(self.index)
+        return statistics
 
     def host_waits(self) -> list[HostWait]:
-        """Return what waits without being an operator. A value for Python is a copy to the host, and so an operator."""
+        """What waits without being an operator. A value for Python is a copy to the host, and so an operator."""
         name = f"torch.{self.kind}"
         waits = [
             HostWait(self.module, "synchronize", f"{name}.synchronize"),
@@ -190,15 +184,13 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         self.module.empty_cache()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Return whether an exception means that the device's memory, or the host's, is full."""
         import torch
 
         # torch.OutOfMemoryError since 2.5, torch.cuda.OutOfMemoryError before; torch_npu 2.1 raises a RuntimeError.
-        named = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-        return isinstance(error, (named, MemoryError)) or f"{self.kind.upper()} out of memory" in str(error)
+        error_type = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+        return isinstance(error, (error_type, MemoryError)) or f"{self.kind.upper()} out of memory" in str(error)
 
     def inference_mode(self) -> AbstractContextManager[Any]:
-        """Return ``torch.inference_mode()``."""
         import torch
 
         return torch.inference_mode()
@@ -216,7 +208,6 @@ class _Timeline:
         self._anchor: _Mark | None = None
 
     def event(self) -> Any:
-        """Return a new event of the framework that takes the time."""
         return self.module.Event(enable_timing=True)
 
     def mark(self, event: Any) -> _Mark:
@@ -243,7 +234,7 @@ class _Mark:
         self._time_ns = time_ns
 
     def time_ns(self) -> int:
-        """Return its device time; what is not known yet of the chain behind it is worked out on the way."""
+        """Its device time; what is not known yet of the chain behind it is worked out on the way."""
         unknown = []
         mark: _Mark | None = self
         while mark is not None and mark._time_ns is None:
@@ -285,7 +276,7 @@ class AcceleratorEvent:
         self._recorded.event.synchronize()
 
     def time_ns(self) -> int:
-        """Return the device time of the mark in nanoseconds."""
+        """The device time of the mark in nanoseconds."""
         return self._recorded.time_ns()
 
     @property
@@ -299,6 +290,6 @@ def _is_pinned(tensor: Any) -> bool:
     return bool(tensor.device.type != "cpu" or tensor.is_pinned())
 
 
-def _held(stats: Mapping[str, int], which: str) -> int:
-    name = next((name for name in _BYTES if f"{name}.{which}" in stats), _BYTES[-1])
-    return stats[f"{name}.{which}"]
+def _held(stats: Mapping[str, int], kind: str) -> int:
+    name = next((name for name in _BYTES if f"{name}.{kind}" in stats), _BYTES[-1])
+    return stats[f"{name}.{kind}"]

@@ -20,19 +20,16 @@ class HostClocks:
     """The part of ``Device`` that tells the time; integer nanoseconds."""
 
     def clock_ns(self) -> int:
-        """Return the host clock."""
         return perf_counter_ns()
 
     def cpu_clock_ns(self) -> int:
-        """Return the CPU time of the calling thread."""
         return thread_time_ns()
 
     def process_cpu_ns(self) -> int:
-        """Return the CPU time of the process, all threads."""
         return process_time_ns()
 
     def run_delay_ns(self) -> int | None:
-        """Return how long the main thread has been ready to run without a CPU; None where the kernel does not say."""
+        """How long the main thread has been ready to run without a CPU; None where the kernel does not say."""
         return run_delay_ns(os.getpid())
 
     def idle_until(self, time_ns: int) -> None:
@@ -46,7 +43,7 @@ class HostMemoryReader:
     """The part of ``Device`` that tells what the process holds in the host's memory."""
 
     def host_memory(self) -> HostMemory:
-        """Return the resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
+        """The resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
         resident = int(_STATM.read_text().split()[1]) * _PAGE
         return HostMemory(resident=resident, minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 

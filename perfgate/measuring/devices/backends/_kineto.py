@@ -54,5 +54,5 @@ def _written_aside(path: Path) -> Iterator[tuple[Path, Path]]:
     except OSError as error:
         raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
     finally:
-        for left in (plain, packed):
-            left.unlink(missing_ok=True)
+        for part in (plain, packed):
+            part.unlink(missing_ok=True)

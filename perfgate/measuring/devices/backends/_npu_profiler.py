@@ -57,7 +57,7 @@ def record(
     from torch_npu import profiler
 
     require_msprof()
-    known = set(folder.iterdir())
+    before = set(folder.iterdir())
     settings = accepted(
         profiler._ExperimentalConfig,
         profiler_level=profiler.ProfilerLevel.Level1,
@@ -78,7 +78,7 @@ def record(
             with torch.profiler.record_function(CALL):
                 call()
                 synchronize()
-    written = [path for path in folder.glob("*_ascend_pt") if path not in known]
+    written = [path for path in folder.glob("*_ascend_pt") if path not in before]
     if len(written) != 1:
         raise MeasuringError(
             f"torch_npu's profiler wrote {len(written)} recordings where one was asked for; it prints why into the worker's "
@@ -88,9 +88,8 @@ def record(
 
 
 def accepted(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    """Return those of the arguments that a function of this version of torch_npu takes."""
-    known = inspect.signature(function).parameters
-    return {name: value for name, value in arguments.items() if name in known}
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in parameters}
 
 
 def require_msprof() -> None:
@@ -119,7 +118,6 @@ def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None =
 
 
 def why_incomplete(folder: Path, recording: Path) -> MeasuringError:
-    """Return the error that says what a recording lacks, and the end of what the analysis printed."""
     printed = _tail(folder / "analysis.log")
     return MeasuringError(
         f"torch_npu's analysis of the profile is not complete, it left no {', '.join(missing_from(recording))}; did the calls "
@@ -128,7 +126,7 @@ def why_incomplete(folder: Path, recording: Path) -> MeasuringError:
 
 
 def missing_from(recording: Path) -> list[str]:
-    """Return the files that an analysed recording should have and has not, or has not to their end."""
+    """The files that an analysed recording should have and has not, or has not to their end."""
     results = recording / RESULTS
     missing = [name for name in _TABLES if not _has_text(results / name)]
     return missing if _ends_with(results / _TIMELINE, b"]") else [*missing, _TIMELINE]

@@ -16,7 +16,7 @@ class OwnErrors:
         self._start = _size()
 
     def read(self) -> bytes | None:
-        """Return what was written since, after the file was cut short what is left of it; None where it cannot be read."""
+        """What was written since, after the file was cut short what is left of it; None where it cannot be read."""
         end = _size()
         if self._start is None or end is None:
             return None
@@ -31,7 +31,7 @@ class OwnErrors:
 
 def _size() -> int | None:
     try:
-        found = os.fstat(2)
+        status = os.fstat(2)
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

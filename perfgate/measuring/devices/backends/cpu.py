@@ -42,7 +42,7 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAlloc
 
 
 def open_device(index: int = 0) -> CpuDevice:
-    """Return the CPU. Raises MeasuringError for an index other than 0, and where torch is not installed."""
+    """The CPU. Raises MeasuringError for an index other than 0, and where torch is not installed."""
     if index != 0:
         raise MeasuringError(f'device cpu:{index} does not exist, the CPU is one device; write device = "cpu"')
     if importlib.util.find_spec("torch") is None:
@@ -64,21 +64,18 @@ class CpuDevice(HostClocks, HostMemoryReader):
         self._throttles = _throttle_count()
 
     def handle(self) -> Any:
-        """Return ``torch.device("cpu")``."""
+        """``torch.device("cpu")``."""
         import torch
 
         return torch.device("cpu")
 
     def identity(self) -> str:
-        """Return nothing: there is one."""
         return ""
 
     def visible_devices(self) -> int:
-        """Return one, however many cores it has."""
         return 1
 
     def properties(self) -> dict[str, str]:
-        """Return model, cores, architecture, memory in whole GiB and the vector instructions torch's kernels use."""
         import torch
 
         return {
@@ -93,27 +90,21 @@ class CpuDevice(HostClocks, HostMemoryReader):
         """Do nothing: a call on the CPU returns when it is done."""
 
     def event(self) -> Event:
-        """Return a mark that reads the host clock."""
         return HostEvent()
 
     def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:  # noqa: ARG002
-        """Return the batch unchanged."""
         return batch
 
     def pin(self, batch: Any) -> Any:
-        """Return the batch unchanged."""
         return batch
 
     def to_host(self, output: Any) -> Any:
-        """Return the output unchanged."""
         return output
 
     def copy_stream(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing."""
         return nullcontext()
 
     def bytes_of(self, batch: Any) -> int:
-        """Return the bytes of all tensors in a batch."""
         return bytes_of(batch)
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
@@ -139,11 +130,10 @@ class CpuDevice(HostClocks, HostMemoryReader):
         raise MeasuringError("a trace of the CPU needs no analysis; record_trace writes it")
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
-        """Return them as they are."""
         return list(recordings)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
-        """Return the allocations of each call, counted at torch's CPU allocator.
+        """The allocations of each call, counted at torch's CPU allocator.
 
         Only blocks allocated while these calls ran count, and only freeing those lowers what is held: what the profiler
         reports about older blocks depends on whether it ran before (c10 ProfiledCPUMemoryReporter knows no block that
@@ -163,29 +153,27 @@ class CpuDevice(HostClocks, HostMemoryReader):
         return held_by_call(_allocations(results.experimental_event_tree()))
 
     def memory_statistics(self) -> MemoryStatistics | None:
-        """Return nothing: torch takes each block of host memory from malloc."""
         return None
 
     def reset_memory_peaks(self) -> None:
         """Do nothing: there are no statistics."""
 
     def cache_bytes(self) -> int | None:
-        """Return the size of the last-level cache, as the kernel tells it of the first CPU this process may use."""
+        """The size of the last-level cache, as the kernel tells it of the first CPU this process may use."""
         return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """Return a function that reads twice that cache; None also where it would take a quarter of the memory left."""
+        """A function that reads twice that cache; None also where it would take a quarter of the memory left."""
         size = self.cache_bytes()
         if size is None or 2 * size > _available_bytes() / 4:
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 
     def fallbacks(self) -> frozenset[str] | None:
-        """Return nothing: the host is the device."""
         return None
 
     def host_waits(self) -> list[HostWait]:
-        """Return what hands a tensor's values to Python, and torch's synchronize, which a CPU need not wait in."""
+        """What hands a tensor's values to Python, and torch's synchronize, which a CPU need not wait in."""
         import torch
 
         return [
@@ -195,23 +183,20 @@ class CpuDevice(HostClocks, HostMemoryReader):
         ]
 
     def condition(self) -> Condition:
-        """Return whether the kernel counted thermal throttling. A CPU is shared by nature, and its clock has no one rate."""
+        """Whether the kernel counted thermal throttling. A CPU is shared by nature, and its clock has no one rate."""
         before, self._throttles = self._throttles, _throttle_count()
         return Condition(throttled=None if before is None or self._throttles is None else self._throttles > before)
 
     def telemetry(self) -> Telemetry | None:
-        """Return nothing: what the kernel tells of a CPU differs from machine to machine."""
         return None
 
     def empty_cache(self) -> None:
         """Do nothing: torch caches no host memory."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Return whether an exception means that the host's memory is full."""
         return isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
 
     def inference_mode(self) -> AbstractContextManager[Any]:
-        """Return ``torch.inference_mode()``."""
         import torch
 
         return torch.inference_mode()
@@ -231,12 +216,11 @@ class HostEvent:
         """Do nothing: the mark is passed when it is recorded."""
 
     def time_ns(self) -> int:
-        """Return the time of the mark in nanoseconds."""
         return self._time_ns
 
 
 def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount]:
-    """Return what consecutive calls took, from the ``(address, bytes)`` events of each; bytes below zero free the address."""
+    """What consecutive calls took, from the ``(address, bytes)`` events of each; bytes below zero free the address."""
     live: dict[int, int] = {}
     counts = []
     for events in calls:
@@ -257,7 +241,7 @@ def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """Return the CPU's name from the text of /proc/cpuinfo.
+    """The CPU's name from the text of /proc/cpuinfo.
 
     x86 says ``model name``; aarch64 (Kunpeng, Graviton) only has the numbers of implementer and part.
     """
@@ -274,7 +258,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def last_cache_bytes(folder: Path) -> int | None:
-    """Return the size of the cache of the highest level among ``index*`` of a CPU's folder in /sys; None where there is none.
+    """The size of the cache of the highest level among ``index*`` of a CPU's folder in /sys; None where there is none.
 
     Not every kernel and hypervisor tells: some list no caches, some none with a size.
     """
@@ -287,35 +271,34 @@ def last_cache_bytes(folder: Path) -> int | None:
 
 
 def _available_bytes() -> int:
-    """Return the memory that a program can get without swapping; 0 where the kernel does not tell."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    return int(found[1]) << 10 if found else 0
+    """The memory that a program can get without swapping; 0 where the kernel does not tell."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return int(match[1]) << 10 if match else 0
 
 
 def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
-    """Return the allocator's events call by call, in time order; those of other threads too, by when they happened."""
     from torch._C._profiler import _EventType
 
-    found, starts = [], []
+    blocks, starts = [], []
     pending = list(roots)
     while pending:
         event = pending.pop()
         pending.extend(event.children)
         if event.tag == _EventType.Allocation:
             fields = event.extra_fields
-            found.append((event.start_time_ns, fields.id, fields.ptr, fields.alloc_size))
+            blocks.append((event.start_time_ns, fields.id, fields.ptr, fields.alloc_size))
         elif event.name == CALL:
             starts.append(event.start_time_ns)
     starts.sort()
-    found.sort(key=lambda entry: entry[0])
+    blocks.sort(key=lambda entry: entry[0])
     calls: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for time_ns, _, address, size in found:
+    for time_ns, _, address, size in blocks:
         calls[max(0, bisect_right(starts, time_ns) - 1)].append((address, size))
     return calls
 
 
 def _throttle_count() -> int | None:
-    """Return how often the CPUs this process may use were throttled; None where the kernel does not count it."""
+    """How often the CPUs this process may use were throttled; None where the kernel does not count it."""
     counts = [
         _read(Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"))
         for cpu in os.sched_getaffinity(0)

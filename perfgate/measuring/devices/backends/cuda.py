@@ -23,7 +23,7 @@ _GIB = 1 << 30
 
 
 def open_device(index: int = 0) -> CudaDevice:
-    """Return the GPU that torch calls ``cuda:index``. Raises MeasuringError, with what to do, where it cannot be used."""
+    """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with what to do, where it cannot be used."""
     if importlib.util.find_spec("torch") is None:
         raise MeasuringError(
             "torch is not installed in the interpreter that measures; install it there, e.g. pip install torch"
@@ -53,9 +53,15 @@ class CudaDevice(AcceleratorDevice):
     """One NVIDIA GPU; fulfils ``Device``."""
 
     kind = KIND
-    capabilities: frozenset[Capability] = frozenset({
-        "own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors",
-    })  # fmt: skip
+    capabilities: frozenset[Capability] = frozenset(
+        {
+            "own_memory",
+            "queue",
+            "kernel_timeline",
+            "allocation_count",
+            "spoiled_by_errors",
+        }
+    )
 
     def __init__(self, module: Any, index: int) -> None:
         super().__init__(module, index)
@@ -63,15 +69,14 @@ class CudaDevice(AcceleratorDevice):
         self.name = str(self._properties.name)
 
     def identity(self) -> str:
-        """Return the UUID as nvidia-smi writes it; torch tells it since 2.4."""
+        """The UUID as nvidia-smi writes it; torch tells it since 2.4."""
         uuid = getattr(self._properties, "uuid", None)
         return f"GPU-{uuid}" if uuid else ""
 
     def properties(self) -> dict[str, str]:
-        """Return chip, processors, memory, the versions of CUDA and cuDNN, and the switches that choose kernels."""
         import torch
 
-        found = {
+        properties = {
             "model": self.name,
             "compute capability": f"{self._properties.major}.{self._properties.minor}",
             "multiprocessors": self._properties.multi_processor_count,
@@ -82,10 +87,9 @@ class CudaDevice(AcceleratorDevice):
             "matmul tf32": torch.backends.cuda.matmul.allow_tf32,
             "cudnn tf32": torch.backends.cudnn.allow_tf32,
         }
-        return {name: str(value) for name, value in found.items() if value is not None}
+        return {name: str(value) for name, value in properties.items() if value is not None}
 
     def cache_bytes(self) -> int | None:
-        """Return the size of the L2 cache."""
         # Not in torch before 2.2.
         size = getattr(self._properties, "L2_cache_size", None)
         return int(size) if size else None
@@ -109,19 +113,18 @@ class CudaDevice(AcceleratorDevice):
         raise MeasuringError("a trace of a GPU needs no analysis; record_trace writes it")
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
-        """Return them as they are."""
         return list(recordings)
 
     def fallbacks(self) -> frozenset[str] | None:
-        """Return nothing: torch refuses what it has no CUDA kernel for."""
+        """Nothing: torch refuses what it has no CUDA kernel for."""
         return None
 
     def condition(self) -> Condition:
-        """Return nothing: nvidia-smi is too slow to be asked between blocks; the conductor asks it beside them."""
+        """Nothing: nvidia-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
     def telemetry(self) -> Telemetry | None:
-        """Return what nvidia-smi says; None where it is not there or does not answer."""
+        """What nvidia-smi says; None where it is not there or does not answer."""
         try:
             return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
         except MeasuringError:

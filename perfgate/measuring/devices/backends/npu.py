@@ -37,7 +37,7 @@ _L2_BYTES = {"Ascend910B3": 192 << 20}
 
 
 def open_device(index: int = 0) -> NpuDevice:
-    """Return the NPU that torch_npu calls ``npu:index``.
+    """The NPU that torch_npu calls ``npu:index``.
 
     Raises MeasuringError, with what is missing and what to do, where it cannot be used, and where
     ASCEND_LAUNCH_BLOCKING would make every time meaningless.
@@ -71,9 +71,16 @@ class NpuDevice(AcceleratorDevice):
     """One Ascend NPU; fulfils ``Device``."""
 
     kind = KIND
-    capabilities: frozenset[Capability] = frozenset({
-        "own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors", "late_analysis",
-    })  # fmt: skip
+    capabilities: frozenset[Capability] = frozenset(
+        {
+            "own_memory",
+            "queue",
+            "kernel_timeline",
+            "allocation_count",
+            "spoiled_by_errors",
+            "late_analysis",
+        }
+    )
 
     def __init__(self, module: Any, index: int) -> None:
         # Before the first operator, so that none of its warnings is missed.
@@ -83,9 +90,8 @@ class NpuDevice(AcceleratorDevice):
         self.name = str(module.get_device_name(index))
 
     def properties(self) -> dict[str, str]:
-        """Return chip, cores, memory, versions of driver, firmware, CANN and torch_npu, and the switches of torch_npu."""
         software = read_software(Host())
-        found = {
+        properties = {
             "model": self.name,
             "memory": f"{round(self._properties.total_memory / _GIB)} GiB",
             # Not in torch_npu 2.1.
@@ -98,15 +104,14 @@ class NpuDevice(AcceleratorDevice):
             "torch_npu": software.torch_npu,
             **self._switches(),
         }
-        return {name: str(value) for name, value in found.items() if value not in (None, "")}
+        return {name: str(value) for name, value in properties.items() if value not in (None, "")}
 
     def cache_bytes(self) -> int | None:
-        """Return the size of the L2 cache: torch_npu's word, else what is known of the chip."""
+        """The size of the L2 cache: torch_npu's word, else what is known of the chip."""
         size = getattr(self._properties, "L2_cache_size", None) or _L2_BYTES.get(self.name)
         return int(size) if size else None
 
     def _switches(self) -> dict[str, Any]:
-        """Return what a program may set that changes which kernels run, and how."""
         import torch_npu
 
         compiled = _asked(self.module, "is_jit_compile_false")
@@ -162,7 +167,7 @@ class NpuDevice(AcceleratorDevice):
         )
 
     def fallbacks(self) -> frozenset[str] | None:
-        """Return the operators that torch_npu has warned of since the device was opened.
+        """The operators that torch_npu has warned of since the device was opened.
 
         It warns on the standard error: where that is no file (a terminal, a pipe), nobody can tell.
         """
@@ -170,11 +175,11 @@ class NpuDevice(AcceleratorDevice):
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
     def condition(self) -> Condition:
-        """Return nothing: npu-smi is too slow to be asked between blocks; the conductor asks it beside them."""
+        """Nothing: npu-smi is too slow to be asked between blocks; the conductor asks it beside them."""
         return Condition()
 
     def telemetry(self) -> Telemetry | None:
-        """Return what npu-smi says; None where it is not there or does not answer."""
+        """What npu-smi says; None where it is not there or does not answer."""
         try:
             return read_telemetry(self.index, own=frozenset({os.getpid()}))
         except MeasuringError:
@@ -182,7 +187,7 @@ class NpuDevice(AcceleratorDevice):
 
 
 def _import_npu() -> Any:
-    """Return ``torch.npu``. torch loads torch_npu by itself since 2.5, before it must be imported by name."""
+    """``torch.npu``. torch loads torch_npu by itself since 2.5, before it must be imported by name."""
     try:
         import torch
         import torch_npu  # noqa: F401
@@ -193,17 +198,17 @@ def _import_npu() -> Any:
 
 def _remedy() -> str:
     host = Host()
-    if not (lost := missing_libraries(host)):
+    if not (missing := missing_libraries(host)):
         return "are torch and torch-npu of one version, and does that torch-npu fit the CANN that is installed?"
     where = next(iter(installed_cann(host)), None)
     command = (
         set_env(f"/{where.relative_to(host.root)}") if where else "install the CANN toolkit and source its set_env.sh"
     )
-    return f"CANN's {', '.join(lost)} is not where the linker looks: {command}"
+    return f"CANN's {', '.join(missing)} is not where the linker looks: {command}"
 
 
 def _asked(owner: Any, name: str, *arguments: str) -> Any:
-    """Return what a function says; None where this torch_npu has none of the name, or it fails."""
+    """What a function says; None where this torch_npu has none of the name, or it fails."""
     function = getattr(owner, name, None)
     if function is None:
         return None

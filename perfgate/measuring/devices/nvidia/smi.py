@@ -17,9 +17,22 @@ from perfgate.measuring.devices.host import Runner, run_tool
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 # Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
-FIELDS = ("index", "uuid", "name", "driver_version", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm",
-          "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "clocks_throttle_reasons.active",
-          "ecc.errors.uncorrected.volatile.total")  # fmt: skip
+FIELDS = (
+    "index",
+    "uuid",
+    "name",
+    "driver_version",
+    "temperature.gpu",
+    "power.draw",
+    "clocks.sm",
+    "clocks.max.sm",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.used",
+    "memory.total",
+    "clocks_throttle_reasons.active",
+    "ecc.errors.uncorrected.volatile.total",
+)
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
 # NVML, nvmlClocksEventReasons: bits that mean slower than asked for. Idle (1), application clocks (2) and display clocks
 # (0x100) are not among them.
@@ -34,8 +47,14 @@ _MIB, _MHZ = 1 << 20, 1_000_000
 _MOST_TEXT = 1 << 20
 _QUOTED = 160
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
-_FAILURES = ("nvidia-smi has failed", "failed to initialize nvml", "unable to determine the device handle",
-             "no devices were found", "is not a valid field to query", "command not found")  # fmt: skip
+_FAILURES = (
+    "nvidia-smi has failed",
+    "failed to initialize nvml",
+    "unable to determine the device handle",
+    "no devices were found",
+    "is not a valid field to query",
+    "command not found",
+)
 
 
 def read_gpu(
@@ -45,7 +64,7 @@ def read_gpu(
     own: frozenset[int] = frozenset(),
     identity: str = "",
 ) -> Telemetry:
-    """Return what nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
+    """What nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
 
     ``identity`` is its UUID as nvidia-smi writes it, where that is known. Raises MeasuringError when nvidia-smi is not there,
     fails, or shows no such GPU.
@@ -60,39 +79,39 @@ def read_gpu(
 
 
 def gpu_command() -> list[str]:
-    """Return the command whose rows have ``FIELDS``."""
+    """The command whose rows have ``FIELDS``."""
     return ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
 
 
 def app_command() -> list[str]:
-    """Return the command whose rows have ``APP_FIELDS``."""
+    """The command whose rows have ``APP_FIELDS``."""
     return ["nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits"]
 
 
-def parse_rows(text: str, fields: tuple[str, ...], asked: str) -> list[dict[str, str]]:
-    """Return one dictionary a line. Raises MeasuringError for a failure, and where a line has another number of values."""
+def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[str, str]]:
+    """One dictionary a line. Raises MeasuringError for a failure, and where a line has another number of values."""
     text = text[:_MOST_TEXT]
     lower = text.lower()
     for failure in _FAILURES:
         if failure in lower:
-            raise MeasuringError(f"{asked} failed: {_quote(text)}; does `nvidia-smi` alone show the GPUs?")
+            raise MeasuringError(f"{command} failed: {_quote(text)}; does `nvidia-smi` alone show the GPUs?")
     lines = [line for line in text.replace("\0", "").splitlines() if line.strip()]
     try:
         cells = list(csv.reader(lines, skipinitialspace=True))
     except csv.Error as error:
-        raise MeasuringError(f"{asked} printed no table: {error}") from error
+        raise MeasuringError(f"{command} printed no table: {error}") from error
     if not cells or any(len(row) != len(fields) for row in cells):
-        raise MeasuringError(f"{asked} printed no row of {len(fields)} values: {_quote(text)}")
+        raise MeasuringError(f"{command} printed no row of {len(fields)} values: {_quote(text)}")
     return [dict(zip(fields, (cell.strip() for cell in row))) for row in cells]
 
 
 def parse_apps(text: str) -> list[dict[str, str]]:
-    """Return the processes on all GPUs, none for an empty answer."""
+    """The processes on all GPUs, none for an empty answer."""
     return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps") if text.strip() else []
 
 
 def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
-    """Return the row of torch's ``cuda:index``: by its UUID, else by what CUDA_VISIBLE_DEVICES shows.
+    """The row of torch's ``cuda:index``: by its UUID, else by what CUDA_VISIBLE_DEVICES shows.
 
     Raises MeasuringError when there is none, and where its number does not tell which: nvidia-smi counts by bus, CUDA puts
     the fastest first unless CUDA_DEVICE_ORDER says otherwise (CUDA programming guide, environment variables).
@@ -100,10 +119,10 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
     if identity:
         return _by_uuid(rows, identity)
     visible = environ.get(VISIBLE, "")
-    wanted = [entry.strip() for entry in visible.split(",") if entry.strip()]
-    if wanted and index >= len(wanted):
-        raise MeasuringError(f"cuda:{index} is not visible: {VISIBLE}={visible[:80]} shows {len(wanted)}")
-    name = wanted[index] if wanted else str(index)
+    entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
+    if entries and index >= len(entries):
+        raise MeasuringError(f"cuda:{index} is not visible: {VISIBLE}={visible[:80]} shows {len(entries)}")
+    name = entries[index] if entries else str(index)
     if name.startswith("GPU-"):
         return _by_uuid(rows, name)
     if environ.get(ORDER) != BY_BUS and len({row["name"] for row in rows}) > 1:
@@ -130,7 +149,7 @@ def _by_uuid(rows: list[dict[str, str]], uuid: str) -> dict[str, str]:
 def to_telemetry(
     row: dict[str, str], apps: list[dict[str, str]] | None, *, own: frozenset[int] = frozenset()
 ) -> Telemetry:
-    """Return a row and the processes as one record in base units."""
+    """A row and the processes as one record in base units."""
     busy, memory_busy = _share(row["utilization.gpu"]), _share(row["utilization.memory"])
     reasons = slowed_by(row["clocks_throttle_reasons.active"])
     units = {"gpu": busy, "memory_bandwidth": memory_busy}
@@ -150,7 +169,7 @@ def to_telemetry(
 
 
 def slowed_by(mask: str) -> list[str] | None:
-    """Return why the clock is lower than asked for, in words; None where the driver does not say."""
+    """Why the clock is lower than asked for, in words; None where the driver does not say."""
     text = mask.strip().lower()
     if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
         return None
@@ -164,15 +183,15 @@ def _health(errors: str) -> str | None:
 
 
 def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
-    """Return the processes on a GPU other than ``own``."""
-    found = []
+    """The processes on a GPU other than ``own``."""
+    processes = []
     for app in apps:
         pid = _number(app["pid"])
         if app["gpu_uuid"] == uuid and pid is not None and pid > 0 and int(pid) not in own:
-            found.append(
+            processes.append(
                 DeviceProcess(pid=int(pid), name=app["process_name"], memory=_scaled(app["used_gpu_memory"], _MIB))
             )
-    return found
+    return processes
 
 
 def _number(cell: str) -> float | None:
@@ -181,13 +200,13 @@ def _number(cell: str) -> float | None:
 
 
 def _share(cell: str) -> float | None:
-    found = _number(cell)
-    return found / 100 if found is not None and 0 <= found <= 100 else None
+    value = _number(cell)
+    return value / 100 if value is not None and 0 <= value <= 100 else None
 
 
 def _scaled(cell: str, unit: int) -> int | None:
-    found = _number(cell)
-    return None if found is None or found < 0 else int(found * unit)
+    value = _number(cell)
+    return None if value is None or value < 0 else int(value * unit)
 
 
 def _quote(text: str) -> str:

@@ -27,7 +27,7 @@ _KILOHERTZ = 1000.0
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """Return what reads the CPU, the only one of its kind. Raises MeasuringError where the kernel shows nothing of it."""
+    """What reads the CPU, the only one of its kind. Raises MeasuringError where the kernel shows nothing of it."""
     if index != 0:
         raise MeasuringError(f"cpu:{index} does not exist, the CPU is one device")
     sensor = _CpuSensor(host)
@@ -55,12 +55,11 @@ class _CpuSensor:
         self._before = self._energy()
 
     def shows_anything(self) -> bool:
-        """Return whether there is anything to read."""
         read = self()
         return bool(self._packages) or read.temperature is not None or read.clock is not None
 
     def __call__(self) -> Telemetry:
-        """Return the hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
+        """The hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
 
         The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers tell
         (base_frequency of intel_pstate): the highest one is never held by all cores, so being below it is no throttling.
@@ -86,8 +85,8 @@ class _CpuSensor:
 
     def _energy(self) -> _Energy | None:
         joules = [_number(package / "energy_uj") for package in self._packages]
-        known = tuple(value / 1e6 for value in joules if value is not None)
-        return _Energy(self._clock(), known) if known and len(known) == len(joules) else None
+        values = tuple(value / 1e6 for value in joules if value is not None)
+        return _Energy(self._clock(), values) if values and len(values) == len(joules) else None
 
 
 def _processor_zones(folder: Path) -> list[Path]:
@@ -95,8 +94,8 @@ def _processor_zones(folder: Path) -> list[Path]:
 
 
 def _packages(folder: Path) -> list[Path]:
-    found = [package for package in sorted(folder.glob("intel-rapl:*")) if _PACKAGE.fullmatch(package.name)]
-    return [package for package in found if _number(package / "energy_uj") is not None]
+    packages = [package for package in sorted(folder.glob("intel-rapl:*")) if _PACKAGE.fullmatch(package.name)]
+    return [package for package in packages if _number(package / "energy_uj") is not None]
 
 
 def _number(path: Path) -> float | None:

@@ -19,12 +19,12 @@ KIND = "cuda"
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """Return what reads ``cuda:index``. Raises MeasuringError where nvidia-smi is not there or shows no such GPU."""
+    """What reads ``cuda:index``. Raises MeasuringError where nvidia-smi is not there or shows no such GPU."""
     return open_watch(host, index, "").state
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:
-    """Return what reads state and processes of ``cuda:index``, which is ``identity`` (GPU-…) where that is known.
+    """What reads state and processes of ``cuda:index``, which is ``identity`` (GPU-…) where that is known.
 
     Raises MeasuringError where nvidia-smi is not there, shows no such GPU, or nobody can tell which one it is.
     """

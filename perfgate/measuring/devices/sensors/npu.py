@@ -10,7 +10,7 @@ KIND = "npu"
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """Return what reads ``npu:index``. Raises MeasuringError where npu-smi is not there or shows no such chip."""
+    """What reads ``npu:index``. Raises MeasuringError where npu-smi is not there or shows no such chip."""
     chip = find_chip(index, host.run, host.environ)
 
     def read() -> Telemetry:
@@ -20,7 +20,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - the runtime's id is the chip's own
-    """Return what reads state and processes of ``npu:index``. Raises MeasuringError where npu-smi shows no such chip."""
+    """What reads state and processes of ``npu:index``. Raises MeasuringError where npu-smi shows no such chip."""
     chip = find_chip(index, host.run, host.environ)
     read_state(chip, host.run)
     return Watch(state=lambda: read_state(chip, host.run), processes=lambda: read_processes(chip, host.run))
