@@ -211,7 +211,7 @@ def test_check_nodes__present_or_not__which(tmp_path: Path, there: tuple[str, ..
     nodes(tmp_path, *there)
     found = check_nodes(host(tmp_path))
     assert found.status == status
-    assert words in found.detail
+    assert words in found.seen
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_check_nodes__not_ours__whose_and_which_group(tmp_path: Path, shut: set[
     nodes(tmp_path, *COMMON, "davinci0", "davinci1")
     found = check_nodes(Host(environ={}, root=tmp_path, may_use=lambda path: path.name not in shut))
     assert found.status == status
-    assert words in found.detail
+    assert words in found.seen
     assert "HwHiAiUser" in (found.remedy or "")
 
 
@@ -264,6 +264,6 @@ def test_refuse_blocking__off__nothing(environ: dict[str, str]) -> None:
 def test_check_environment__slow_setting__named_with_what_to_set(name: str, slow: str, fine: str) -> None:
     found = check_environment({name: slow})[1]
     assert found.status == "attention"
-    assert f"{name}={slow}" in found.detail
+    assert f"{name}={slow}" in found.seen
     assert name in (found.remedy or "")
     assert check_environment({name: fine})[1].status == "ok"
