@@ -89,7 +89,6 @@ class DialectForge:
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The change request that the event names, or else the open one with the event's head."""
         number = self._event.change_request
         if number is not None:
             return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
@@ -119,7 +118,6 @@ class DialectForge:
         )
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        """Refuse, as above."""
         raise ForgeError(f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}")
 
     def comments(self, number: int) -> list[Comment]:
@@ -133,15 +131,12 @@ class DialectForge:
         self._session.send("POST", path, {"body": body}, _Ignored, expect=(201, 200), repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
-        """Replace a comment's text."""
         self._session.replace("PATCH", self._one(comment_id), {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - found by its id alone
-        """Delete a comment."""
         self._session.delete(self._one(comment_id))
 
     def set_status(self, status: CommitStatus) -> None:
-        """Mark a commit, on a forge that can."""
         if not self._dialect.has_statuses:
             raise ForgeError(
                 f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"

@@ -213,22 +213,18 @@ class GitHub:
         return [self._comment(comment) for comment in self._session.pages(path, _Comment, query={"per_page": 100})]
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment."""
         path = f"{self._path}/issues/{number}/comments"
         written = self._session.send("POST", path, {"body": body}, _Written, expect=201, repeatable=False)
         # So what this account wrote before is found by who looks again, as every publisher does.
         self._account = written.user.login if written.user else self._account
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - GitHub needs no number
-        """Replace a comment's text."""
         self._session.replace("PATCH", f"{self._path}/issues/comments/{comment_id}", {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - GitHub needs no number
-        """Delete a comment."""
         self._session.delete(f"{self._path}/issues/comments/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
-        """Mark a commit."""
         body = {"state": status.state, "context": status.name, "description": status.description[:MAX_DESCRIPTION]}
         if status.url:
             body["target_url"] = status.url
@@ -257,12 +253,10 @@ class GitHub:
             )
 
     def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
-        """Replace an issue's text."""
         sent = {"body": body, **({"state": "open"} if reopen else {})}
         self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 
     def close_issue(self, number: int, body: str) -> None:
-        """Replace an issue's text and close it."""
         sent = {"body": body, "state": "closed"}
         self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 

@@ -159,15 +159,12 @@ class GitLab:
         return [self._comment(note) for note in notes if not note.system]
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new note."""
         self._session.send("POST", self._notes(number), {"body": body}, _Ignored, expect=201, repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a note's text."""
         self._session.replace("PUT", f"{self._notes(number)}/{comment_id}", {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:
-        """Delete a note."""
         self._session.delete(f"{self._notes(number)}/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
@@ -207,12 +204,10 @@ class GitLab:
         self._session.send("POST", f"{self._path}/issues", sent, _Ignored, expect=201, repeatable=False)
 
     def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
-        """Replace an issue's text."""
         sent = {"description": body, **({"state_event": "reopen"} if reopen else {})}
         self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 
     def close_issue(self, number: int, body: str) -> None:
-        """Replace an issue's text and close it."""
         sent = {"description": body, "state_event": "close"}
         self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
 

@@ -95,12 +95,10 @@ class GitBranchStore:
         return [file.run.id for file, _ in packed]
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """The runs of a project, newest session first."""
         newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
         return [file.run for file in newest_first[:limit]]
 
     def damaged(self, project: str) -> list[str]:
-        """What of the runs of a project cannot be read, each with where it stands and what to do."""
         return self._read().damaged(project)
 
     def show(self, run_id: str) -> RunDocument:
@@ -143,7 +141,6 @@ class GitBranchStore:
         ]
 
     def series(self, project: str) -> list[Series]:
-        """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
         return [
             Series(
                 workload=place.workload,

@@ -95,7 +95,6 @@ class SqlStore:
         return [row["id"] for row, _ in rows]
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """The runs of a project, newest session first."""
         columns = [column for column in RUNS.c if column is not RUNS.c.document]
         query = sa.select(*columns).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
         return [_stored_run(row) for row in self._read(query.limit(limit))]
@@ -144,7 +143,6 @@ class SqlStore:
         ]
 
     def series(self, project: str) -> list[Series]:
-        """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
         names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
         query = (
             sa.select(*names, sa.func.max(RUNS.c.device_kind).label("device_kind"), sa.func.count().label("runs"))

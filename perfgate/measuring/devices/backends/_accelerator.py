@@ -53,7 +53,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return int(self.module.device_count())
 
     def synchronize(self) -> None:
-        """Wait until everything queued has run, on every stream."""
         self._synchronize()
 
     def event(self) -> Event:
@@ -79,7 +78,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return each_tensor(batch, lambda tensor: tensor if _is_pinned(tensor) else tensor.pin_memory())
 
     def to_host(self, output: Any) -> Any:
-        """Copy an output to the host."""
         return each_tensor(output, lambda tensor: tensor.cpu())
 
     @contextmanager
@@ -109,7 +107,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return [self._memory_of(call) for call in calls]
 
     def memory_statistics(self) -> MemoryStatistics | None:
-        """The statistics of the caching allocator, in bytes rounded up to its blocks."""
         stats = self._memory()
         return MemoryStatistics(
             allocated=stats["allocated_bytes.all.current"],
@@ -122,11 +119,9 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         )
 
     def reset_memory_peaks(self) -> None:
-        """Let the peaks begin anew at what is held now."""
         self.module.reset_peak_memory_stats(self.index)
 
     def cache_bytes(self) -> int | None:
-        """The size of the L2 cache, as the framework tells it."""
         return None
 
     def cache_sweeper(self) -> Callable[[], None] | None:
@@ -165,7 +160,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return statistics
 
     def host_waits(self) -> list[HostWait]:
-        """What waits without being an operator. A value for Python is a copy to the host, and so an operator."""
         name = f"torch.{self.kind}"
         waits = [
             HostWait(self.module, "synchronize", f"{name}.synchronize"),
@@ -180,7 +174,6 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return waits
 
     def empty_cache(self) -> None:
-        """Give cached memory back to the driver."""
         self.module.empty_cache()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -266,17 +259,14 @@ class AcceleratorEvent:
         self._mark: _Mark | None = None
 
     def record(self) -> None:
-        """Put the mark into the current stream."""
         # One that was recorded may be the anchor of others.
         event = self._event if self._mark is None else self._timeline.event()
         self._mark = self._timeline.mark(event)
 
     def wait(self) -> None:
-        """Block the host until the device has passed the mark."""
         self._recorded.event.synchronize()
 
     def time_ns(self) -> int:
-        """The device time of the mark in nanoseconds."""
         return self._recorded.time_ns()
 
     @property

@@ -33,7 +33,6 @@ class HostClocks:
         return run_delay_ns(os.getpid())
 
     def idle_until(self, time_ns: int) -> None:
-        """Sleep until shortly before a time of the host clock, and watch the clock for the rest."""
         while (left_ns := time_ns - perf_counter_ns()) > 0:
             if left_ns > _WATCHED_NS:
                 sleep((left_ns - _WATCHED_NS) / 1e9)

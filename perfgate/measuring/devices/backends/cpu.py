@@ -159,7 +159,6 @@ class CpuDevice(HostClocks, HostMemoryReader):
         """Do nothing: there are no statistics."""
 
     def cache_bytes(self) -> int | None:
-        """The size of the last-level cache, as the kernel tells it of the first CPU this process may use."""
         return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
 
     def cache_sweeper(self) -> Callable[[], None] | None:
@@ -173,7 +172,6 @@ class CpuDevice(HostClocks, HostMemoryReader):
         return None
 
     def host_waits(self) -> list[HostWait]:
-        """What hands a tensor's values to Python, and torch's synchronize, which a CPU need not wait in."""
         import torch
 
         return [
@@ -183,7 +181,6 @@ class CpuDevice(HostClocks, HostMemoryReader):
         ]
 
     def condition(self) -> Condition:
-        """Whether the kernel counted thermal throttling. A CPU is shared by nature, and its clock has no one rate."""
         before, self._throttles = self._throttles, _throttle_count()
         return Condition(throttled=None if before is None or self._throttles is None else self._throttles > before)
 
@@ -209,7 +206,6 @@ class HostEvent:
         self._time_ns = 0
 
     def record(self) -> None:
-        """Read the host clock."""
         self._time_ns = perf_counter_ns()
 
     def wait(self) -> None:

@@ -95,7 +95,6 @@ class CudaDevice(AcceleratorDevice):
         return int(size) if size else None
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
-        """Profile ``calls`` calls, host and kernels, with shapes and stacks into ``name.json.gz``."""
         from torch.profiler import ProfilerActivity, profile
 
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
