@@ -110,7 +110,7 @@ class MeasuredGain(Entry, frozen=True, tag_field="kind", tag="measured"):
     # The slower way is the one that was tried second.
     inverse: bool = False
     # The metric is the share that is lost.
-    lost: bool = False
+    loss: bool = False
 
 
 class EstimatedGain(Entry, frozen=True, tag_field="kind", tag="estimated"):

@@ -46,10 +46,10 @@ def _speedup(source: MeasuredGain, number: float | None) -> float | None:
     """A number of a metric as the speed-up that it means; None for what means none."""
     if number is None:
         return None
-    ratio = 1 - number if source.lost else number
+    ratio = 1 - number if source.loss else number
     if not (math.isfinite(ratio) and ratio > 0):
         return None
-    return 1 / ratio if source.lost or source.inverse else ratio
+    return 1 / ratio if source.loss or source.inverse else ratio
 
 
 def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
