@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.document.columns import misfit
-from perfgate.document.complete import left_out
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
 from perfgate.document.run import RUN_SCHEMA, RunDocument
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
@@ -197,3 +196,21 @@ def _remedy(error: OSError) -> str:
     if error.errno == errno.ENOENT:
         return "make its folder first"
     return "choose a folder that can be written"
+
+
+def left_out(value: Any, record: msgspec.Struct) -> str | None:
+    """Return the JSON path of a field of ``record`` that the parsed ``value`` it was read from lacks, None where none is."""
+    return _left_out(value, msgspec.to_builtins(record), "$")
+
+
+def _left_out(value: Any, whole: Any, path: str) -> str | None:
+    if isinstance(whole, dict):
+        absent = next((key for key in whole if key not in value), None)
+        if absent is not None:
+            return f"{path}.{absent}"
+        inside = ((value[key], part, f"{path}.{key}") for key, part in whole.items())
+    elif isinstance(whole, list):
+        inside = ((value[index], part, f"{path}[{index}]") for index, part in enumerate(whole))
+    else:
+        return None
+    return next((found for found in (_left_out(*one) for one in inside) if found), None)

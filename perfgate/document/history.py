@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -79,3 +80,10 @@ def read_history(path: Path) -> History:
 def write_history(path: Path, history: History) -> None:
     """Write a history beside the documents of a check, whole or not at all."""
     write_atomically(path, msgspec.json.encode(history))
+
+
+def moment(text: str) -> datetime:
+    """Return a point in time of ISO 8601, in UTC where it does not say. Raises ValueError for anything else."""
+    # Python 3.10 does not read the Z of ISO 8601.
+    read = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
+    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)

@@ -17,9 +17,8 @@ import msgspec
 import pytest
 
 from perfgate.document.artifact import CheckDocuments, read_check
-from perfgate.document.complete import left_out
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import canonical_bytes
+from perfgate.document.files import canonical_bytes, left_out
 from perfgate.document.run import (
     CorrectnessResult,
     CounterSet,

@@ -23,7 +23,7 @@ from perfgate.jobs.trace.job import Choice, trace_steps
 from perfgate.measuring.devices.ascend.blocks import parse_blocks, parse_cards, parse_map
 from perfgate.measuring.devices.ascend.reading import read_chip, read_telemetry
 from perfgate.measuring.devices.ascend.table import parse_info, parse_watch
-from perfgate.measuring.devices.nvidia.smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
+from perfgate.measuring.devices.nvidia_smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members
 from perfgate.trace import readers
 from perfgate.trace.gaps import device_gaps
@@ -141,7 +141,7 @@ CHROME = [
 ]
 
 
-# As nvidia-smi --query-gpu prints its fields (perfgate.measuring.devices.nvidia.smi.FIELDS).
+# As nvidia-smi --query-gpu prints its fields (perfgate.measuring.devices.nvidia_smi.FIELDS).
 _GPU = b"0, GPU-aa, NVIDIA H200, 550.1, 41, 119.50, 1980, 1980, 3, 1, 4096, 81559, 0x0000000000000008, [N/A]\n"
 
 

@@ -18,8 +18,7 @@ from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.document.files import read_run
-from perfgate.document.history import Confirmation
-from perfgate.document.moments import moment
+from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError

@@ -11,8 +11,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.config import Config
-from perfgate.document.history import Confirmation
-from perfgate.document.moments import moment
+from perfgate.document.history import Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
     NotLookedAt,

@@ -12,9 +12,15 @@ import msgspec
 
 from perfgate.document.trend import TrendState
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.comment import MAX_CHARACTERS, without_commands
+from perfgate.judging.forge.comment import (
+    MAX_CHARACTERS,
+    begins_with,
+    marker_line,
+    read_state_line,
+    state_line,
+    without_commands,
+)
 from perfgate.judging.forge.forge import Forge
-from perfgate.judging.forge.hidden import begins_with, marker_line, read_state_line, state_line
 
 LABEL = "perfgate"
 _MARKER, _STATE = "trend", "trend-state"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
-from perfgate.document.expected import MissingKernel, missing_kernels
 from perfgate.document.run import RunDocument, ShapeKernels
+from perfgate.document.tolerances import MissingKernel, missing_kernels
 
 METRIC = "ops.expected_kernels"
 _NOT_RECORDED = "step 4 kept no names of kernels; name the step with --steps"

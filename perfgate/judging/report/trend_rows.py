@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
-from perfgate.document.moments import moment
+from perfgate.document.history import moment
 from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.words import Words, phrase, say

@@ -21,8 +21,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance, Confirmation
-from perfgate.document.moments import moment
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError

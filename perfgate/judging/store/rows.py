@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perfgate.document.moments import moment
+from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.moments import moment
+from perfgate.document.history import moment
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.document.samples import unpack
 from perfgate.document.trend import RunHealth, TestbedSpan, Week

@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from perfgate.document.budget import parse_place
-from perfgate.document.history import Acceptance, Confirmation
-from perfgate.document.moments import moment
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState, place_of
 
 # A further run may move a change by a version or two: within so many points it is still the same one.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.judging.forge.hidden import read_state_line, state_line
+from perfgate.judging.forge.comment import read_state_line, state_line
 
 
 class State(msgspec.Struct):

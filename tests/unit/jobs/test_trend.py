@@ -16,8 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from perfgate.document.history import Acceptance, Confirmation
-from perfgate.document.moments import moment
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfgate.document.expected import missing_kernels
 from perfgate.document.run import CallRow, Evidence, Finding, ShapeKernels, Value
+from perfgate.document.tolerances import missing_kernels
 from perfgate.measuring.checklist.limits import above, noticed
 from perfgate.trace.analysis import IntColumn, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable

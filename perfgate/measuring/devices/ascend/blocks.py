@@ -12,8 +12,7 @@ import re
 import msgspec
 
 from perfgate.document.telemetry import DeviceProcess
-from perfgate.measuring.devices.ascend.cells import MIB, number, scaled, whole, word
-from perfgate.measuring.devices.ascend.refusals import MOST_TEXT, no_answer, refuse
+from perfgate.measuring.devices.ascend.answers import MIB, MOST_TEXT, no_answer, number, refuse, scaled, whole, word
 
 _COLUMNS = re.compile(r"\t+|\s{2,}")
 _PROCESS = re.compile(r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*")

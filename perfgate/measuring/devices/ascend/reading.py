@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.ascend.answers import MHZ, MIB, number, share
 from perfgate.measuring.devices.ascend.blocks import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
-from perfgate.measuring.devices.ascend.cells import MHZ, MIB, number, share
 from perfgate.measuring.devices.ascend.table import InfoTable, parse_info
 from perfgate.measuring.devices.host import Runner, run_tool
 

@@ -10,9 +10,19 @@ import re
 import msgspec
 
 from perfgate.document.telemetry import DeviceProcess
+from perfgate.measuring.devices.ascend.answers import (
+    MIB,
+    MOST_TEXT,
+    no_answer,
+    number,
+    pair,
+    refuse,
+    scaled,
+    share,
+    whole,
+    word,
+)
 from perfgate.measuring.devices.ascend.blocks import plain
-from perfgate.measuring.devices.ascend.cells import MIB, number, pair, scaled, share, whole, word
-from perfgate.measuring.devices.ascend.refusals import MOST_TEXT, no_answer, refuse
 
 # "21784/ 65536" is one cell, "0000:C1:00.0" too.
 _CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")

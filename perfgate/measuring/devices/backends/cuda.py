@@ -16,7 +16,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
 from perfgate.measuring.devices.backends._kineto import record_kineto
 from perfgate.measuring.devices.device import Capability, Condition
-from perfgate.measuring.devices.nvidia.smi import read_gpu
+from perfgate.measuring.devices.nvidia_smi import read_gpu
 
 KIND = "cuda"
 _GIB = 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.document.telemetry import Sensor, Telemetry, Watch
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.nvidia.smi import (
+from perfgate.measuring.devices.nvidia_smi import (
     FIELDS,
     app_command,
     choose_row,

@@ -1,1 +1,0 @@
-"""What is known of a machine with NVIDIA GPUs without importing torch."""
