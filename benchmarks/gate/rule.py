@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.location import FastPath, compare_fast_paths, fast_path
-from perfgate.judging.gate.pairs import GAP_QUANTILE, taken_together
+from perfgate.judging.gate.pairs import GAP_QUANTILE, FastPath, compare_fast_paths, fast_path, pool_pairs
 from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
 
@@ -46,7 +45,7 @@ def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
 
 def decide_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
     """Judge the tail of device or CPU time."""
-    groups = taken_together([(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)])
+    groups = pool_pairs([(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)])
     return _decided("latency.p99", _log_ratios(groups, 0.99), ctx)
 
 
@@ -94,7 +93,7 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
     tolerated = tolerance(policy, metric, *_PLACE, moved=moved)
     margins = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
     # While the gate may still measure it seeks the smaller margin, and at the end the larger one is enough.
-    margin = margins.enough if ctx.get("last") else margins.sought
+    margin = margins.sufficient if ctx.get("last") else margins.sought
     limits = Limits(math.log1p(tolerated), math.log1p(margin))
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)

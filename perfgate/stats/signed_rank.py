@@ -94,7 +94,7 @@ def power(n: int, alpha: float, shift: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def shift_shown(n: int, alpha: float, probability: float) -> float | None:
+def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
     """Return the effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
 
     None where no effect is large enough, because so few differences cannot reach ``alpha``.

@@ -18,7 +18,8 @@ from perfgate.document.history import History, HistorySeries
 from perfgate.document.run import BlockColumns, ErrorDetail, Harness, RunDocument, StepResult, Value
 from perfgate.document.samples import pack
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import decide, exit_code
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.protocol import BlockRequest
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names

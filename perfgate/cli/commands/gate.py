@@ -37,7 +37,7 @@ def COMMAND(
     from perfgate.document.decision import Policy
     from perfgate.jobs.run.alone import judge_alone, read_config
     from perfgate.jobs.shared.judge import judge_again, judge_documents
-    from perfgate.judging.gate.decide import exit_code
+    from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
     policy = read_config(config).policy() if config else None

@@ -143,7 +143,7 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
     from rich.console import Console
 
     from perfgate.jobs.check.hook import hook_code
-    from perfgate.judging.gate.decide import exit_code
+    from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.terminal import LET_THROUGH, render_line, render_terminal
 
     code = hook_code(decision, strict=manner.strict) if manner.hook else exit_code(decision)

@@ -50,7 +50,7 @@ def COMMAND(
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.check.options import DEFAULT_HEAD_STEPS, CheckOptions
     from perfgate.jobs.run.job import parse_steps
-    from perfgate.judging.gate.decide import exit_code
+    from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.terminal import render_terminal
 
     spoken = report_language(language, directory)

@@ -9,7 +9,7 @@ from perfgate.conductor.workers.repository import Repository
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import TIME_SPENT
 from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
-from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.gate.verdict import exit_code
 
 
 @dataclass(frozen=True)

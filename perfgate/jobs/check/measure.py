@@ -27,7 +27,6 @@ from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.progress import Progress
 from perfgate.jobs.shared.session import forget_traces, job_notes, put_together
 from perfgate.jobs.trust.base_config import BaseConfig
-from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
 from perfgate.judging.gate.decide import (
     base_differs,
     more_pairs_would_help,
@@ -36,6 +35,7 @@ from perfgate.judging.gate.decide import (
     rerun_would_help,
 )
 from perfgate.judging.gate.rule import looks_left
+from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
 
 BASE_STEPS = (4,)
 # How often a broken budget or SLA is measured again before the head is blamed for it.

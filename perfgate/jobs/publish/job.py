@@ -42,7 +42,7 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.forge.sticky import PostTexts, post
-from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.html import render_html
 from perfgate.judging.store.store import GitAccess

@@ -28,7 +28,7 @@ from perfgate.judging.forge.runner import (
     outputs_path,
     summary_path,
 )
-from perfgate.judging.gate.decide import exit_code
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.annotations import Annotation, annotate, verdict_annotation
 from perfgate.judging.report.ci_summary import no_verdict, run_markdown
 from perfgate.judging.report.comment import render_comment

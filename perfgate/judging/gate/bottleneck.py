@@ -40,10 +40,10 @@ _WAITING: dict[CallPart, Bottleneck] = {
 
 
 def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
-    """Return the best that any of some accounts saw the machine do."""
-    found = (account.roof for account in accounts if account.roof is not None)
+    """The best rates that any of some accounts saw."""
+    rates = (account.roof for account in accounts if account.roof is not None)
     # A document from outside may hold any numbers.
-    roofs = [roof for roof in found if min(roof.flops_per_second, roof.bytes_per_second) > 0]
+    roofs = [roof for roof in rates if min(roof.flops_per_second, roof.bytes_per_second) > 0]
     if not roofs:
         return None
     return Roof(
@@ -53,7 +53,7 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
 
 
 def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
-    """Return what holds up the calls of one side; None where nothing is waited for and the roofline does not tell.
+    """What holds up the calls of one side; None where nothing is waited for and the roofline does not tell.
 
     ``times`` are the operators of its replicates. Their profiler costs less than that of the trace, so where they say what
     is outside operators, they are believed.

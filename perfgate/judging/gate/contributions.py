@@ -11,12 +11,11 @@ what is still more is said.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
@@ -34,11 +33,10 @@ from perfgate.document.decision import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
+from perfgate.judging.gate.comparison import Place, rounded
 from perfgate.judging.gate.counters import FULL_PRECISION
-from perfgate.judging.gate.explain import operator_lines
-from perfgate.judging.gate.operators import MIN_PAIRS, paired_times
-from perfgate.judging.gate.rounding import rounded
-from perfgate.judging.gate.sites import grown_sites, rows_by_line
+from perfgate.judging.gate.operator_counts import grown_sites, operator_lines, rows_by_line
+from perfgate.judging.gate.operators import MIN_PAIRS, PairedTimes, paired_times
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
 # A difference is believed where its interval at 95 % lies on one side of zero. It explains what was found by another
@@ -57,9 +55,6 @@ _UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outsid
 _LAUNCHING = 0.5
 EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
 
-Floats = npt.NDArray[np.float64]
-_Pairs = Sequence[tuple[dict[str, float], dict[str, float]]]
-
 
 def explanations(
     base: RunDocument,
@@ -69,42 +64,43 @@ def explanations(
     *,
     invalid: Iterable[Invalid] = (),
 ) -> list[Explanation]:
-    """Return for every shape that both sides traced what its change of time is made of, and what holds it up.
+    """For every shape that both sides traced, what its change of time is made of, and what holds it up.
 
     What one of the ``tests`` says an operator lost is what it is said to add.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
-    moved = {
-        (comparison.workload, comparison.shape, comparison.metric): comparison
-        for comparison in comparisons
-        if comparison.method == "paired" and comparison.outcome in ("regressed", "improved")
-    }
-    exact = [comparison for comparison in comparisons if comparison.method == "exact"]
     before, after = _accounts(base), _accounts(head)
-    found = []
-    for workload, shape in sorted(before.keys() & after.keys()):
-        times = (moved.get((workload, shape, metric)) for metric in EXPLAINED_METRICS)
-        cell = _Cell(
+    places = sorted(before.keys() & after.keys())
+    return [
+        _Shape(
             base,
             head,
-            before[workload, shape],
-            after[workload, shape],
-            None if (workload, shape) in spoiled else next((time for time in times if time is not None), None),
-            exact=exact,
-            tested={
-                test.op: test.head - test.base for test in tests if (test.workload, test.shape) == (workload, shape)
-            },
-        )
-        found.append(cell.explanation())
-    return found
+            before[place],
+            after[place],
+            moved=None if place in spoiled else _moved_time(comparisons, place),
+            exact=[c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")],
+            tested={test.op: test.head - test.base for test in tests if (test.workload, test.shape) == place},
+        ).explanation()
+        for place in places
+    ]
 
 
-def _accounts(run: RunDocument) -> dict[tuple[str, str], CallAccount]:
-    return {(account.workload, account.shape): account for account in run.accounts}
+def _accounts(run: RunDocument) -> dict[Place, CallAccount]:
+    return {Place(account.workload, account.shape): account for account in run.accounts}
 
 
-class _Cell(NamedTuple):
-    """One shape of both sides, and the comparison that is to be explained."""
+def _moved_time(comparisons: Sequence[Comparison], place: Place) -> Comparison | None:
+    """The time of a call that regressed or improved, the one to explain first."""
+    moved = {
+        c.metric: c
+        for c in comparisons
+        if (c.workload, c.shape, c.method) == (*place, "paired") and c.outcome in ("regressed", "improved")
+    }
+    return next((moved[metric] for metric in EXPLAINED_METRICS if metric in moved), None)
+
+
+class _Shape(NamedTuple):
+    """One shape of both sides, the comparison to explain, its exact comparisons, and what tests say its operators lost."""
 
     base: RunDocument
     head: RunDocument
@@ -115,24 +111,23 @@ class _Cell(NamedTuple):
     tested: Mapping[str, float]
 
     def explanation(self) -> Explanation:
-        """Return what the difference is made of."""
-        workload, shape = self.after.workload, self.after.shape
-        pairs = paired_times(self.base, self.head, workload, shape)
+        place = Place(self.after.workload, self.after.shape)
+        pairs = paired_times(self.base, self.head, place)
         roof = better_roof((self.before, self.after))
-        made = Explanation(
-            workload=workload,
-            shape=shape,
+        explanation = Explanation(
+            workload=place.workload,
+            shape=place.shape,
             base_bound=bottleneck(self.before, [first for first, _ in pairs], roof),
             head_bound=bottleneck(self.after, [second for _, second in pairs], roof),
+            other_inputs=self._other_inputs(),
         )
-        made = msgspec.structs.replace(made, other_inputs=self._other_inputs())
         moved = self.moved
         if moved is None or moved.base is None or moved.head is None:
-            return made
+            return explanation
         measured = moved.head - moved.base
-        parts = self._contributions(pairs, moved.base, measured)
+        parts = self._contributions(place, pairs, moved.base, measured)
         return msgspec.structs.replace(
-            made,
+            explanation,
             metric=moved.metric,
             measured=rounded(measured),
             explained=rounded(sum(part.seconds for part in parts)),
@@ -140,7 +135,7 @@ class _Cell(NamedTuple):
         )
 
     def _other_inputs(self) -> list[Contribution]:
-        """Return the operators that run as often as before on inputs of another form, as the traces show them."""
+        """The operators that run as often as before on inputs of another form, as the traces show them."""
         before, after = _by_op(self.before), _by_op(self.after)
         parts = []
         for op in [op for op in after if op in before]:
@@ -165,93 +160,94 @@ class _Cell(NamedTuple):
                     )
         return parts[:MAX_OTHER_INPUTS]
 
-    def _contributions(self, pairs: _Pairs, clocked: float, measured: float) -> list[Contribution]:
-        believed = _believed(pairs, abs(measured) * MIN_PART)
-        outside = believed.pop(OUTSIDE_OPERATORS, None)
+    def _contributions(self, place: Place, pairs: PairedTimes, clocked: float, measured: float) -> list[Contribution]:
+        added = _added_seconds(pairs, abs(measured) * MIN_PART)
+        outside = added.pop(OUTSIDE_OPERATORS, None)
         sites = _Sites(
             self.before,
             self.after,
-            lines=operator_lines(self.head, self.after.workload, self.after.shape),
+            lines=operator_lines(self.head, place),
             wait=self._more_waits(),
-            promised=self._lost_precision(),
+            precision_lines=self._lost_precision(),
             changed=self.head.source.changed_functions,
         )
-        parts = [sites.of_operator(op, self.tested.get(op, seconds)) for op, seconds in believed.items()]
+        parts = [sites.of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
         if outside is not None:
-            parts.append(sites.of_outside(outside, before=float(np.median([a[OUTSIDE_OPERATORS] for a, _ in pairs]))))
+            before = float(np.median([first[OUTSIDE_OPERATORS] for first, _ in pairs]))
+            parts.append(sites.of_outside(outside, before=before))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
-        kept = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
-        return _ranked(kept, measured, counted=self._counted(worse=measured > 0))
+        large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
+        return _ranked(large, measured, counted=self._counted(worse=measured > 0))
 
-    def _cost_of_an_event(self, pairs: _Pairs, clocked: float) -> float:
-        """Return the seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
+    def _cost_of_an_event(self, pairs: PairedTimes, clocked: float) -> float:
+        """The seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
         events = sum(row.count for row in self.before.rows if row.kind == "host")
         if "operators" not in self.before.parts or not events or not pairs:
             return 0.0
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
     def _more_waits(self) -> Part | None:
-        """Return the place where the host of a device began to wait for it; a CPU waits for nobody."""
+        """The place where the host of a device began to wait for it; a CPU waits for nobody."""
         if "outside" in self.after.parts:
             return None
-        waits = (part for c in self._exact_here() if c.metric == SYNCS for part in c.parts)
+        waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
     def _counted(self, *, worse: bool) -> set[str]:
-        """Return the operators that an exact counter has more of, or fewer; others only do work for these."""
+        """The operators that an exact counter has more of, or fewer; others only do work for these."""
         sign = 1 if worse else -1
-        parts = (part for c in self._exact_here() for part in c.parts)
-        return {part.name for part in parts if sign * (part.head - part.base) > 0}
+        return {part.name for c in self.exact for part in c.parts if sign * (part.head - part.base) > 0}
 
     def _lost_precision(self) -> dict[str, str]:
-        """Return the operators that compute in full precision again, and the line that had asked for less."""
-        lost = (part for c in self._exact_here() if c.metric == LOW_PRECISION_OPS for part in c.parts)
-        return {part.name.removesuffix(FULL_PRECISION): part.line for part in lost if part.line}
-
-    def _exact_here(self) -> Iterator[Comparison]:
-        return (c for c in self.exact if (c.workload, c.shape) == (self.after.workload, self.after.shape))
+        """The operators that compute in full precision again, and the line that had asked for less."""
+        parts = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
+        return {part.name.removesuffix(FULL_PRECISION): part.line for part in parts if part.line}
 
 
-def _believed(pairs: _Pairs, smallest: float) -> dict[str, float]:
-    """Return the seconds that each operator adds, of those whose pairs leave no doubt that it does."""
-    found = {}
+def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
+    """The seconds that each operator adds, of those whose pairs leave no doubt that it does."""
+    seconds = {}
     for op in sorted({op for pair in pairs for side in pair for op in side}):
         differences = np.array([after.get(op, 0.0) - before.get(op, 0.0) for before, after in pairs])
         if differences.size < MIN_PAIRS:
             continue
         effect = estimate(differences)
-        sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
-        if sure and effect and abs(effect) >= smallest:
-            found[op] = effect
-    return found
+        is_sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
+        if is_sure and effect and abs(effect) >= smallest:
+            seconds[op] = effect
+    return seconds
 
 
 def _without_profiler(parts: Sequence[Contribution], measured: float, *, at_most: float) -> list[Contribution]:
-    """Return the parts without what the profiler adds with every further operator: what is beyond the measured difference.
+    """The parts without what the profiler adds with every further operator: what is beyond the measured difference.
 
     That is ``at_most`` so many seconds an operator, and may well be less: a call that is profiled has other costs too. The
     profiler writes some of it into the operator and the rest around it, so what is more than an operator shows is taken from
     the time outside operators. An operator that runs more often saves no time by that.
     """
-    more = sum((part.head_count or 0.0) - (part.base_count or 0.0) for part in parts if part.kind in _COUNTED)
+    more = sum(_more_runs(part) for part in parts)
     beyond = sum(part.seconds for part in parts) - measured
     each = min(at_most, beyond / more) if more and beyond / more > 0 else 0.0
-    kept, around = [], 0.0
+    corrected, around = [], 0.0
     for part in parts:
-        added = each * ((part.head_count or 0.0) - (part.base_count or 0.0)) if part.kind in _COUNTED else 0.0
-        taken = min(added, max(part.seconds, 0.0)) if added > 0 else max(added, min(part.seconds, 0.0))
-        around += added - taken
-        kept.append(msgspec.structs.replace(part, seconds=rounded(part.seconds - taken)))
+        added = each * _more_runs(part)
+        inside = min(added, max(part.seconds, 0.0)) if added > 0 else max(added, min(part.seconds, 0.0))
+        around += added - inside
+        corrected.append(msgspec.structs.replace(part, seconds=rounded(part.seconds - inside)))
     return [
         msgspec.structs.replace(part, seconds=rounded(max(part.seconds - max(around, 0.0), 0.0)))
         if part.kind == "launching"
         else part
-        for part in kept
+        for part in corrected
     ]
 
 
+def _more_runs(part: Contribution) -> float:
+    return (part.head_count or 0.0) - (part.base_count or 0.0) if part.kind in _COUNTED else 0.0
+
+
 def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collection[str]) -> list[Contribution]:
-    """Return the parts in the order of what their lines explain together, the likeliest cause first.
+    """The parts in the order of what their lines explain together, the likeliest cause first.
 
     What one line of code costs mostly spreads over several operators: that which the code calls (``clone``, one of those
     ``counted`` exactly) comes before what it is made of (``copy_``). Where operators came, went, run more often or on other
@@ -259,21 +255,20 @@ def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collecti
     one of the latter explains much; and the time between operators grows with their number.
     """
     sign = 1 if measured > 0 else -1
-    together: dict[object, float] = defaultdict(float)
+    by_line: dict[object, float] = defaultdict(float)
     for number, part in enumerate(parts):
-        together[part.line or number] += sign * part.seconds
-    otherwise = {*_CHANGED, "launching"}
-    changed = sum(sign * part.seconds for part in parts if part.kind in otherwise and sign * part.seconds > 0)
-    enough = EXPLAINS * abs(measured)
-
-    def tells(part: Contribution, place: float) -> bool:
-        return part.kind in _CHANGED or (part.kind in _UNCHANGED and changed < enough <= place)
+        by_line[part.line or number] += sign * part.seconds
+    from_code = {*_CHANGED, "launching"}
+    changed = sum(sign * part.seconds for part in parts if part.kind in from_code and sign * part.seconds > 0)
+    threshold = EXPLAINS * abs(measured)
 
     def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, bool, float, str]:
         number, part = numbered
-        place = together[part.line or number]
+        line_seconds = by_line[part.line or number]
+        slower_alone = part.kind in _UNCHANGED and changed < threshold <= line_seconds
         inner = part.kind in _COUNTED and part.op not in counted
-        return (part.kind == "launching", not tells(part, place), -place, inner, -sign * part.seconds, part.op)
+        is_cause = part.kind in _CHANGED or slower_alone
+        return part.kind == "launching", not is_cause, -line_seconds, inner, -sign * part.seconds, part.op
 
     return [part for _, part in sorted(enumerate(parts), key=order)]
 
@@ -288,48 +283,46 @@ class _Sites:
         *,
         lines: dict[str, str],
         wait: Part | None,
-        promised: dict[str, str],
+        precision_lines: dict[str, str],
         changed: dict[str, str],
     ) -> None:
         self._before, self._after = _by_op(before), _by_op(after)
-        self._lines, self._wait, self._promised, self._changed = lines, wait, promised, changed
+        self._lines, self._wait, self._precision_lines, self._changed = lines, wait, precision_lines, changed
 
     def of_operator(self, op: str, seconds: float) -> Contribution:
-        """Return what an operator adds, with the line on which most of it lies."""
-        base_count, head_count = self._count(self._before, op), self._count(self._after, op)
-        aligned = align(map(_timed, self._before.get(op, ())), map(_timed, self._after.get(op, ())))
-        site = _largest(aligned, growing=seconds > 0)
+        """What an operator adds, with the line on which most of it lies."""
+        before, after = self._before.get(op, []), self._after.get(op, [])
+        base_count, head_count = sum(row.count for row in before), sum(row.count for row in after)
+        site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)
         change = _inputs_change(site) if base_count == head_count else None
-        grown = self._grown(op) if seconds > 0 and head_count > base_count else []
+        grown: list[PartSite] = []
+        if seconds > 0 and head_count > base_count:
+            code = frozenset(row.code for rows in self._before.values() for row in rows if row.code)
+            grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
         return Contribution(
             op=op,
             kind=_kind(base_count, head_count, change, seconds),
             seconds=rounded(seconds),
             base_count=rounded(base_count),
             head_count=rounded(head_count),
-            line=self._promised.get(op)
+            line=self._precision_lines.get(op)
             or (grown[0].line if grown else None)
             or (site.row.line if site else None)
             or self._lines.get(op)
-            or self._waited(site),
+            or self._wait_line(site),
             inputs_change=change,
             base_inputs=site.base.shape if change and site and site.base else None,
             head_inputs=site.head.shape if change and site and site.head else None,
             sites=grown,
         )
 
-    def _grown(self, op: str) -> list[PartSite]:
-        """Return the lines of head that run an operator more often, on whatever inputs."""
-        code = frozenset(row.code for rows in self._before.values() for row in rows if row.code)
-        return grown_sites(rows_by_line(self._before.get(op, ())), rows_by_line(self._after.get(op, ())), code)
-
-    def _waited(self, site: AlignedRow | None) -> str | None:
-        """Return the line where the host began to wait for a copy, for a copy on the device that is new."""
+    def _wait_line(self, site: AlignedRow | None) -> str | None:
+        """The line where the host began to wait for a copy, for a copy on the device that is new."""
         new = site is not None and site.base is None and site.row.kind == "copy"
         return self._wait.line if new and self._wait is not None and "copy" in self._wait.name else None
 
     def of_outside(self, seconds: float, *, before: float) -> Contribution:
-        """Return what is added outside operators: that of waiting, of more operators, else of the function that grew most."""
+        """What is added outside operators: that of waiting, of more operators, else of the function that grew most."""
         if self._wait is not None and seconds > 0:
             return Contribution(
                 op=self._wait.name,
@@ -343,8 +336,8 @@ class _Sites:
             sum(row.count for rows in side.values() for row in rows if row.kind != "python")
             for side in (self._before, self._after)
         )
-        for_more = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
-        if for_more / seconds >= _LAUNCHING:
+        by_launching = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
+        if by_launching / seconds >= _LAUNCHING:
             return Contribution(
                 op=OUTSIDE_OPERATORS,
                 kind="launching",
@@ -360,10 +353,6 @@ class _Sites:
             function=site.row.op if site else None,
             line=self._changed.get(site.row.line, site.row.line) if site and site.row.line else None,
         )
-
-    @staticmethod
-    def _count(side: dict[str, list[CallRow]], op: str) -> float:
-        return sum(row.count for row in side.get(op, ()))
 
 
 def _by_op(account: CallAccount) -> dict[str, list[CallRow]]:
@@ -390,7 +379,7 @@ def _timed(row: CallRow) -> TimedRow:
 
 
 def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | None:
-    """Return the pair of rows that changed most in one direction; one whose count or inputs changed before all others.
+    """The pair of rows that changed most in one direction; one whose count or inputs changed before all others.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
     """
@@ -416,7 +405,7 @@ def _kind(base: float, head: float, change: InputsChange | None, seconds: float)
 
 
 def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
-    """Return what differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    """What differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
     if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
         return None
     before, after = _forms(pair.base.shape), _forms(pair.head.shape)
@@ -433,7 +422,7 @@ class _Forms(NamedTuple):
 
 
 def _forms(inputs: str | None) -> _Forms | None:
-    """Return dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
+    """Dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
 
     None for the profiler's own words, which know neither dtypes nor layouts, and stand where nothing better is known.
     """

@@ -1,4 +1,4 @@
-"""Flame graphs of both sides of a check, held against what the pairs say of the call.
+"""Flame graphs of both sides of a check, with the times that the pairs profiled.
 
 A trace shows what ran under what; how long it took under a heavy profiler, in some calls, is the weaker evidence. So the
 times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. Where
@@ -23,7 +23,7 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
-    """Return the tree of both sides of a workload's shape with the pairs' times, and with what they say of the call."""
+    """The tree of both sides of a workload's shape with the pairs' times, and with what they say of the call."""
     if tree.base is None or tree.head is None:
         return tree
     rows = [row for row in decision.operator_times if (row.workload, row.shape) == (workload, shape)]
@@ -37,7 +37,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
 
 
 def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
-    """Return why the times of a tree do not say what changed, None where they agree with the pairs.
+    """Why the times of a tree do not say what changed, None where they agree with the pairs.
 
     What the host's threads took adds up to the call, so its difference must lie in the pairs' interval. What ran on a
     device is a part of it, which must not point the other way.
@@ -56,27 +56,27 @@ def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
 
 
 def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) -> Comparison | None:
-    """Return what the pairs say of a call: what is decided first, as in the explanation."""
+    """What the pairs say of a call: what is decided first, as in the explanation."""
     paired = {
         comparison.metric: comparison
         for comparison in comparisons
         if (comparison.workload, comparison.shape, comparison.method) == (workload, shape, "paired")
         and comparison.outcome != "not_comparable"
     }
-    known = [paired[metric] for metric in EXPLAINED_METRICS if metric in paired]
-    decided = (comparison for comparison in known if comparison.outcome in ("regressed", "improved"))
-    return next(decided, known[0] if known else None)
+    of_calls = [paired[metric] for metric in EXPLAINED_METRICS if metric in paired]
+    decided = (comparison for comparison in of_calls if comparison.outcome in ("regressed", "improved"))
+    return next(decided, of_calls[0] if of_calls else None)
 
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
-    """Return by how many seconds a call of head takes longer on all threads, or all streams; None where there are none."""
+    """By how many seconds a call of head takes longer on all threads, or all streams; None where there are none."""
     roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
     base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
     return sum(head[at].total - base[at].total for at in roots) if roots else None
 
 
 def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
-    """Return a side's costs with each operator's time as the pairs have it, and that outside all operators.
+    """A side's costs with each operator's time as the pairs have it, and that outside all operators.
 
     What the pairs say nothing of stays as it was traced.
     """

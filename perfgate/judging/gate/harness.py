@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, Failure, HarnessChange
 from perfgate.document.run import Harness, RunDocument
+from perfgate.judging.gate.comparison import Place, comparison
 
 MAX_LINES = 12
 
 
 def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
-    """Return the changes, workload by workload; none where both sides' own files measure the same."""
+    """The changes, workload by workload; none where both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
     changes = [change for name in {**before, **after} for change in _changes(name, before.get(name), after.get(name))]
@@ -25,29 +25,25 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
 
 
 def hides(change: HarnessChange) -> bool:
-    """Return whether a change may hide a regression; what is only added hides none."""
+    """Whether a change may hide a regression; what is only added hides none."""
     return change.kind in ("removed", "changed", "unknown")
 
 
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
-    """Return whether a failure is that of a base which does not run under the head's workload file."""
+    """Whether a failure is that of a base which does not run under the head's workload file."""
     unable = {change.workload for change in changes if change.kind == "not_comparable"}
     return failure.workload in unable
 
 
 def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
-    """Return a comparison for every shape that has none because the base does not run under the head's file."""
+    """A comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
-    described = metric(LATENCY)
     return [
-        Comparison(
-            workload=workload.name,
-            shape=shape,
-            metric=described.name,
-            unit=described.unit,
-            better=described.better,
-            method="paired",
-            outcome="not_comparable",
+        comparison(
+            Place(workload.name, shape),
+            LATENCY,
+            "paired",
+            "not_comparable",
             gating=False,
             reason=reasons[workload.name],
         )
@@ -71,14 +67,14 @@ def _changes(name: str, base: Harness | None, head: Harness | None) -> Iterator[
 
 
 def _compare(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
-    found = [
+    changes = [
         *_shapes(name, base.shapes, head.shapes),
         *_batches(name, base, head),
         *_functions(name, base.functions, head.functions),
         *_sla(name, base, head),
     ]
-    yield from found
-    if not found and base.file_sha256 != head.file_sha256:
+    yield from changes
+    if not changes and base.file_sha256 != head.file_sha256:
         file = head.reference.rpartition(":")[0]
         yield HarnessChange(
             workload=name, kind="changed", message=f"other code of {file}, or of a module beside it, changed"

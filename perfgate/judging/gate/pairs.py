@@ -1,10 +1,20 @@
 """From raw blocks to paired effects: one number a pair and metric, the logarithm of second over first.
 
 The process, not the call, is the unit of evidence: calls of one process share its luck with memory layout and cache.
+
+Calls are located by their fast path, which others hardly disturb. Of three locations whose errors differ the median counts: the
+10th percentile of all calls, the same of every quad compared within the quad, and the fastest call of every quad, also within
+the quad. Comparing within a quad cancels what changes from second to second, as a neighbour on the other thread of a core
+does; a quantile of all calls has more of them. On recorded pairs such effects spread less than any one location's
+(benchmarks/gate/FINDINGS.md, section 6).
+
+Calls are timed by the clock on the wall, or where others often had the CPUs, by one that does not count waiting. Which, is
+decided before anybody looks at the times: by what the kernel says that workers waited, and whether the calls compute.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -13,12 +23,11 @@ import numpy.typing as npt
 
 from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.decision import Clock
-from perfgate.document.run import Arm, BlockColumns, Replicate
+from perfgate.document.run import Arm, BlockColumns, Replicate, RunDocument
 from perfgate.document.samples import Packed, unpack
-from perfgate.judging.gate.clock import BY_THE_WALL, Clocks, TimedLane, awake_ns
-from perfgate.judging.gate.conditions import clean_pair
-from perfgate.judging.gate.location import QUANTILE, FastPath, compare_fast_paths, fast_path
+from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.rule import Differences
+from perfgate.judging.gate.validity import clean_pair, waited_share
 
 # What the processor counts of a block, by its metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
@@ -26,23 +35,140 @@ HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
     "hardware.cycles": "cycles",
     "hardware.cache_misses": "cache_misses",
 }
+QUANTILE = 0.1  # of the fast path
 TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
 GAP_QUANTILE = 0.1
-# Fewer calls have no P99 at all; pairs are taken together, in the order of measuring, until both sides have so many. What a
-# P99 of so few is worth shows in how it spreads, and the test takes that into account; its value is not reported.
+# Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have so many. What a P99 of so
+# few is worth shows in how it spreads, and the test takes that into account; its value is not reported.
 P99_CALLS = 100
+# What pairs differ by beyond the spread within them: layouts of memory. Weights with anything from 0.4 to 1.5 % do alike.
+BETWEEN_PAIRS = 0.007
+# sd of a median over that of a mean, of normal samples: sqrt(pi / 2)
+_MEDIAN_ERROR = 1.25
+# Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
+WAITED = 0.02
+# The thread that calls must compute for this share of the time in which it does not wait for a CPU, and on both sides alike:
+# what sleeps, waits for a lock or a file, or leaves its work to other threads is told by the wall alone.
+COMPUTES = 0.8
+ALIKE = 0.1
 
 Floats = npt.NDArray[np.float64]
 
 
+# --- clocks
+
+
+class TimedLane(NamedTuple):
+    """What is timed: the calls of a shape, or their preprocessing."""
+
+    place: Place
+    preprocess: bool
+
+
+Clocks = Mapping[TimedLane, Clock]
+ALL_BY_WALL: Clocks = {}
+
+
+def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
+    """The clock of every lane that both sides have in their pairs."""
+    before, after = _blocks_by_lane(base), _blocks_by_lane(head)
+    return {lane: deciding_clock(before[lane], after[lane]) for lane in before.keys() & after.keys()}
+
+
+def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock:
+    """What decides about these blocks of both sides: the CPU's time of the calling thread for what the host computes."""
+    if (waited_share([*base, *head]) or 0.0) < WAITED:
+        return "wall"
+    if base[0].cpu_source == "device":
+        return "device"
+    before, after = _computing_share(base), _computing_share(head)
+    return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "wall"
+
+
+def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
+    blocks: dict[TimedLane, list[BlockColumns]] = {}
+    for replicate in run.replicates:
+        if replicate.arm == "ab":
+            for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):
+                for shape, columns in lanes.items():
+                    blocks.setdefault(TimedLane(Place(replicate.workload, shape), preprocess), []).append(columns)
+    return blocks
+
+
+def _computing_share(blocks: Sequence[BlockColumns]) -> float:
+    """The share of the time awake that the calling thread computed, by the worker's own account of it."""
+    computed = awake = 0.0
+    for columns in blocks:
+        calls = np.asarray(columns.calls)
+        starts = np.concatenate([[0], np.cumsum(calls)[:-1]])
+        # One call of every block is made and not recorded.
+        computed += float((np.add.reduceat(unpack(columns.cpu), starts) * (calls + 1) / calls).sum())
+        awake += float(_awake_ns(columns).sum())
+    return computed / awake if awake else 0.0
+
+
+def _awake_ns(columns: BlockColumns) -> Floats:
+    """What the conductor saw each block take, without what it and the worker waited for a CPU that others had."""
+    seen = np.asarray(columns.seen_ns, dtype=np.float64)
+    for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
+        if delays:
+            seen = seen - np.asarray(delays)
+    return np.maximum(seen, 1.0)
+
+
+# --- the fast path
+
+
+class FastPath(NamedTuple):
+    """One process: log seconds of the 10th percentile of all its calls; of every quad's calls, and of the fastest of them."""
+
+    p10: float
+    low: Floats
+    fastest: Floats
+
+
+class PairedFastPath(NamedTuple):
+    """Second over first, as a logarithm, and what the pair weighs: less where its quads disagree."""
+
+    effect: float
+    weight: float
+
+
+def fast_path(quads: Sequence[Floats]) -> FastPath:
+    """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
+    return FastPath(
+        p10=float(np.log(np.quantile(np.concatenate(quads), QUANTILE))),
+        low=np.array([np.log(np.quantile(quad, QUANTILE)) for quad in quads]),
+        fastest=np.array([np.log(quad.min()) for quad in quads]),
+    )
+
+
+def compare_fast_paths(first: FastPath, second: FastPath) -> PairedFastPath:
+    """Compare two processes that ran the same quads.
+
+    The weight is 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from their median absolute
+    deviation; swapping the sides changes neither.
+    """
+    low, fastest = second.low - first.low, second.fastest - first.fastest
+    effect = float(np.median([second.p10 - first.p10, np.median(low), np.median(fastest)]))
+    quads = (low + fastest) / 2
+    error = _MEDIAN_ERROR * 1.4826 * float(np.median(np.abs(quads - np.median(quads)))) / math.sqrt(quads.size)
+    return PairedFastPath(effect=effect, weight=1 / math.sqrt(BETWEEN_PAIRS**2 + error**2))
+
+
+# --- one process
+
+
 class Statistics(NamedTuple):
-    """One process and shape: its fast path and log seconds of P50; gap in seconds; seconds of device or CPU time a call.
+    """One process and shape: its fast path by the deciding clock and by the wall, and log seconds of P50; gap in seconds;
+    seconds of device or CPU time a call.
 
     ``turnaround`` is log seconds a call as the conductor saw its blocks, without what was waited for a CPU; None where it did
     not look. ``hardware`` is the logarithm of what the processor counted a call, by metric, of those that were counted.
     """
 
     fast_path: FastPath
+    wall_path: FastPath
     p50: float
     cpu: Floats
     gap: float
@@ -50,11 +176,53 @@ class Statistics(NamedTuple):
     hardware: dict[str, float]
 
 
+def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
+    """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
+    is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
+    calls = np.asarray(blocks.calls)
+    used_calls = np.repeat(is_used, calls)
+    # A call of no time is a lie that the conduct of the worker is judged by; its logarithm must exist until then.
+    wall = np.maximum(unpack(blocks.wall)[used_calls], 1) / 1e9
+    cpu = unpack(blocks.cpu)[used_calls] / 1e9
+    calls = calls[is_used]
+    quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls)
+    wall_path = fast_path(_by_quad(wall, quad_of_call))
+    times = wall if clock == "wall" else np.maximum(cpu, 1e-9)
+    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+    spans = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns))[is_used] / 1e9
+    # One call of every block is made and not recorded. A count of none has no logarithm.
+    counts = {
+        metric: np.maximum(np.asarray(column, dtype=np.float64)[is_used], 1) / (calls + 1)
+        for metric, name in HARDWARE.items()
+        if (column := getattr(blocks, name))
+    }
+    turnaround = None
+    if blocks.seen_ns:
+        block_seconds = _awake_ns(blocks)[is_used] / 1e9
+        turnaround = float(np.mean(np.log(np.quantile(block_seconds / (calls + 1), TURNAROUND_QUANTILES))))
+    return Statistics(
+        fast_path=wall_path if clock == "wall" else fast_path(_by_quad(times, quad_of_call)),
+        wall_path=wall_path,
+        p50=float(np.log(np.quantile(times, 0.5))),
+        cpu=cpu,
+        gap=float(np.quantile((spans - sums) / calls, GAP_QUANTILE)),
+        turnaround=turnaround,
+        hardware={metric: float(np.log(np.median(per_call))) for metric, per_call in counts.items()},
+    )
+
+
+def _by_quad(seconds: Floats, quad_of_call: npt.NDArray[np.int64]) -> list[Floats]:
+    return [seconds[quad_of_call == quad] for quad in np.unique(quad_of_call)]
+
+
+# --- pairs
+
+
 class Effects(NamedTuple):
     """Paired effects of one metric and shape: one log ratio a pair, in the order of measuring.
 
     ``level`` is the first side's median of the metric in seconds, ``call_level`` that of its call (for the gap: of call and
-    gap together, of which its effect is a share). ``pairs`` process pairs went in, of which a tail joins several to one
+    gap together, of which its effect is a share). ``pairs`` process pairs went in, of which a tail pools several to one
     difference. ``clock`` is what the calls were timed by.
     """
 
@@ -65,44 +233,7 @@ class Effects(NamedTuple):
     clock: Clock = "wall"
 
 
-def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
-    """Summarise one process, or only these quads of it, its fast path and P50 by ``clock``: the metrics have the formulas."""
-    kept = np.array([quads is None or quad in quads for quad in blocks.quad])
-    calls = np.asarray(blocks.calls)
-    of_kept = np.repeat(kept, calls)
-    # A call of no time is a lie that the conduct of the worker is judged by; its logarithm must exist until then.
-    wall = np.maximum(unpack(blocks.wall)[of_kept], 1) / 1e9
-    cpu = unpack(blocks.cpu)[of_kept] / 1e9
-    times = wall if clock == "wall" else np.maximum(cpu, 1e-9)
-    calls = calls[kept]
-    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
-    spans = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns))[kept] / 1e9
-    return Statistics(
-        fast_path=fast_path(_by_quad(times, np.repeat(np.asarray(blocks.quad)[kept], calls))),
-        p50=float(np.log(np.quantile(times, 0.5))),
-        cpu=cpu,
-        gap=float(np.quantile((spans - sums) / calls, GAP_QUANTILE)),
-        turnaround=_turnaround(awake_ns(blocks)[kept] / 1e9, calls) if blocks.seen_ns else None,
-        hardware={
-            metric: _counted(np.asarray(column, dtype=np.float64)[kept], calls)
-            for metric, name in HARDWARE.items()
-            if (column := getattr(blocks, name))
-        },
-    )
-
-
-def _by_quad(wall: Floats, quad_of_call: npt.NDArray[np.int64]) -> list[Floats]:
-    return [wall[quad_of_call == quad] for quad in np.unique(quad_of_call)]
-
-
-def _turnaround(seen: Floats, calls: npt.NDArray[np.int64]) -> float:
-    # One call of every block is made and not recorded.
-    return float(np.mean(np.log(np.quantile(seen / (calls + 1), TURNAROUND_QUANTILES))))
-
-
-def _counted(counts: Floats, calls: npt.NDArray[np.int64]) -> float:
-    # One call of every block is made and not recorded. A count of none has no logarithm.
-    return float(np.log(np.median(np.maximum(counts, 1) / (calls + 1))))
+_StatisticsPair = tuple[Statistics, Statistics]
 
 
 def paired_effects(
@@ -112,68 +243,57 @@ def paired_effects(
     workload: str,
     shape: str,
     arm: Arm,
-    clocks: Clocks = BY_THE_WALL,
+    clocks: Clocks = ALL_BY_WALL,
 ) -> dict[str, Effects]:
-    """Return the effects per metric over all pairs in which both members have undisturbed samples of the shape.
+    """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
 
     ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
     """
-    clock, of_preprocessing = (clocks.get(TimedLane(workload, shape, lane), "wall") for lane in (False, True))
-    firsts = _by_pair(first, workload, shape, arm, "first")
-    seconds = _by_pair(second, workload, shape, arm, "second")
-
-    def summarised(by: Clock) -> list[tuple[Statistics, Statistics]]:
-        return [
-            pair
-            for number in sorted(firsts.keys() & seconds.keys())
-            if (pair := _summarised(firsts[number].shapes[shape], seconds[number].shapes[shape], by))
-        ]
-
-    pairs = summarised(clock)
+    place = Place(workload, shape)
+    clock, preprocess_clock = (clocks.get(TimedLane(place, preprocess), "wall") for preprocess in (False, True))
+    firsts, seconds = _by_pair(first, place, arm, "first"), _by_pair(second, place, arm, "second")
+    numbers = sorted(firsts.keys() & seconds.keys())
+    lanes = ((firsts[number].shapes[shape], seconds[number].shapes[shape]) for number in numbers)
+    pairs = _summarise_pairs(lanes, clock)
     if not pairs:
         return {}
     effects = {
-        LATENCY: _fast_path(pairs)._replace(clock=clock),
-        P50: _log_ratio([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
-        GAP: _gap(pairs),
+        LATENCY: _fast_path_effects([(a.fast_path, b.fast_path) for a, b in pairs])._replace(clock=clock),
+        P50: _log_ratios([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
+        GAP: _gap_effects(pairs),
     }
     if clock != "wall":  # the fast path by the wall, beside the clock that decides
-        effects[WALL_TIME] = _fast_path(summarised("wall"))
-    if tails := _tails(pairs):
-        on_device = any(members[shape].cpu_source == "device" for members in (one.shapes for one in firsts.values()))
-        tail = _log_ratio(tails, pairs=len(pairs))
-        effects[P99] = tail._replace(clock="device" if on_device else "cpu")
+        effects[WALL_TIME] = _fast_path_effects([(a.wall_path, b.wall_path) for a, b in pairs])
+    if pools := pool_pairs((a.cpu, b.cpu) for a, b in pairs):
+        on_device = any(replicate.shapes[shape].cpu_source == "device" for replicate in firsts.values())
+        tails = [(_log_p99(first_pool), _log_p99(second_pool)) for first_pool, second_pool in pools]
+        effects[P99] = _log_ratios(tails, pairs=len(pairs))._replace(clock="device" if on_device else "cpu")
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
-        effects[TURNAROUND] = _log_ratio(seen, pairs=len(pairs))
+        effects[TURNAROUND] = _log_ratios(seen, pairs=len(pairs))
     for metric in HARDWARE:
         counts = [
             (a.hardware[metric], b.hardware[metric]) for a, b in pairs if metric in a.hardware and metric in b.hardware
         ]
         if len(counts) == len(pairs):
-            effects[metric] = _log_ratio(counts, pairs=len(pairs))
-    preprocessed = [
-        pair
-        for first, second in _lanes_of_preprocessing(firsts, seconds, shape)
-        if (pair := _summarised(first, second, of_preprocessing))
-    ]
+            effects[metric] = _log_ratios(counts, pairs=len(pairs))
+    preprocessed = _summarise_pairs(_preprocess_lanes(firsts, seconds, shape), preprocess_clock)
     if preprocessed:
-        effects[PREPROCESSING] = _fast_path(preprocessed)._replace(clock=of_preprocessing)
+        paths = [(a.fast_path, b.fast_path) for a, b in preprocessed]
+        effects[PREPROCESSING] = _fast_path_effects(paths)._replace(clock=preprocess_clock)
     return effects
 
 
-def _by_pair(replicates: Iterable[Replicate], workload: str, shape: str, arm: Arm, member: str) -> dict[int, Replicate]:
+def _by_pair(replicates: Iterable[Replicate], place: Place, arm: Arm, member: str) -> dict[int, Replicate]:
     return {
         replicate.pair: replicate
         for replicate in replicates
-        if replicate.workload == workload
-        and replicate.arm == arm
-        and replicate.member == member
-        and shape in replicate.shapes
+        if (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
+        and place.shape in replicate.shapes
     }
 
 
-def _lanes_of_preprocessing(
+def _preprocess_lanes(
     firsts: Mapping[int, Replicate], seconds: Mapping[int, Replicate], shape: str
 ) -> Iterator[tuple[BlockColumns, BlockColumns]]:
     """Yield the blocks of preprocessing of every pair that has them on both sides."""
@@ -183,16 +303,58 @@ def _lanes_of_preprocessing(
             yield first, second
 
 
-def _summarised(first: BlockColumns, second: BlockColumns, clock: Clock) -> tuple[Statistics, Statistics] | None:
-    quads = clean_pair(first, second).quads
-    if quads is None:
-        return None
-    return statistics(first, quads, clock=clock), statistics(second, quads, clock=clock)
+def _summarise_pairs(lanes: Iterable[tuple[BlockColumns, BlockColumns]], clock: Clock) -> list[_StatisticsPair]:
+    pairs = []
+    for first, second in lanes:
+        quads = clean_pair(first, second).quads
+        if quads is not None:
+            pairs.append((statistics(first, quads, clock=clock), statistics(second, quads, clock=clock)))
+    return pairs
 
 
-def _tails(pairs: Sequence[tuple[Statistics, Statistics]]) -> list[tuple[float, float]]:
-    groups = taken_together([(a.cpu, b.cpu) for a, b in pairs])
-    return [(_p99(first), _p99(second)) for first, second in groups]
+def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
+    """Join the calls of consecutive pairs until both sides have enough for a P99; a rest that has not is left out."""
+    pools, members = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
+    for pair in pairs:
+        members.append(pair)
+        first, second = (np.concatenate([sides[index] for sides in members]) for index in (0, 1))
+        if min(first.size, second.size) >= P99_CALLS:
+            pools.append((first, second))
+            members = []
+    return pools
+
+
+def _log_p99(seconds: Floats) -> float:
+    return float(np.log(max(float(np.quantile(seconds, 0.99)), 1e-9)))
+
+
+def _fast_path_effects(pairs: Sequence[tuple[FastPath, FastPath]]) -> Effects:
+    compared = [compare_fast_paths(first, second) for first, second in pairs]
+    differences = Differences(
+        np.array([pair.effect for pair in compared]), np.array([pair.weight for pair in compared])
+    )
+    level = float(np.exp(np.median([first.p10 for first, _ in pairs])))
+    return Effects(differences, level, level, len(pairs))
+
+
+def _log_ratios(levels: list[tuple[float, float]], *, pairs: int) -> Effects:
+    table = np.array(levels)
+    level = float(np.exp(np.median(table[:, 0])))
+    return Effects(Differences.of(table[:, 1] - table[:, 0]), level, level, pairs)
+
+
+def _gap_effects(pairs: Sequence[_StatisticsPair]) -> Effects:
+    """The change of the gap as a share of the first side's call and gap together.
+
+    A gap of near zero has no meaningful ratio of its own, and one that is longer than the call may go altogether.
+    """
+    turns = [float(np.exp(a.fast_path.p10)) + max(0.0, a.gap) for a, _ in pairs]
+    differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
+    level = float(np.median([a.gap for a, _ in pairs]))
+    return Effects(Differences.of(differences), level, float(np.median(turns)), len(pairs))
+
+
+# --- stages of the preprocessing
 
 
 class StageTime(NamedTuple):
@@ -207,16 +369,16 @@ class StageTime(NamedTuple):
 def stage_times(
     first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str
 ) -> list[StageTime]:
-    """Return the stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
-    firsts = _by_pair(first, workload, shape, "ab", "first")
-    seconds = _by_pair(second, workload, shape, "ab", "second")
+    """The stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
+    place = Place(workload, shape)
+    firsts, seconds = _by_pair(first, place, "ab", "first"), _by_pair(second, place, "ab", "second")
     levels: dict[str, list[tuple[float, float]]] = {}
     lines: dict[str, str | None] = {}
-    for lanes in _lanes_of_preprocessing(firsts, seconds, shape):
-        before = {stage.name: stage for stage in lanes[0].stages}
-        for stage in lanes[1].stages:
-            if stage.name in before:
-                levels.setdefault(stage.name, []).append((_low(before[stage.name].wall), _low(stage.wall)))
+    for before, after in _preprocess_lanes(firsts, seconds, shape):
+        stages = {stage.name: stage for stage in before.stages}
+        for stage in after.stages:
+            if stage.name in stages:
+                levels.setdefault(stage.name, []).append((_low(stages[stage.name].wall), _low(stage.wall)))
                 lines[stage.name] = stage.line
     medians = {name: np.median(np.array(pairs), axis=0) for name, pairs in levels.items()}
     return [StageTime(name, float(both[0]), float(both[1]), lines[name]) for name, both in medians.items()]
@@ -224,46 +386,3 @@ def stage_times(
 
 def _low(wall: Packed) -> float:
     return float(np.quantile(unpack(wall), QUANTILE)) / 1e9
-
-
-def taken_together(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
-    """Join the calls of consecutive pairs until both sides have enough for a P99; a rest that has not is left out."""
-    groups, group = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
-    for pair in pairs:
-        group.append(pair)
-        first, second = (np.concatenate([members[side] for members in group]) for side in (0, 1))
-        if min(first.size, second.size) >= P99_CALLS:
-            groups.append((first, second))
-            group = []
-    return groups
-
-
-def _p99(seconds: Floats) -> float:
-    return float(np.log(max(float(np.quantile(seconds, 0.99)), 1e-9)))
-
-
-def _fast_path(pairs: Sequence[tuple[Statistics, Statistics]]) -> Effects:
-    compared = [compare_fast_paths(a.fast_path, b.fast_path) for a, b in pairs]
-    differences = Differences(np.array([one.effect for one in compared]), np.array([one.weight for one in compared]))
-    return Effects(differences, _call_level(pairs), _call_level(pairs), len(pairs))
-
-
-def _call_level(pairs: Sequence[tuple[Statistics, Statistics]]) -> float:
-    return float(np.exp(np.median([a.fast_path.p10 for a, _ in pairs])))
-
-
-def _log_ratio(levels: list[tuple[float, float]], *, pairs: int) -> Effects:
-    table = np.array(levels)
-    level = float(np.exp(np.median(table[:, 0])))
-    return Effects(Differences.of(table[:, 1] - table[:, 0]), level, level, pairs)
-
-
-def _gap(pairs: Sequence[tuple[Statistics, Statistics]]) -> Effects:
-    """Return the change of the gap as a share of the first side's call and gap together.
-
-    A gap of near zero has no meaningful ratio of its own, and one that is longer than the call may go altogether.
-    """
-    turns = [float(np.exp(a.fast_path.p10)) + max(0.0, a.gap) for a, _ in pairs]
-    differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
-    level = float(np.median([a.gap for a, _ in pairs]))
-    return Effects(Differences.of(differences), level, float(np.median(turns)), len(pairs))

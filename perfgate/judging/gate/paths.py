@@ -23,7 +23,7 @@ def skipped_because(
     always: Collection[str] = (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> str | None:
-    """Return why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
+    """Why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
     a renamed file counts under both names; ``always`` are those that count whatever the filter says. ``same_code`` is asked,
@@ -31,19 +31,19 @@ def skipped_because(
     """
     relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
     rules: dict[str, None] = {}
-    left = []
+    unfiltered = []
     for file in changed:
-        found = ignored.check_file(file)
+        match = ignored.check_file(file)
         if file in always:
             return None
-        if found.include and found.index is not None:
-            rules[paths.ignore[found.index]] = None
+        if match.include and match.index is not None:
+            rules[paths.ignore[match.index]] = None
         elif not relevant.match_file(file):
             rules[_IRRELEVANT] = None
         else:
-            left.append(file)
-    if left:
-        if not same_code(left):
+            unfiltered.append(file)
+    if unfiltered:
+        if not same_code(unfiltered):
             return None
         rules[_SAME_CODE] = None
     if not rules:
@@ -53,7 +53,7 @@ def skipped_because(
 
 
 def always_relevant(config: Config, prefix: str) -> set[str]:
-    """Return the files that say what is measured, and how: a change of them is never skipped."""
+    """The files that say what is measured, and how: a change of them is never skipped."""
     below = f"{prefix}/" if prefix else ""
     return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.workloads)}
 
@@ -61,7 +61,7 @@ def always_relevant(config: Config, prefix: str) -> set[str]:
 def skipped(
     because: str, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: str | None
 ) -> DecisionDocument:
-    """Return the decision not to measure."""
+    """The decision not to measure."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=config.project,

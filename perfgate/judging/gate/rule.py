@@ -3,7 +3,7 @@
 The differences are logarithms of second over first, one a process pair, in the order in which they were measured. They may be
 looked at after planned numbers of them (a group-sequential test), in one job or in several. Those beyond the last planned
 number count as bets of an e-value, which stays true however often a job is run again and adds more. A tenth of each error is
-kept for those, so that both together keep what was promised.
+reserved for those, so that both together stay within the error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from perfgate.stats.neighbours import likeness, wider
 from perfgate.stats.sequential import log_e_of_p, log_e_value, nominal_level, sequential_p
-from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, shift_shown, upper_bound
+from perfgate.stats.signed_rank import detectable_shift, estimate, lower_bound, p_above, p_below, upper_bound
 
 # All looks weigh alike (Pocock). Boundaries that are stricter early gain a little where all pairs can be had, and lose much
 # where a slow workload or a busy machine gives only a dozen pairs in the time.
@@ -51,29 +51,28 @@ class Differences:
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> Differences:
-        """Return pairs that all weigh the same."""
+        """Pairs that all weigh the same."""
         array = np.asarray(values, dtype=np.float64)
         return cls(array, np.ones(array.size))
 
-    def __getitem__(self, which: slice | list[bool]) -> Differences:
-        return Differences(self.values[which], self.weights[which])
+    def __getitem__(self, index: slice | list[bool]) -> Differences:
+        return Differences(self.values[index], self.weights[index])
 
     def __neg__(self) -> Differences:
         return Differences(-self.values, self.weights)
 
     @property
     def size(self) -> int:
-        """Return how many pairs there are."""
         return int(self.values.size)
 
     @property
     def estimate(self) -> float:
-        """Return the Hodges-Lehmann estimate of the effect."""
+        """The Hodges-Lehmann estimate of the effect."""
         return estimate(self.values, self.weights)
 
 
 class Limits(NamedTuple):
-    """What one metric is held to, as logarithms: the slowdown that is tolerated and the one that "unchanged" excludes."""
+    """The bounds of one metric, as logarithms: the slowdown that is tolerated and the one that "unchanged" excludes."""
 
     tolerated: float
     excluded: float
@@ -88,7 +87,6 @@ class Errors(NamedTuple):
 
     @property
     def alarm_looks(self) -> tuple[int, ...]:
-        """Return the looks that can alarm."""
         return alarm_looks(self.looks)
 
 
@@ -104,12 +102,12 @@ class Interval(NamedTuple):
 
 
 def alarm_looks(looks: Sequence[int]) -> tuple[int, ...]:
-    """Return the looks that can alarm; those at fewer pairs would spend error for nothing."""
+    """The looks that can alarm; those at fewer pairs would spend error for nothing."""
     return tuple(pairs for pairs in looks if pairs >= FEWEST_TO_ALARM) or tuple(looks)
 
 
 def looks_left(looks: Sequence[int], measured: int) -> list[int]:
-    """Return after how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers, and no other.
+    """After how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers, and no other.
 
     Once they are used up, as many again: those count as bets, which stay true however often one looks.
     """
@@ -131,7 +129,7 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
 
 
 def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, correlated: bool = False) -> float:
-    """Return a p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
+    """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
     With ``correlated`` it holds for pairs too that are like the one before.
     """
@@ -149,7 +147,7 @@ def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, c
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
-    """Return whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``.
+    """Whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``.
 
     That is so for correlated pairs too: an alarm must be estimated beyond the tolerance as well, which is enough there.
     """
@@ -157,20 +155,20 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
 
 
 def correlated_error(differences: Differences) -> float:
-    """Return the standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
+    """The standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
 
     The correlation r that n pairs show is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
     autocorrelations, Biometrika 41, 1954).
     """
     pairs, alike = differences.size, ASSUMED_ALIKE
     if pairs >= FEWEST_TO_TELL:
-        seen = likeness(differences.values - differences.estimate)
-        alike = min(MOST_ALIKE, max(0.0, seen + (1 + 3 * seen) / pairs))
+        correlation = likeness(differences.values - differences.estimate)
+        alike = min(MOST_ALIKE, max(0.0, correlation + (1 + 3 * correlation) / pairs))
     return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * wider(alike)
 
 
 def spread(differences: Differences, around: float | None = None) -> float:
-    """Return 1.4826 x the median absolute deviation from the estimate, or from a centre that is known.
+    """1.4826 x the median absolute deviation from the estimate, or from another centre.
 
     It is the sd of a normal sample, and blind to wild pairs.
     """
@@ -179,7 +177,7 @@ def spread(differences: Differences, around: float | None = None) -> float:
 
 
 def interval(differences: Differences, errors: Errors) -> Interval | None:
-    """Return the interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
+    """The interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
     reach = -float(ndtri(level)) * correlated_error(differences[: errors.looks[-1]])
@@ -188,7 +186,7 @@ def interval(differences: Differences, errors: Errors) -> Interval | None:
 
 
 def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> float | None:
-    """Return the slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None where none would.
+    """The slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None where none would.
 
     The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons
     share, and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate
@@ -198,16 +196,16 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
     pairs = min(differences.size, errors.looks[-1])
     alarm = errors.alarm * (1 - RERUN_SHARE) / tests
     level = nominal_level(alarm, errors.alarm_looks, pairs, shape=SHAPE)
-    shown = shift_shown(pairs, level, POWER)
-    if shown is None:
+    shift = detectable_shift(pairs, level, POWER)
+    if shift is None:
         return None
-    of_pair = spread(differences)
-    error = of_pair * math.sqrt(math.pi / 3 / pairs)
-    return math.expm1(max(shown * of_pair, tolerated + Z_POWER * error))
+    pair_spread = spread(differences)
+    error = pair_spread * math.sqrt(math.pi / 3 / pairs)
+    return math.expm1(max(shift * pair_spread, tolerated + Z_POWER * error))
 
 
 def pairs_to_decide(differences: Differences, *, excluded: float) -> int:
-    """Return about how many pairs of this spread would decide.
+    """About how many pairs of this spread would decide.
 
     That is n with 3.01 x spread / sqrt(n) equal to the larger of two distances: from the effect to what "unchanged" excludes,
     or to no change at all. Where both are nothing, no number would.
@@ -221,7 +219,7 @@ def pairs_to_decide(differences: Differences, *, excluded: float) -> int:
 
 
 def differs(differences: Differences, margin: float, *, alpha: float) -> bool:
-    """Return whether the pairs lie on one side, beyond ``margin`` on the whole: base against base must not."""
+    """Whether the pairs lie on one side, beyond ``margin`` on the whole: base against base must not."""
     values, weights = differences.values, differences.weights
     return (
         abs(differences.estimate) > margin

@@ -5,7 +5,7 @@ machine, runs of the same code differ by several percent, and one value in fifty
 
 A run of main that the runs before it show as slower is kept like every other, and the trend sees it; but it does not become
 part of the level by itself, or a regression that nobody accepted would hide behind its own repetition. Which runs make up the
-level is found out whenever they are read, so that a word of acceptance counts from the moment it is given.
+level is decided whenever they are read, so that an acceptance counts from the moment it is recorded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from perfgate.catalogue.names import LATENCY, P99
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.policy import fits
-from perfgate.judging.gate.rounding import rounded
+from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.policy import key_matches
 
 MIN_RUNS = 6
 LEVEL = 0.99
@@ -37,24 +37,24 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
     return [_compare(series, value) for series, value in values if value is not None]
 
 
-def level(values: Sequence[float], is_meant: Callable[[int], bool]) -> list[float]:
-    """Return those of main's runs, oldest first, that later ones are compared with.
+def level(values: Sequence[float], is_accepted: Callable[[int], bool]) -> list[float]:
+    """Those of main's runs, oldest first, that later ones are compared with.
 
-    One that the level before it shows as regressed is left out. Where ``is_meant`` says of its index that it was accepted, the
-    level before it is left behind instead.
+    One that the level before it shows as regressed is left out. Where ``is_accepted`` says so of its index, the level before
+    it is left behind instead.
     """
-    kept: list[float] = []
+    level_values: list[float] = []
     for index, value in enumerate(values):
-        if len(kept) < MIN_RUNS or not _is_slower(kept, value):
-            kept.append(value)
-        elif is_meant(index):
-            kept = [value]
-    return kept
+        if len(level_values) < MIN_RUNS or not _is_slower(level_values, value):
+            level_values.append(value)
+        elif is_accepted(index):
+            level_values = [value]
+    return level_values
 
 
 def accepts_a_slower_call(acceptance: Acceptance, workload: str, shape: str) -> bool:
-    """Return whether what somebody accepted is that a call of this workload and shape takes longer."""
-    return any(fits(acceptance.metric, name, workload, shape) for name in _OF_A_CALL)
+    """Whether what somebody accepted is that a call of this workload and shape takes longer."""
+    return any(key_matches(acceptance.metric, name, workload, shape) for name in _OF_A_CALL)
 
 
 def _is_slower(values: Sequence[float], value: float) -> bool:
@@ -63,20 +63,17 @@ def _is_slower(values: Sequence[float], value: float) -> bool:
 
 
 def _centre_and_half(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of the logarithms, and half of the prediction interval for one more."""
+    """The mean of the logarithms, and half of the prediction interval for one more."""
     logs = np.log(values)
     half = float(stdtrit(logs.size - 1, LEVEL)) * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / logs.size)
     return float(np.mean(logs)), half
 
 
 def _value(head: RunDocument, series: HistorySeries) -> float | None:
+    key = (series.workload, series.metric, series.shape)
     for step in head.steps:
         for value in step.values:
-            if (step.workload, value.metric, value.labels.get("shape")) == (
-                series.workload,
-                series.metric,
-                series.shape,
-            ):
+            if (step.workload, value.metric, value.labels.get("shape")) == key:
                 return value.value
     return None
 

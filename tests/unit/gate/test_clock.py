@@ -11,8 +11,8 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, Replicate
-from perfgate.judging.gate.clock import deciding_clock
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.pairs import deciding_clock
 from tests.unit.gate.builders import columns, sides
 
 CALL = 0.01

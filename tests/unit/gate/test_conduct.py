@@ -11,7 +11,7 @@ import pytest
 from perfgate.document.decision import InvalidKind
 from perfgate.document.run import BlockColumns, RunDocument
 from perfgate.document.samples import pack
-from perfgate.judging.gate.conduct import misconduct
+from perfgate.judging.gate.validity import misconduct
 from tests.unit.gate.builders import SHAPE, sides
 
 replace = msgspec.structs.replace

@@ -13,7 +13,8 @@ from perfgate.document.files import canonical_bytes, write_decision, write_run
 from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import base_differs, decide, exit_code, judge_folder, more_pairs_would_help
+from perfgate.judging.gate.decide import base_differs, decide, judge_folder, more_pairs_would_help
+from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_HISTORY, DEFAULT_POLICY = History(), Policy()

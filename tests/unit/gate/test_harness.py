@@ -11,7 +11,8 @@ from perfgate.document.decision import DecisionDocument, HarnessChange, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import decide, exit_code
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]

@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
-from perfgate.judging.gate.kernel_times import compare_kernel_times
+from perfgate.judging.gate.recordings import compare_kernel_times
 from tests.fakes.recordings import kineto_recording
 from tests.samples import unpacked
 

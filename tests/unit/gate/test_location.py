@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from perfgate.judging.gate.location import compare_fast_paths, fast_path
+from perfgate.judging.gate.pairs import compare_fast_paths, fast_path
 
 
 def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, drift: float = 0.0) -> list[np.ndarray]:

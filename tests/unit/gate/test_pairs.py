@@ -29,7 +29,7 @@ def test_statistics__chosen_quads__only_their_calls_count() -> None:
     assert statistics(blocks, frozenset({0})).cpu.size == 40
 
 
-def test_paired_effects__calls_too_few_for_a_p99__taken_together_until_there_are_100() -> None:
+def test_paired_effects__calls_too_few_for_a_p99__pool_pairs_until_there_are_100() -> None:
     base, head = sides([1.1] * 9, blocks=2)  # 40 calls a process: three pairs have 120
     effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
     assert effects["latency.p99"].differences.values == pytest.approx([math.log(1.1)] * 3)

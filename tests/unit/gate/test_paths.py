@@ -7,8 +7,8 @@ import pytest
 from perfgate.config import PathSettings, parse_config
 from perfgate.document.decision import Policy
 from perfgate.document.run import Source
-from perfgate.judging.gate.decide import exit_code
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.messages import word
 from perfgate.locale import speaking
 

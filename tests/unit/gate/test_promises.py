@@ -6,7 +6,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, CounterSet, CounterSite, OpCount
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.promises import compare_promises
+from perfgate.judging.gate.rules import compare_signatures
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import sides
@@ -26,9 +26,9 @@ def pair(base, head):
     )
 
 
-def test_compare_promises__signature_changed__regressed_from_what_to_what():
+def test_compare_signatures__signature_changed__regressed_from_what_to_what():
     base, head = pair(correctness("(float32[8,48],)"), correctness("(float16[8,48],)"))
-    (found,) = compare_promises(base, head)
+    (found,) = compare_signatures(base, head)
 
     assert (found.metric, found.outcome, found.gating, found.method) == (
         "correctness.signature", "regressed", True, "check",
@@ -37,8 +37,8 @@ def test_compare_promises__signature_changed__regressed_from_what_to_what():
 
 
 @pytest.mark.parametrize(("before", "after"), [("int64[2]", "int64[2]"), (None, "int64[2]"), ("int64[2]", None)])
-def test_compare_promises__signature_equal_or_unknown__no_comparison_that_could_pass(before, after):
-    assert compare_promises(*pair(correctness(before), correctness(after))) == []
+def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_could_pass(before, after):
+    assert list(compare_signatures(*pair(correctness(before), correctness(after)))) == []
 
 
 def test_decide__signature_changed__fails_and_the_comment_says_how():

@@ -11,8 +11,9 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
-from perfgate.judging.gate.decide import decide, exit_code
-from perfgate.judging.gate.recorded import NOT_COMPARED
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.recordings import NOT_COMPARED
+from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 
 SLOWER = tuple((name, 3 * length) for name, length in STEP)

@@ -10,8 +10,9 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, CorrectnessResult, Replicate, RunDocument, StepResult, Value
-from perfgate.judging.gate.decide import decide, exit_code
+from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

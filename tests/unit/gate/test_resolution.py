@@ -7,7 +7,7 @@ import pytest
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.resolution import resolutions
+from perfgate.judging.gate.time import resolutions
 from tests.unit.gate.builders import sides
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.gate.rounding import percent
+from perfgate.judging.gate.comparison import percent
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from perfgate.document.budget import Budget
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, ShapeKernels, StepResult, Value
-from perfgate.judging.gate.budgets import bounded_metrics, broken_metrics
-from perfgate.judging.gate.decide import decide, decide_alone, exit_code
+from perfgate.judging.gate.decide import decide, decide_alone
+from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides

@@ -11,7 +11,8 @@ import pytest
 from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
 from perfgate.document.history import History
 from perfgate.document.run import ErrorDetail, FailedPair
-from perfgate.judging.gate.decide import decide, exit_code, verdict_of, verdict_rules
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
 from tests.fakes.documents import make_comparison, make_counter, make_difference, make_failure
 from tests.unit.gate.builders import WORKLOAD, sides
 

@@ -8,12 +8,12 @@ from scipy.stats import wilcoxon
 
 from perfgate.stats.multiple import holm
 from perfgate.stats.signed_rank import (
+    detectable_shift,
     estimate,
     lower_bound,
     p_above,
     p_below,
     power,
-    shift_shown,
     upper_bound,
     walsh_averages,
 )
@@ -95,10 +95,10 @@ def test_power__no_effect__about_the_level() -> None:
 
 def test_shift_shown__eight_differences_at_one_in_a_thousand__none() -> None:
     # Eight signs reach 1/256 at best.
-    assert shift_shown(8, 0.001, 0.95) is None
+    assert detectable_shift(8, 0.001, 0.95) is None
     assert power(8, 0.001, 5.0) == 0.0
 
 
 def test_shift_shown__more_differences_or_less_power__smaller() -> None:
-    assert shift_shown(32, 0.005, 0.95) > shift_shown(64, 0.005, 0.95)
-    assert shift_shown(32, 0.005, 0.95) > shift_shown(32, 0.005, 0.80)
+    assert detectable_shift(32, 0.005, 0.95) > detectable_shift(64, 0.005, 0.95)
+    assert detectable_shift(32, 0.005, 0.95) > detectable_shift(32, 0.005, 0.80)

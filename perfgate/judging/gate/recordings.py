@@ -1,0 +1,243 @@
+"""Two recordings that were made apart, side by side.
+
+Times of different minutes, let alone days, differ by what else the machine did, and a profiler adds its own: those of whole
+steps and of single operators are shown, and nothing is decided by them. What repeats all the same is compared: exact counts
+(counters.py), and what kernels take in all. Between separately recorded profiles of one program on a 910B the sum of all
+kernels repeated to 0.3 %, what the matrix units counted to 0.05 % and the vector units to 0.003 %, over all operators (sample
+msinsight-910B-alexnet-2501).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.run import FROM_PROFILE, KernelTimes, OperatorRow, RunDocument
+from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
+from perfgate.judging.gate.policy import tolerance
+
+FEWEST_STEPS = 3
+KERNELS_TIME = "kernels.time"
+NO_KERNEL_TIMES = "the recordings tell no time of kernels in a step"
+NOT_COMPARED = "recorded, not compared: measure with perfgate check"
+# Of each shape, the operators with the most self time on either side.
+MAX_OPERATORS = 10
+_Unit = Literal["mac", "vec"]
+_UNIT_METRICS: Mapping[_Unit, str] = {"mac": "kernels.mac_time", "vec": "kernels.vec_time"}
+# A difference below this share of all operators is the counter's own: one operator alone repeats to 0.4 % of the matrix units'
+# time, and a row of the vector units' may be a few nanoseconds long, of which one is rounding.
+_UNIT_NOISE: Mapping[_Unit, float] = {"mac": 0.001, "vec": 0.0001}
+_MAX_PARTS = 12
+_ROUNDING = 1e-9
+_SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
+
+
+def are_recordings(base: RunDocument, head: RunDocument) -> bool:
+    return base.session.command == head.session.command == FROM_PROFILE
+
+
+# --- times of kernels, which are compared
+
+
+def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
+    """Compare the times of kernels of every place that either side has; what one side lacks is undecided."""
+    before, after = _kernel_times(base), _kernel_times(head)
+    comparisons: list[Comparison] = []
+    for place in dict.fromkeys([*before, *after]):
+        old, new = before.get(place), after.get(place)
+        if old is None or new is None:
+            reason = f"the {'head' if new is None else 'base'} has no times of kernels"
+            comparisons.append(_undecided(place, KERNELS_TIME, old, new, reason))
+            continue
+        comparisons.append(_compare_sum(place, old, new, policy))
+        comparisons += [_compare_unit(place, old, new, unit, policy) for unit in _UNIT_METRICS if _has(unit, old, new)]
+    return comparisons
+
+
+def untimed_places(base: RunDocument, head: RunDocument, comparisons: Sequence[Comparison]) -> list[str]:
+    """The places of two recordings without a time that could be compared, where none of them has one."""
+    if any(comparison.method == "profiled" for comparison in comparisons):
+        return []
+    places = dict.fromkeys((w.name, shape) for run in (base, head) for w in run.workloads for shape in w.shapes)
+    return [f"{workload}/{shape} {KERNELS_TIME}: {NO_KERNEL_TIMES}" for workload, shape in places]
+
+
+def _kernel_times(run: RunDocument) -> dict[Place, KernelTimes]:
+    return {Place(times.workload, times.shape): times for times in run.kernel_times}
+
+
+def _compare_sum(place: Place, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
+    """Compare the sums of all kernels: the median steps say by how much, and the middle halves whether it is beyond doubt."""
+    if any(times.steps != len(times.seconds) for times in (base, head)):
+        return _undecided(place, KERNELS_TIME, base, head, "steps are missing from its times")
+    if min(base.steps, head.steps) < FEWEST_STEPS:
+        few = f"needs {FEWEST_STEPS} steps a side, there are {base.steps} and {head.steps}"
+        return _undecided(place, KERNELS_TIME, base, head, few)
+    allowed = tolerance(policy, KERNELS_TIME, *place)
+    base_low, base_median, base_high = statistics.quantiles(base.seconds, n=4, method="inclusive")
+    head_low, head_median, head_high = statistics.quantiles(head.seconds, n=4, method="inclusive")
+    outcome: Outcome = "inconclusive"
+    if head_low > base_high * (1 + allowed):
+        outcome = "regressed"
+    elif head_high <= base_low * (1 + allowed):
+        outcome = "improved" if head_high < base_low * (1 - allowed) else "unchanged"
+    return _profiled(
+        place,
+        KERNELS_TIME,
+        outcome,
+        base=base_median,
+        head=head_median,
+        allowed=allowed,
+        parts=_slower_operators(base, head) if outcome == "regressed" else [],
+        reason="the steps of a side differ by more than the two sides" if outcome == "inconclusive" else None,
+    )
+
+
+def _slower_operators(base: KernelTimes, head: KernelTimes) -> list[Part]:
+    before, after = ({_row_name(row.op, row.inputs): row.seconds for row in times.rows} for times in (base, head))
+    parts = [Part(name=name, base=before.get(name, 0.0), head=seconds) for name, seconds in after.items()]
+    slower = [part for part in parts if part.head > part.base]
+    return sorted(slower, key=lambda part: (part.base - part.head, part.name))[:_MAX_PARTS]
+
+
+def _has(unit: _Unit, base: KernelTimes, head: KernelTimes) -> bool:
+    return any(_unit_total(times, unit) is not None or _unit_seconds(times, unit) for times in (base, head))
+
+
+def _unit_total(times: KernelTimes, unit: _Unit) -> float | None:
+    return times.mac if unit == "mac" else times.vec
+
+
+def _unit_seconds(times: KernelTimes, unit: _Unit) -> dict[str, float]:
+    """What a unit counted, in seconds, by operator and inputs."""
+    counts = ((row, row.mac if unit == "mac" else row.vec) for row in times.rows)
+    return {_row_name(row.op, row.inputs): seconds for row, seconds in counts if seconds is not None}
+
+
+def _row_name(op: str, inputs: str | None) -> str:
+    return f"{op} [{inputs}]" if inputs else op
+
+
+def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Comparison:
+    """Compare what the units of the cores counted, operator by operator and shape by shape.
+
+    What runs on one side alone is compared as a sum: an operator may have been replaced, or got other inputs.
+    """
+    name = _UNIT_METRICS[unit]
+    before, after = _unit_seconds(base, unit), _unit_seconds(head, unit)
+    for side, times, rows in (("base", base, before), ("head", head, after)):
+        total = _unit_total(times, unit)
+        if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
+            return _undecided(place, name, None, None, f"the {side} does not tell it of every operator")
+    allowed = tolerance(policy, name, *place)
+    noise = _UNIT_NOISE[unit] * sum(before.values())
+    parts = [Part(name=key, base=before[key], head=after[key]) for key in before if key in after]
+    added = {key: seconds for key, seconds in after.items() if key not in before}
+    removed = sum(seconds for key, seconds in before.items() if key not in after)
+    worse = [part for part in parts if part.head - part.base > max(allowed * part.base, noise)]
+    if sum(added.values()) - removed > max(allowed * removed, noise):
+        worse += sorted(
+            (Part(name=key, base=0.0, head=seconds) for key, seconds in added.items()), key=lambda part: -part.head
+        )
+    worse = sorted(worse, key=lambda part: part.base - part.head)[:_MAX_PARTS]
+    better = [part for part in parts if part.base - part.head > max(allowed * part.base, noise)]
+    return _profiled(
+        place,
+        name,
+        "regressed" if worse else "improved" if better else "unchanged",
+        base=worse[0].base if worse else sum(before.values()),
+        head=worse[0].head if worse else sum(after.values()),
+        allowed=allowed,
+        parts=worse or sorted(better, key=lambda part: part.head - part.base)[:_MAX_PARTS],
+    )
+
+
+def _undecided(place: Place, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: str) -> Comparison:
+    before, after = (statistics.median(times.seconds) if times and times.seconds else None for times in (base, head))
+    return _profiled(place, name, "inconclusive", base=before, head=after, reason=reason)
+
+
+def _profiled(
+    place: Place,
+    name: str,
+    outcome: Outcome,
+    *,
+    base: float | None,
+    head: float | None,
+    allowed: float | None = None,
+    parts: Sequence[Part] = (),
+    reason: str | None = None,
+) -> Comparison:
+    return comparison(
+        place,
+        name,
+        "profiled",
+        outcome,
+        gating=True,
+        base=None if base is None else rounded(base),
+        head=None if head is None else rounded(head),
+        delta=relative_change(base, head),
+        tolerance=allowed,
+        parts=parts,
+        reason=reason,
+    )
+
+
+# --- times of steps and operators, which are only shown
+
+
+def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:
+    """Times of both sides from which nothing follows: of the whole step, then of its heaviest operators."""
+    return [*_step_times(base, head), *_operator_times(base, head)]
+
+
+def _step_times(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
+    before, after = _step_values(base), _step_values(head)
+    for (place, name), seconds in after.items():
+        if (place, name) in before:
+            yield _shown(place, name, before[place, name], seconds)
+
+
+def _step_values(run: RunDocument) -> dict[tuple[Place, str], float]:
+    return {
+        (Place(step.workload, value.labels.get("shape", "")), value.metric): value.value
+        for step in run.steps
+        for value in step.values
+        if value.metric in _SHOWN and value.value is not None
+    }
+
+
+def _operator_times(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
+    before, after = _operator_rows(base), _operator_rows(head)
+    for place in (place for place in after if place in before):
+        rows = {op: (before[place].get(op), after[place].get(op)) for op in before[place].keys() | after[place].keys()}
+        times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
+        heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
+        for op in heaviest[:MAX_OPERATORS]:
+            yield _shown(place, f"ops.time:{op}", *times[op])
+
+
+def _operator_rows(run: RunDocument) -> dict[Place, dict[str, OperatorRow]]:
+    """The operators of each shape; those of a recording that marks no steps are not of one step, so they are left out."""
+    unmarked = {(counters.workload, counters.shape) for counters in run.counters if not counters.repeats}
+    rows: dict[Place, dict[str, OperatorRow]] = {}
+    for row in run.operators:
+        if (row.workload, row.shape) not in unmarked:
+            rows.setdefault(Place(row.workload, row.shape), {})[row.op] = row
+    return rows
+
+
+def _shown(place: Place, name: str, base: float | None, head: float | None) -> Comparison:
+    return comparison(
+        place,
+        name,
+        "recorded",
+        "not_comparable",
+        gating=False,
+        base=None if base is None else rounded(base),
+        head=None if head is None else rounded(head),
+        reason=NOT_COMPARED,
+    )

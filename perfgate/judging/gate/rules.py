@@ -1,0 +1,280 @@
+"""Rules for the head alone: its own check of the output, budgets, SLAs, gating limits, and expected kernels.
+
+A faster wrong model never passes. Only the signature of the output is held against the base's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import judged_by, measuring_step, metric
+from perfgate.catalogue.names import P99, SIGNATURE, SLA
+from perfgate.document.budget import Budget
+from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
+from perfgate.document.run import CORRECTNESS, RunDocument, Value, WorkloadRecord
+from perfgate.document.tolerances import missing_kernels
+from perfgate.judging.gate.comparison import Place, comparison, rounded
+
+EXPECTED_KERNELS = "ops.expected_kernels"
+_NO_KERNELS_RECORDED = "step 4 kept no names of kernels; name the step with --steps"
+_TOO_MANY_KERNELS = "more names of kernels were recorded than are kept"
+
+
+def compare_rules(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
+    return [
+        *compare_correctness(head, base),
+        *compare_signatures(base, head),
+        *compare_bounds(base, head, policy),
+        *compare_expected_kernels(head, policy),
+    ]
+
+
+# --- the workload's own check
+
+
+def compare_correctness(head: RunDocument, base: RunDocument | None = None) -> Iterator[Comparison]:
+    """Compare every correctness check of the head that came to a result; the base's is shown beside it."""
+    before = {(check.workload, check.shape): check.status for check in base.correctness} if base else {}
+    for check in head.correctness:
+        if check.status in ("passed", "failed"):
+            yield Comparison(
+                workload=check.workload,
+                shape=check.shape,
+                metric=CORRECTNESS,
+                unit="1",
+                better="neutral",
+                method="check",
+                outcome="regressed" if check.status == "failed" else "unchanged",
+                gating=True,
+                base={"passed": 1.0, "failed": 0.0}.get(before.get((check.workload, check.shape), "")),
+                head=1.0 if check.status == "passed" else 0.0,
+                reason=check.message,
+            )
+
+
+def compare_signatures(base: RunDocument | None, head: RunDocument) -> Iterator[Comparison]:
+    """Compare the output signatures that changed: an equal one says nothing that would make a gate pass."""
+    before = {(check.workload, check.shape): check.signature for check in base.correctness} if base else {}
+    for check in head.correctness:
+        old = before.get((check.workload, check.shape))
+        if old and check.signature and check.signature != old:
+            place, reason = Place(check.workload, check.shape), f"the output changed from {old} to {check.signature}"
+            yield comparison(place, SIGNATURE, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
+
+
+# --- budgets, SLAs and gating limits
+
+
+_Labels = frozenset[tuple[str, str]]
+
+
+class _Bound(NamedTuple):
+    """A bound and where it comes from; ``name`` is the metric's in the decision, ``labels`` tell the values it is about."""
+
+    budget: Budget
+    name: str
+    method: Method = "budget"
+    limit: str | None = None
+    labels: Mapping[str, str] = {}
+
+    def step_values(self, run: RunDocument, place: Place) -> Iterator[Value]:
+        rate = None if self.budget.rate is None else f"{self.budget.rate:g}"
+        for step in run.steps:
+            for value in step.values if step.workload == place.workload else ():
+                at_place = value.labels.get("shape", place.shape) == place.shape and value.labels.get("rate") == rate
+                if value.metric == self.budget.metric and at_place and self.labels.items() <= value.labels.items():
+                    yield value
+
+    def values(self, run: RunDocument, place: Place) -> Iterator[Value]:
+        """The values that steps measured, and the exact counter."""
+        yield from self.step_values(run, place)
+        for counters in run.counters:
+            if (counters.workload, counters.shape) == place and self.budget.metric in counters.values:
+                yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
+
+    def best_end(self, value: Value) -> float | None:
+        """The end of the interval that is best for the bound, or the value itself where it has none."""
+        low, high = value.interval or (None, None)
+        end = low if self.budget.at_most else high
+        return value.value if end is None else end
+
+    def is_beyond(self, number: float) -> bool:
+        return number > self.budget.bound if self.budget.at_most else number < self.budget.bound
+
+    def is_broken_by(self, value: Value) -> bool:
+        end = self.best_end(value)
+        return end is not None and self.is_beyond(end)
+
+    def badness(self, value: Value) -> float:
+        end = self.best_end(value)
+        return -math.inf if end is None else end if self.budget.at_most else -end
+
+
+def compare_bounds(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
+    """Compare the head with every bound of each workload and shape; ``base`` of a comparison is the bound.
+
+    A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
+    A value whose interval holds the bound shows neither and warns; where nothing was measured, nothing can pass. What was
+    measured several times (label ``attempt``) counts as broken by the head where each attempt breaks it, and by the base where
+    one does: a machine that stalls breaks a bound now and then, and code that is too slow does each time.
+    """
+    return [
+        _compare_bound(base, head, bound, Place(workload.name, shape))
+        for workload in head.workloads
+        for bound in _bounds(workload, policy)
+        for shape in workload.shapes
+        if bound.budget.place.covers(workload.name, shape)
+    ]
+
+
+def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
+    # An SLA is the budget that a workload sets itself.
+    if workload.sla_p99 is not None:
+        yield _Bound(Budget(metric=P99, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate), SLA)
+    for budget in policy.budgets:
+        yield _Bound(budget, budget.metric)
+    for name, bound in policy.limits.items():
+        if (judged := judged_by(name)) is not None:
+            budget = Budget(metric=judged.metric, bound=bound, at_most=judged.at_most)
+            yield _Bound(budget, judged.metric, "limit", name, judged.labels)
+
+
+def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, place: Place) -> Comparison:
+    budget = bound.budget
+    value = _best_attempt(bound, head, place)
+    number: float | None = None
+    outcome: Outcome = "inconclusive"
+    gating = True
+    reason: str | None = None
+    if value is None:
+        reason = f"step {measuring_step(budget.metric)} measured no such value; name the step with --steps"
+    elif value.value is None and not bound.is_broken_by(value):
+        reason = value.reason
+    else:
+        number = bound.best_end(value) if value.value is None else value.value
+        if bound.is_broken_by(value):
+            if base is not None and any(bound.is_broken_by(before) for before in bound.values(base, place)):
+                gating, reason = False, "the base breaks this bound too"
+            else:
+                outcome = "regressed"
+                reason = _longest_kernel(head, place) if budget.metric == "ops.kernel_time" else None
+        elif value.value is not None and bound.is_beyond(value.value):
+            gating, reason = False, "the value is beyond the bound, and its interval still holds it"
+        else:
+            outcome = "unchanged"
+    return Comparison(
+        workload=place.workload,
+        shape=place.shape,
+        metric=bound.name,
+        unit=metric(bound.name).unit,
+        better="lower" if budget.at_most else "higher",
+        method=bound.method,
+        outcome=outcome,
+        gating=gating,
+        base=budget.bound,
+        head=None if number is None else rounded(number),
+        reason=reason if budget.rate is None else f"at {budget.rate:g} calls a second{f': {reason}' if reason else ''}",
+        limit=bound.limit,
+    )
+
+
+def _best_attempt(bound: _Bound, run: RunDocument, place: Place) -> Value | None:
+    """The worst value of the best attempt: an attempt may have several, as of several batch sizes."""
+    attempts: dict[str, list[Value]] = {}
+    for value in bound.values(run, place):
+        attempts.setdefault(value.labels.get("attempt", ""), []).append(value)
+    worst = [max(values, key=bound.badness) for values in attempts.values()]
+    return min(worst, key=bound.badness, default=None)
+
+
+def _longest_kernel(head: RunDocument, place: Place) -> str | None:
+    for step in head.steps:
+        for kernels in step.kernels if step.workload == place.workload else ():
+            if kernels.shape == place.shape and kernels.longest:
+                return f"one run of {kernels.longest}"
+    return None
+
+
+def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
+    """The metrics of a workload that seem to break a bound, and that measuring again could tell about."""
+    comparisons = compare_bounds(base, head, policy)
+    names = {c.metric for c in comparisons if c.workload == workload and c.outcome == "regressed"}
+    return {P99 if name == SLA else name for name in names if not metric(name).counted}
+
+
+def bounded_metrics(policy: Policy) -> set[str]:
+    """The metrics that a budget or a gating limit is set on."""
+    limits = (judged_by(name) for name in policy.limits)
+    return {budget.metric for budget in policy.budgets} | {limit.metric for limit in limits if limit is not None}
+
+
+def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy, place: Place) -> list[str]:
+    """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
+
+    The worst number of an attempt is compared with the bound, so each that the base or another attempt has must be there.
+    Where the head has none at all, its comparison says so.
+    """
+    names = []
+    for workload in head.workloads:
+        for bound in _bounds(workload, policy) if place in _places(workload) else ():
+            before, after = (_labels_by_attempt(run, bound, place) for run in (base, head))
+            required: Counter[_Labels] = Counter()
+            for labels in (*before.values(), *after.values()):
+                required |= labels
+            if bound.budget.place.covers(*place) and any(required - labels for labels in after.values()):
+                names.append(bound.name)
+    return list(dict.fromkeys(names))
+
+
+def _places(workload: WorkloadRecord) -> list[Place]:
+    return [Place(workload.name, shape) for shape in workload.shapes]
+
+
+def _labels_by_attempt(run: RunDocument, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
+    attempts: dict[str, Counter[_Labels]] = {}
+    for value in bound.step_values(run, place):
+        if bound.best_end(value) is not None:
+            labels = frozenset(label for label in value.labels.items() if label[0] != "attempt")
+            attempts.setdefault(value.labels.get("attempt", ""), Counter())[labels] += 1
+    return attempts
+
+
+# --- [expect] kernels
+
+
+def compare_expected_kernels(head: RunDocument, policy: Policy) -> Iterator[Comparison]:
+    """Compare, workload by workload, the names of kernels that ran in any shape with the patterns that are expected.
+
+    The head alone is judged, for a base that runs none of them is no excuse. Where no names were kept, nothing is shown.
+    """
+    for workload in head.workloads if policy.kernels else ():
+        kernels = [entry for step in head.steps if step.workload == workload.name for entry in step.kernels]
+        missing = missing_kernels(policy.kernels, {name for entry in kernels for name in entry.names})
+        outcome: Outcome = "inconclusive"
+        reason: str | None = None
+        if not kernels:
+            reason = _NO_KERNELS_RECORDED
+        elif not missing:
+            outcome = "unchanged"
+        elif any(entry.left_out for entry in kernels):
+            reason = _TOO_MANY_KERNELS
+        else:
+            outcome = "regressed"
+            reason = "; ".join(
+                f"no kernel named {kernel.pattern} ran, as perfgate.toml expects; names nearest to it: {kernel.nearest}"
+                for kernel in missing
+            )
+        yield comparison(
+            Place(workload.name, ""),
+            EXPECTED_KERNELS,
+            "expect",
+            outcome,
+            gating=True,
+            base=len(policy.kernels),
+            head=None if outcome == "inconclusive" else len(policy.kernels) - len(missing),
+            reason=reason,
+            parts=[Part(name=kernel.pattern, base=1, head=0) for kernel in missing] if outcome == "regressed" else [],
+        )

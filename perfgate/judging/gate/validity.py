@@ -1,0 +1,256 @@
+"""What makes times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
+
+Blocks are dropped for what the environment reported about them, never for how long they took; a block that is dropped
+takes its whole quad on both sides with it, so that dropping cannot favour a side.
+
+User code shares its process with what times it: it could lie about its times, change what was set, or work out of turn. What it
+cannot reach is seen from outside, by the conductor's clock and the kernel's books, and compared with what the worker says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.decision import Invalid, InvalidKind
+from perfgate.document.run import BlockColumns, Replicate, RunDocument
+from perfgate.document.samples import unpack
+
+RATED_CLOCK_SHARE = 0.97
+LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
+# A worker's clock must show what ours shows, but for what the kernel says that worker and conductor waited for a CPU. Other
+# waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for the
+# call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than others).
+CLOCK_QUANTILE = 0.25
+CLOCK_SHARE = 0.2
+FIRST_CALL_NS = 2_000_000
+FEWEST_BLOCKS = 5
+# CPU time over what the granted CPUs have: the kernel's books are exact, our reading of them takes a moment.
+CPU_SHARE = 1.05
+# CPU time out of turn, as a share of the time of the other side's turns, by which one side may exceed the other. A worker that
+# waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
+# framework may do so all the time on both sides: release_thread of torch_npu 2.13 polls with 7 to 17 % of a CPU, in bursts
+# after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
+OUT_OF_TURN_SHARE = 0.02
+STEADY_SHARE = 0.5  # of the pairs
+
+Floats = npt.NDArray[np.float64]
+Taint = Literal["throttled", "slow_clock", "foreign_process"]
+_TAINTS: dict[Taint, str] = {
+    "throttled": "the device was throttled",
+    "slow_clock": f"the clock stood below {RATED_CLOCK_SHARE:.0%} of its rate",
+    "foreign_process": "another process used the device",
+}
+
+
+class _Pair(NamedTuple):
+    first: Replicate
+    second: Replicate
+
+
+def invalid_times(base: RunDocument, head: RunDocument) -> list[Invalid]:
+    """Why the times of a shape prove nothing, one entry a shape and kind."""
+    entries: dict[tuple[str, str, str], Invalid] = {}
+    for entry in [*_disturbed(base, head), *misconduct(base, head)]:
+        entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
+    return list(entries.values())
+
+
+def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
+    """The share of the measured time in which workers waited for a CPU that another process had; None where nothing tells."""
+    reported = [columns for columns in blocks if columns.run_delay_ns]
+    seen = sum(sum(columns.seen_ns) for columns in reported)
+    return sum(sum(columns.run_delay_ns) for columns in reported) / seen if seen else None
+
+
+def _pairs_by_workload(base: RunDocument, head: RunDocument) -> dict[str, list[_Pair]]:
+    heads = {(replicate.workload, replicate.pair): replicate for replicate in head.replicates}
+    pairs: dict[str, list[_Pair]] = {}
+    for first in base.replicates:
+        second = heads.get((first.workload, first.pair))
+        if first.arm == "ab" and second:
+            pairs.setdefault(first.workload, []).append(_Pair(first, second))
+    return pairs
+
+
+# --- what the environment reported
+
+
+class CleanPair(NamedTuple):
+    """The quads of a pair in which nothing disturbed either side, None where too few are left; and what disturbed how many."""
+
+    quads: frozenset[int] | None
+    taints: Counter[Taint]
+
+
+def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
+    quads = set(first.quad) & set(second.quad)
+    tainted: dict[int, Taint] = {}
+    for columns in (first, second):
+        for index, quad in enumerate(columns.quad):
+            if taint := _taint(columns, index):
+                tainted.setdefault(quad, taint)
+    clean = frozenset(quads - tainted.keys())
+    return CleanPair(clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
+
+
+def _taint(columns: BlockColumns, index: int) -> Taint | None:
+    if columns.throttled and columns.throttled[index]:
+        return "throttled"
+    clock_share = columns.clock_share[index] if columns.clock_share else None
+    if clock_share is not None and clock_share < RATED_CLOCK_SHARE:
+        return "slow_clock"
+    if columns.foreign_processes and columns.foreign_processes[index]:
+        return "foreign_process"
+    return None
+
+
+def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+    places: dict[tuple[str, str], list[CleanPair]] = {}
+    for workload, replicates in _pairs_by_workload(base, head).items():
+        for first, second in replicates:
+            for shape in first.shapes.keys() & second.shapes.keys():
+                pair = clean_pair(first.shapes[shape], second.shapes[shape])
+                places.setdefault((workload, shape), []).append(pair)
+    for (workload, shape), pairs in sorted(places.items()):
+        clean = sum(pair.quads is not None for pair in pairs)
+        if clean >= LEAST_CLEAN * len(pairs):
+            continue
+        taints: Counter[Taint] = sum((pair.taints for pair in pairs), Counter())
+        (most, count), total = taints.most_common(1)[0], sum(taints.values())
+        yield Invalid(
+            workload=workload,
+            shape=shape,
+            kind=most if count > total / 2 else "too_few_clean",
+            message=f"{_TAINTS[most]}; {len(pairs) - clean} of {len(pairs)} pairs have too few undisturbed blocks",
+        )
+
+
+# --- what workers did
+
+
+def misconduct(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+    """Yield what workers did that makes their times worthless, worst first."""
+    yield from _false_clocks(base, "base")
+    yield from _false_clocks(head, "head")
+    yield from _more_cpus(base, "base")
+    yield from _more_cpus(head, "head")
+    for pairs in _pairs_by_workload(base, head).values():
+        yield from _changed_settings(pairs)
+        yield from _out_of_turn(pairs)
+        yield from _unsteady(pairs)
+
+
+def _false_clocks(run: RunDocument, side: str) -> Iterator[Invalid]:
+    for replicate in run.replicates:
+        for shape, columns in replicate.lanes:
+            if reason := _false_clock(columns):
+                message = f"{side}, pair {replicate.pair}: {reason}"
+                yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+
+
+def _false_clock(columns: BlockColumns) -> str | None:
+    """Compare what a worker says its blocks took with what the conductor saw of them."""
+    calls, wall = np.asarray(columns.calls), unpack(columns.wall)
+    spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)
+    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+    if (sums > spans).any() or (spans <= 0).any():
+        return "the calls of a block take longer than the block itself"
+    if (wall <= 0).any():
+        return "a call takes no time at all"
+    seen = np.asarray(columns.seen_ns, dtype=np.float64)
+    if seen.size and (spans > seen).any():
+        return "a block takes longer by the worker's clock than the conductor waited for it"
+    if seen.size < FEWEST_BLOCKS:
+        return None
+    unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
+    if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / float(np.median(seen))):
+        return None
+    return f"the worker's clock misses at least {unseen:.0%} of the time that passed outside it"
+
+
+def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
+    """The share of each block's time, without what was waited for a CPU, that the worker's clock does not show.
+
+    Compared with the blocks, all that the worker waited is subtracted, for nobody knows how much of it fell to the call that
+    is not recorded. Compared with its whole turn, only what it waited outside of that.
+    """
+    blocks = len(columns.seen_ns)
+    calls, delays = np.asarray(columns.calls), _or_zeros(columns.run_delay_ns, blocks)
+    awake = np.asarray(columns.seen_ns) - _or_zeros(columns.conductor_delay_ns, blocks)
+    expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
+    shares: Floats = 1 - expected / np.maximum(1, awake - delays)
+    if columns.took_ns:
+        outside = np.maximum(0, delays - _or_zeros(columns.took_delay_ns, blocks))
+        shares = np.maximum(shares, 1 - np.asarray(columns.took_ns) / np.maximum(1, awake - outside))
+    return shares
+
+
+def _or_zeros(column: list[int], blocks: int) -> Floats:
+    return np.asarray(column or [0] * blocks, dtype=np.float64)
+
+
+def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
+    for replicate in run.replicates:
+        # The books are read before and after the conductor's clock, and it may have waited between the two.
+        seen = _seen_ns(replicate) + sum(sum(columns.conductor_delay_ns) for _, columns in replicate.lanes)
+        used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
+        if seen and used > CPU_SHARE * len(replicate.cpus) * seen:
+            message = (
+                f"{side}, pair {replicate.pair}: the worker used {used / seen:.1f} CPUs where {len(replicate.cpus)} "
+                "were granted"
+            )
+            yield from _every_shape(replicate, "worker_changed", message)
+
+
+def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
+    for first, second in pairs:
+        for name in sorted(first.settings.keys() & second.settings.keys()):
+            before, after = first.settings[name], second.settings[name]
+            if before != after:
+                message = f"pair {first.pair}: the base ran with {name} {before}, the head with {after}"
+                yield from _every_shape(first, "worker_changed", message)
+
+
+def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
+    shares = [(_out_of_turn_share(pair.first), _out_of_turn_share(pair.second)) for pair in pairs]
+    base, head = np.median(np.array(shares), axis=0)
+    if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
+        return
+    busy, idle = ("head", "base") if head > base else ("base", "head")
+    message = (
+        f"the {busy} goes on working while the turn is the {idle}'s, for {max(base, head):.0%} of that time "
+        f"(the {idle}: {min(base, head):.0%}); a thread or process of it slows the other side"
+    )
+    yield from _every_shape(pairs[0].first, "out_of_turn", message)
+
+
+def _out_of_turn_share(replicate: Replicate) -> float:
+    used = sum(sum(columns.out_of_turn_ns) for _, columns in replicate.lanes)
+    waited = sum(sum(columns.waited_ns) for _, columns in replicate.lanes)
+    # Documents of before waited_ns: turns of both sides were taken to be equally long.
+    return used / max(1, waited or _seen_ns(replicate))
+
+
+def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
+    for side, members in (("base", [pair.first for pair in pairs]), ("head", [pair.second for pair in pairs])):
+        unsteady = sum(not member.steady for member in members)
+        if unsteady > STEADY_SHARE * len(members):
+            message = (
+                f"the {side} still got faster from block to block when its time to warm up was over, in {unsteady} of "
+                f"{len(members)} pairs"
+            )
+            yield from _every_shape(pairs[0].first, "not_steady", message)
+
+
+def _seen_ns(replicate: Replicate) -> int:
+    return sum(sum(columns.seen_ns) for _, columns in replicate.lanes)
+
+
+def _every_shape(replicate: Replicate, kind: InvalidKind, message: str) -> Iterator[Invalid]:
+    for shape in replicate.shapes:
+        yield Invalid(workload=replicate.workload, shape=shape, kind=kind, message=message)

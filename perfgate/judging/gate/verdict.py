@@ -1,0 +1,144 @@
+"""The verdict: rules in the order in which they are asked, of which the first that applies gives it, and its exit code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.names import LOW_PRECISION_OPS
+from perfgate.document.decision import (
+    RULE_METHODS,
+    Comparing,
+    Comparison,
+    DecisionDocument,
+    Failure,
+    HarnessChange,
+    Invalid,
+    Missing,
+    TestbedDifference,
+    Verdict,
+)
+from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
+from perfgate.judging.gate.harness import hides, is_consequence
+
+MUST_DECIDE = {metric for family in FAMILIES.values() if family.must_decide for metric in family.metrics}
+
+
+class VerdictRule(NamedTuple):
+    """A verdict, the code of its reason, and what it applies to: it gives the verdict where ``names`` holds anything."""
+
+    verdict: Verdict
+    reason: str
+    names: list[str]
+
+
+class VerdictReasons(NamedTuple):
+    """A verdict, and what gave it as ``CODE: NAME``."""
+
+    verdict: Verdict
+    reasons: list[str]
+
+
+def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
+    """The verdict of the first rule that applies; its reasons are codes and names, the report words them."""
+    for rule in rules:
+        if rule.names:
+            return VerdictReasons(rule.verdict, [f"{rule.reason}: {name}" for name in rule.names])
+    return VerdictReasons("PASS", [])
+
+
+def verdict_rules(
+    comparisons: list[Comparison],
+    differences: list[TestbedDifference],
+    invalid: list[Invalid],
+    failures: list[Failure],
+    changes: list[HarnessChange],
+    missing: list[Missing],
+    comparing: Comparing,
+    *,
+    not_timed: list[str],
+) -> list[VerdictRule]:
+    """Every rule in the order in which they are asked; ``not_timed`` are places of recordings without a time of kernels.
+
+    An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
+    """
+    gating = [comparison for comparison in comparisons if comparison.gating]
+    regressed = [_name(c) for c in gating if c.outcome == "regressed"]
+    undecided = [
+        _name(c)
+        for c in gating
+        if c.outcome == "inconclusive"
+        and c.method not in RULE_METHODS
+        and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled"))
+    ]
+    doubtful = [
+        _name(c)
+        for c in comparisons
+        if c.method in {"check", *RULE_METHODS} and not c.gating and c.outcome == "inconclusive"
+    ]
+    # Full precision where less had been asked for may be meant, and then it is faster or merged with this warning.
+    doubtful += [
+        _name(c)
+        for c in comparisons
+        if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed" and not _is_faster_at(c, gating)
+    ]
+    not_judged = [_name(c) for c in gating if c.method in RULE_METHODS and c.outcome == "inconclusive"]
+    # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
+    unsteady = [
+        f"{_name(c)}: {c.reason}"
+        for c in comparisons
+        if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
+    ]
+    failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
+    not_comparable = [_change_name(change) for change in changes if change.kind == "not_comparable"]
+    slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
+    unmeasured = [
+        VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
+        VerdictRule("INCONCLUSIVE", "harness", not_comparable),
+        VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
+        VerdictRule("INCONCLUSIVE", "invalid", [f"{i.workload}/{i.shape} {i.message}" for i in invalid]),
+        # What was left out may be what shows a regression, so nothing below counts without it.
+        VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
+        VerdictRule("INCONCLUSIVE", "not judged", not_judged),
+    ]
+    nothing_compared = not gating and not any(c.accepted for c in comparisons)
+    return [
+        *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
+        VerdictRule("INCONCLUSIVE", "nothing compared", ["no comparison could be made"] if nothing_compared else []),
+        VerdictRule("INCONCLUSIVE", "undecided", undecided),
+        VerdictRule("INCONCLUSIVE", "untimed", not_timed),
+        VerdictRule("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
+        VerdictRule("WARN", "doubtful", doubtful),
+        VerdictRule("WARN", "unsteady", unsteady),
+        VerdictRule("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
+    ]
+
+
+def exit_code(decision: DecisionDocument) -> int:
+    """The documented exit code: an error is not a verdict, so a failed measurement has its own."""
+    if decision.verdict == "FAIL":
+        return EXIT_FAIL
+    if decision.verdict == "INCONCLUSIVE":
+        failed = any(not is_consequence(failure, decision.harness_changes) for failure in decision.failures)
+        return EXIT_MEASURING if failed or decision.invalid else EXIT_INCONCLUSIVE
+    return EXIT_PASS
+
+
+def _missing_name(entry: Missing) -> str:
+    place = f"{entry.workload}/{entry.shape}" if entry.shape else entry.workload
+    return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
+
+
+def _change_name(change: HarnessChange) -> str:
+    return f"{change.workload}: {change.message}"
+
+
+def _name(comparison: Comparison) -> str:
+    place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
+    return f"{place} {comparison.limit or comparison.metric}"
+
+
+def _is_faster_at(counted: Comparison, gating: list[Comparison]) -> bool:
+    """Whether the pairs show that calls of this place take less time."""
+    place = (counted.workload, counted.shape, "paired", "improved")
+    return any((c.workload, c.shape, c.method, c.outcome) == place and c.unit == "s" for c in gating)
