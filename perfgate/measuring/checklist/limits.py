@@ -6,39 +6,41 @@ from collections.abc import Mapping
 
 from perfgate.catalogue.lookup import LIMITS, RULES
 from perfgate.document.run import Evidence, Finding, Severity
+from perfgate.measuring.checklist.step import Limits
+
+# None is evidence that is not there, such as the line of an operator that no line of the project called.
+MaybeEvidence = Mapping[str, Evidence | None]
+
+_MOST_SEVERE_FIRST: tuple[Severity, ...] = ("severe", "warning", "info")
 
 
-def limit(name: str, given: Mapping[str, float]) -> float:
-    """Return a limit by name, as the project gives it or else the card's own. Raises KeyError for an unknown name."""
-    return given.get(name, LIMITS[name].default)
+def limit(name: str, limits: Limits) -> float:
+    """The project's own limit, or else the card's. Raises KeyError for an unknown name."""
+    return limits.get(name, LIMITS[name].default)
 
 
-def noticed(rule: str, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
-    """Return a finding in the words that the card has for its rule. Raises KeyError for evidence that the words lack."""
-    message = RULES[rule].message.format_map(evidence)
-    return Finding(rule=rule, severity=severity, message=message, evidence=dict(evidence))
+def finding(rule: str, severity: Severity, evidence: MaybeEvidence) -> Finding:
+    """Raises KeyError for evidence that the words of the rule lack."""
+    present = {name: value for name, value in evidence.items() if value is not None}
+    return Finding(rule=rule, severity=severity, message=RULES[rule].message.format_map(present), evidence=present)
 
 
-def above(rule: str, value: float, *, given: Mapping[str, float], evidence: Mapping[str, Evidence]) -> list[Finding]:
-    """Return one finding where ``value`` is above a limit of the rule, of the most severe such limit; else nothing.
+def above(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> list[Finding]:
+    """One finding where ``value`` is above a limit of the rule, of the most severe such limit; else none.
 
     The evidence gets the value, under the rule's name, and the limit it crossed.
     """
-    for severity, bound in _bounds(rule, given):
-        if value > bound:
-            return [noticed(rule, severity, {rule: value, "limit": bound, **evidence})]
+    return _beyond(rule, value, limits, evidence, sign=1)
+
+
+def below(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> list[Finding]:
+    """The same where ``value`` is below a limit."""
+    return _beyond(rule, value, limits, evidence, sign=-1)
+
+
+def _beyond(rule: str, value: float, limits: Limits, evidence: MaybeEvidence, *, sign: int) -> list[Finding]:
+    for severity in _MOST_SEVERE_FIRST:
+        name = f"{rule}.{severity}"
+        if name in LIMITS and sign * value > sign * (bound := limit(name, limits)):
+            return [finding(rule, severity, {rule: value, "limit": bound, **evidence})]
     return []
-
-
-def below(rule: str, value: float, *, given: Mapping[str, float], evidence: Mapping[str, Evidence]) -> list[Finding]:
-    """Return one finding where ``value`` is below a limit of the rule, of the most severe such limit; else nothing."""
-    for severity, bound in _bounds(rule, given):
-        if value < bound:
-            return [noticed(rule, severity, {rule: value, "limit": bound, **evidence})]
-    return []
-
-
-def _bounds(rule: str, given: Mapping[str, float]) -> list[tuple[Severity, float]]:
-    """Return the limits that a rule has, the most severe first."""
-    severities: tuple[Severity, ...] = ("severe", "warning", "info")
-    return [(severity, limit(f"{rule}.{severity}", given)) for severity in severities if f"{rule}.{severity}" in LIMITS]

@@ -1,11 +1,11 @@
-"""What a step of the checklist is: a number, a slug, and one method that measures."""
+"""What a step of the checklist is: a card with its number, and one method that measures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from perfgate.catalogue.records import StepCard
 from perfgate.document.budget import Budget
@@ -25,6 +25,8 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary
 
+Limits = Mapping[str, float]
+
 
 @dataclass(frozen=True)
 class StepContext:
@@ -33,7 +35,7 @@ class StepContext:
     ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
     what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
     ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
-    ``budgets`` are the bounds that the gate will hold what is measured to: a step measures what they take to be judged.
+    ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
@@ -52,47 +54,13 @@ class StepContext:
     kept: list[Artifact] = field(default_factory=list)
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
-        """Return the budgets on one metric of a shape of the workload."""
-        return [
-            found for found in self.budgets if found.metric == metric and found.place.covers(self.workload.name, shape)
-        ]
+        name = self.workload.name
+        return [budget for budget in self.budgets if budget.metric == metric and budget.place.covers(name, shape)]
 
-
-@dataclass(frozen=True)
-class StepOutcome:
-    """What a step measured. ``reason`` is required unless the status is ok or attention."""
-
-    status: StepStatus
-    reason: str | None = None
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    samples: list[SampleSet] = field(default_factory=list)
-    kernels: list[ShapeKernels] = field(default_factory=list)
-    operators: list[OperatorRow] = field(default_factory=list)
-    accounts: list[CallAccount] = field(default_factory=list)
-    counters: list[CounterSet] = field(default_factory=list)
-
-
-@dataclass
-class Judged:
-    """Values and findings of a part of a step, put together part by part."""
-
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, other: Judged) -> None:
-        """Take over what another part gave."""
-        self.values += other.values
-        self.findings += other.findings
-
-
-class Step(Protocol):
-    """One numbered check. A module in ``steps/`` exposes one as ``STEP``."""
-
-    card: StepCard
-
-    def measure(self, context: StepContext) -> StepOutcome:
-        """Measure and return the outcome; raise nothing for what the device merely cannot do."""
+    @property
+    def shows_kernels(self) -> bool:
+        """Whether a trace of the device has its kernels on a timeline of their own."""
+        return "kernel_timeline" in self.device.capabilities
 
 
 @dataclass(frozen=True)
@@ -102,9 +70,58 @@ class RecordingContext:
     recording: Recording
     summaries: Sequence[DeviceSummary]
     workload: str
-    limits: Mapping[str, float]
+    limits: Limits
     expected_kernels: Sequence[str] = ()
     graph_spans: Sequence[str] = ()
+
+
+@dataclass
+class StepOutcome:
+    """What a step measured, put together part by part; where it could not, ``absent`` is its status and ``reason`` says why."""
+
+    values: list[Value] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    samples: list[SampleSet] = field(default_factory=list)
+    kernels: list[ShapeKernels] = field(default_factory=list)
+    operators: list[OperatorRow] = field(default_factory=list)
+    accounts: list[CallAccount] = field(default_factory=list)
+    counters: list[CounterSet] = field(default_factory=list)
+    absent: Literal["not_applicable", "unavailable"] | None = None
+    reason: str | None = None
+
+    @property
+    def status(self) -> StepStatus:
+        """``attention`` where a finding is more than information."""
+        if self.absent is not None:
+            return self.absent
+        return "attention" if any(finding.severity != "info" for finding in self.findings) else "ok"
+
+    def add(self, part: StepOutcome) -> None:
+        """Append the lists of another part; its status and reason do not count."""
+        self.values += part.values
+        self.findings += part.findings
+        self.samples += part.samples
+        self.kernels += part.kernels
+        self.operators += part.operators
+        self.accounts += part.accounts
+        self.counters += part.counters
+
+
+def not_applicable(reason: str) -> StepOutcome:
+    return StepOutcome(absent="not_applicable", reason=reason)
+
+
+def unavailable(reason: str) -> StepOutcome:
+    return StepOutcome(absent="unavailable", reason=reason)
+
+
+class Step(Protocol):
+    """One numbered check. A module or package in ``steps/`` exposes one as ``STEP``."""
+
+    card: StepCard
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Measure and return the outcome; raise nothing for what the device merely cannot do."""
 
 
 @runtime_checkable
@@ -113,8 +130,3 @@ class RecordedStep(Protocol):
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the recording and return the outcome; unavailable, with a reason, for what it does not hold."""
-
-
-def status_of(findings: list[Finding]) -> StepStatus:
-    """Return ``attention`` when a finding is more than information, else ``ok``."""
-    return "attention" if any(finding.severity != "info" for finding in findings) else "ok"

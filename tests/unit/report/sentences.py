@@ -53,10 +53,16 @@ def step_sentences() -> dict[str, str]:
     """
     measuring = REPORT.parent.parent / "measuring"
     checklist, counting = measuring / "checklist", measuring / "counting"
-    folders = [checklist / "steps", checklist / "recorded.py", counting / "account.py", counting / "lines.py"]
+    folders = [
+        checklist / "steps",
+        checklist / "recorded.py",
+        checklist / "agreement.py",
+        counting / "account.py",
+        counting / "lines.py",
+    ]
     found = {}
     for folder in folders:
-        for module in sorted(folder.glob("*.py")) if folder.is_dir() else [folder]:
+        for module in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
             for line, text in _spoken(ast.parse(module.read_text(encoding="utf-8"))):
                 if sum(any(map(str.isalpha, word)) for word in text.split()) >= _FEWEST_WORDS:
                     found[text] = f"{module.name}:{line}"

@@ -12,12 +12,10 @@ from torch import nn
 
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
-from perfgate.measuring.checklist.steps._dataflow import Node, record_dataflow
-from perfgate.measuring.checklist.steps._fused_kernels import is_elementwise, is_fused
-from perfgate.measuring.checklist.steps._fusion_patterns import Pattern, find_patterns
-from perfgate.measuring.checklist.steps._fusion_result import read_fusion_result
-from perfgate.measuring.checklist.steps._node_times import NodeTimes, node_times
-from perfgate.measuring.checklist.steps.s06_fusion import STEP, _judge_patterns, _merged_share
+from perfgate.measuring.checklist.steps.s06_fusion import STEP, judge_patterns, merged_share
+from perfgate.measuring.checklist.steps.s06_fusion.kernels import is_elementwise, is_fused, read_fusion_result
+from perfgate.measuring.checklist.steps.s06_fusion.node_times import NodeTimes, node_times
+from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, Pattern, find_patterns, record_dataflow
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
@@ -193,13 +191,13 @@ def test_fusion__cost_of_some_patterns_unknown__named_and_the_others_judged():
     nodes = [Node(f"aten::{name}", "pointwise", (), 4, f"m.py:{at}") for at, name in enumerate(("mul", "add", "relu"))]
     found = [Pattern("elementwise", (0,), (0,)), Pattern("gelu", (1, 2), (1, 2))]
 
-    findings = _judge_patterns(found, nodes, NodeTimes([50.0, None, 10.0], 100.0), "s", {})
+    findings = judge_patterns(found, nodes, NodeTimes([50.0, None, 10.0], 100.0), "s", {})
 
     assert [(finding.rule, finding.severity, finding.evidence["ops"]) for finding in findings] == [
         ("fusion.elementwise", "warning", "mul"), ("fusion.unknown_cost", "info", "add, relu"),
     ]  # fmt: skip
-    assert _merged_share(found, NodeTimes([50.0, None, 10.0], 100.0)) == 0.5
-    assert _merged_share(found, None) is None
+    assert merged_share(found, NodeTimes([50.0, None, 10.0], 100.0)) == 0.5
+    assert merged_share(found, None) is None
 
 
 def recorded_call(*names: str) -> CallTrace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.lookup import RULES
-from perfgate.measuring.checklist.limits import above, below, limit, noticed
+from perfgate.measuring.checklist.limits import above, below, finding, limit
 
 
 def test_limit__given_by_the_project__comes_first() -> None:
@@ -20,24 +20,24 @@ def test_limit__unknown_name__key_error() -> None:
 
 @pytest.mark.parametrize(("value", "severity"), [(0.05, None), (0.06, "warning"), (0.20, "warning"), (0.21, "severe")])
 def test_above__value__severity_of_the_highest_limit_crossed(value: float, severity: object) -> None:
-    found = above("transfer.share", value, given={}, evidence={"mode": "pageable"})
-    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    found = above("transfer.share", value, {}, {"mode": "pageable"})
+    assert [one.severity for one in found] == ([severity] if severity else [])
 
 
 def test_above__finding__carries_value_limit_and_evidence() -> None:
-    (found,) = above("transfer.share", 0.5, given={}, evidence={"mode": "pageable"})
+    (found,) = above("transfer.share", 0.5, {}, {"mode": "pageable"})
     assert (found.rule, found.message) == ("transfer.share", str(RULES["transfer.share"].message))
     assert found.evidence == {"transfer.share": 0.5, "limit": 0.2, "mode": "pageable"}
 
 
 def test_below__rule_with_a_single_limit_for_information__that_severity() -> None:
-    (found,) = below("utilization.host", 0.5, given={}, evidence={"shape": "default"})
+    (found,) = below("utilization.host", 0.5, {}, {"shape": "default"})
     assert (found.severity, found.evidence) == ("info", {"utilization.host": 0.5, "limit": 0.8, "shape": "default"})
-    assert below("utilization.host", 0.8, given={}, evidence={}) == []
+    assert below("utilization.host", 0.8, {}, {}) == []
 
 
-def test_noticed__words_of_the_card__take_the_evidence() -> None:
-    found = noticed("batch.refused", "info", {"batch": 4, "error": "shape"})
-    assert found.message == "the workload does not take a batch size of 4"
+def test_finding__words_of_the_card__take_the_evidence() -> None:
+    noted = finding("batch.refused", "info", {"batch": 4, "error": "shape"})
+    assert noted.message == "the workload does not take a batch size of 4"
     with pytest.raises(KeyError, match="batch"):
-        noticed("batch.refused", "info", {})
+        finding("batch.refused", "info", {})

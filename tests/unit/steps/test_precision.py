@@ -8,8 +8,8 @@ from perfgate.measuring.checklist.agreement import Agreement
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s08_precision
-from perfgate.measuring.checklist.steps._precision_trial import Trial
 from perfgate.measuring.checklist.steps.s08_precision import STEP
+from perfgate.measuring.checklist.steps.s08_precision.trial import Trial
 from perfgate.measuring.timing.versus import Versus
 from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.read import read_recording
@@ -192,7 +192,7 @@ def trial(**fields):
 
 
 def rules(made, limits=None):
-    return [(f.rule, f.severity) for f in s08_precision._judge_trial(made, None, "default", limits or {}).findings]
+    return [(f.rule, f.severity) for f in s08_precision.judge_trial(made, "default", limits or {}).findings]
 
 
 def test_judge_trial__faster_and_right__recommended_by_the_low_end():

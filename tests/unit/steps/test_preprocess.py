@@ -13,8 +13,7 @@ import torch
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps import s11_preprocess
-from perfgate.measuring.checklist.steps._loading import preparing_share
-from perfgate.measuring.checklist.steps.s11_preprocess import STEP
+from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.pipeline import _exposed, measure_exposed
 from perfgate.measuring.workload.workload import Workload

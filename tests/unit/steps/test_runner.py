@@ -38,7 +38,7 @@ def test_run_step__outcome__result_with_what_it_cost() -> None:
     def measure(context: StepContext) -> StepOutcome:
         context.device.launch("mm", 3_000_000_000)
         context.device.synchronize()
-        return StepOutcome(status="ok", values=[Value(metric="latency.p50", value=0.5)])
+        return StepOutcome(values=[Value(metric="latency.p50", value=0.5)])
 
     result, outcome = run_step(_Step(measure), _context())
     assert (result.number, result.slug, result.workload, result.status) == (1, "latency", "fake", "ok")
@@ -62,7 +62,7 @@ def test_run_step__exception__status_error_with_traceback_and_no_number() -> Non
 def test_run_step__memory_full__kind_is_memory() -> None:
     def measure(context: StepContext) -> StepOutcome:
         context.device.allocate(1000)
-        return StepOutcome(status="ok")
+        return StepOutcome()
 
     result, _ = run_step(_Step(measure), _context(memory_limit=10))
     assert result.error is not None
@@ -78,13 +78,13 @@ def test_run_step__interrupt__goes_through(error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("outcome", "message"),
     [
-        (StepOutcome(status="not_applicable"), "without a reason"),
-        (StepOutcome(status="ok", values=[Value(metric="latency.p50", value=math.nan)]), "not a finite number"),
+        (StepOutcome(absent="not_applicable"), "without a reason"),
+        (StepOutcome(values=[Value(metric="latency.p50", value=math.nan)]), "not a finite number"),
         (
-            StepOutcome(status="ok", values=[Value(metric="latency.p50", value=1.0, interval=(0.0, math.inf))]),
+            StepOutcome(values=[Value(metric="latency.p50", value=1.0, interval=(0.0, math.inf))]),
             "not a finite number",
         ),
-        (StepOutcome(status="ok", values=[Value(metric="latency.p99", value=None)]), "neither a value nor a reason"),
+        (StepOutcome(values=[Value(metric="latency.p99", value=None)]), "neither a value nor a reason"),
     ],
 )
 def test_run_step__illegal_outcome__error_instead_of_a_number(outcome: StepOutcome, message: str) -> None:

@@ -17,8 +17,19 @@ from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
-from perfgate.measuring.checklist.steps._soak import Derating, Effort, Slice, Soak, derating, soak
-from perfgate.measuring.checklist.steps.s19_thermal import STEP, Sensed, judge_speed, judge_throttling, sensor_values
+from perfgate.measuring.checklist.steps.s19_thermal import (
+    STEP,
+    Derating,
+    Effort,
+    Sensed,
+    Slice,
+    Soak,
+    derating,
+    judge_speed,
+    judge_throttling,
+    sensor_values,
+    soak,
+)
 from perfgate.measuring.devices.contention import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading

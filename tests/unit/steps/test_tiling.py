@@ -7,9 +7,9 @@ import torch
 
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps._core_use import Cores, core_uses, known_cores
-from perfgate.measuring.checklist.steps._products import Replay, record_products
 from perfgate.measuring.checklist.steps.s13_tiling import STEP
+from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, core_uses, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling.products import Replay, record_products
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -48,7 +48,7 @@ def test_products__sizes_near_a_multiple__padded_and_the_same_result(function, i
     (product,) = products(function, *(torch.randn(shape) for shape in inputs))
 
     assert product.padding(16) == padding
-    assert (product.worded({}), product.worded(padding)) == (sizes, padded)
+    assert (product.shapes({}), product.shapes(padding)) == (sizes, padded)
     with torch.inference_mode():
         plain, other = Replay(product, padding, torch.device("cpu")).outputs()
     assert agreement(plain, other).within(1e-5)

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.runner import find_steps, run_step
-from perfgate.measuring.checklist.steps._traces import steady_calls, steady_summary
+from perfgate.measuring.checklist.traces import steady_calls, steady_summary
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 

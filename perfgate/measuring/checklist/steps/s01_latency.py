@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, SampleSet, Value
+from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.limits import noticed
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._open_loop import Pace, measure_open_loop
-from perfgate.measuring.timing.calls import CallBudget, CallTimes, Throughput, measure_throughput, time_calls
+from perfgate.measuring.checklist.limits import MaybeEvidence, finding
+from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile
+from perfgate.measuring.timing.arrivals import calls_of, draw, rate_of
+from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls
+from perfgate.measuring.timing.open_loop import OpenLoop, run_open_loop
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import SteadyState, find_steady_state
+from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.workload.workload import SLA
-from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, Samples, low_location, quantile
+from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile
 
-QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
+_QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
+_OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 # Six windows, because of five no two order statistics hold the median with 95 % confidence.
 _WINDOWS = 6
+# Fewer calls are no traffic.
+_FEWEST_ARRIVALS = 10
+_NO_WINDOWS = "the recording does not say when its steps began and ended"
+
+
+class _Pace(NamedTuple):
+    """Seconds that the calls of one rate may take: as long as a P99 needs, within these bounds."""
+
+    least: float
+    most: float
 
 
 @dataclass(frozen=True)
@@ -34,34 +49,26 @@ class _Effort:
     seconds: float
     most_seconds: float
     window_seconds: float
-    open_loop: Pace
+    open_loop: _Pace
 
     def shared(self, shapes: int) -> _Effort:
-        """Return the part of one of several shapes."""
-        return _Effort(
+        """The part of one of several shapes."""
+        return replace(
+            self,
             warm_up_seconds=self.warm_up_seconds / shapes,
-            calls=self.calls,
             seconds=self.seconds / shapes,
             most_seconds=self.most_seconds / shapes,
-            window_seconds=self.window_seconds / shapes,
-            open_loop=Pace(least=self.open_loop.least / shapes, most=self.open_loop.most / shapes),
+            open_loop=_Pace(self.open_loop.least / shapes, self.open_loop.most / shapes),
         )
 
 
 _QUICK = _Effort(
-    warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=Pace(0.5, 2.0)
+    warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=_Pace(0.5, 2.0)
 )
 # 700 calls are enough for a P99 (662); the windows of throughput are one second long.
 _FULL = _Effort(
-    warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=Pace(5.0, 30.0)
+    warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=_Pace(5.0, 30.0)
 )
-
-
-@dataclass
-class _Gathered:
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    samples: list[SampleSet] = field(default_factory=list)
 
 
 class LatencyStep:
@@ -70,41 +77,65 @@ class LatencyStep:
     card = card(1)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape of the workload."""
         shapes = context.workload.shapes
         effort = _QUICK.shared(len(shapes)) if context.quick else _FULL
-        gathered = _Gathered()
+        outcome = StepOutcome()
         with quiet():
             for shape in shapes:
                 context.progress(f"timing calls of shape {shape}")
-                _measure_shape(context, shape, effort, gathered)
-        return StepOutcome(
-            status=status_of(gathered.findings),
-            values=gathered.values,
-            findings=gathered.findings,
-            samples=gathered.samples,
-        )
+                outcome.add(_measure_shape(context, shape, effort))
+        return outcome
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Take the lengths of profiler steps for latencies of calls; the profiler's cost is in them, and the label says so."""
+        outcome = StepOutcome()
+        for summary in context.summaries:
+            lengths = None if summary.unit == "whole recording" else summary.lengths()
+            if lengths is None:
+                reason = NO_STEPS if summary.unit == "whole recording" else _NO_WINDOWS
+                outcome.values += missing([*_QUANTILES, "latency.max"], reason, {"shape": summary.shape})
+            else:
+                outcome.values += _quantiles(np.array(lengths) / 1e9, profiled(summary))
+        return or_absent(outcome)
 
 
-def _measure_shape(context: StepContext, shape: str, effort: _Effort, gathered: _Gathered) -> None:
-    call: Callable[[], Any] = context.workload.caller(shape)
+STEP = LatencyStep()
+
+
+def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOutcome:
+    call, labels = context.workload.caller(shape), {"shape": shape}
     device, batch = context.device, context.workload.batch
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
-    times = time_calls(call, device, _spend(context, shape, effort))
-    rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
-    at_rates = measure_open_loop(context, shape, effort.open_loop, promised=_FULL.open_loop)
-    latencies = _latencies(times, {"shape": shape})
-    gathered.values += [*_warm_up(steady, shape), *latencies, *at_rates.values, *_throughput(rates, shape)]
-    kept = _sla([*latencies, *at_rates.values], context.workload.workload.sla, shape)
-    gathered.findings += [*_unsteady(steady, shape), *at_rates.findings, *kept]
-    gathered.samples += [
-        SampleSet(metric="latency", samples=pack(times.wall), labels={"shape": shape, "clock": "wall"}),
-        SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
-    ]
+    times = time_calls(call, device, _call_budget(context, shape, effort))
+    rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS).rates
+    at_rates = _measure_open_loop(context, shape, effort.open_loop)
+    seconds = times.wall / 1e9
+    low = Value(metric="latency.low", value=low_location(seconds), count=int(seconds.size), labels=labels)
+    latencies = [low, *_quantiles(seconds, labels)]
+    unsteady = finding("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})
+    return StepOutcome(
+        values=[
+            Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
+            Value(metric="latency.warm_up_calls", value=float(steady.calls), labels=labels),
+            *latencies,
+            *at_rates.values,
+            median("throughput.median", rates, labels),
+            Value(metric="throughput.min", value=float(rates.min()), count=int(rates.size), labels=labels),
+        ],
+        findings=[
+            *([] if steady.steady else [unsteady]),
+            *at_rates.findings,
+            *_judge_sla([*latencies, *at_rates.values], context.workload.workload.sla, shape),
+        ],
+        samples=[
+            SampleSet(metric="latency", samples=pack(times.wall), labels={"shape": shape, "clock": "wall"}),
+            SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
+        ],
+    )
 
 
-def _spend(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
-    """Return what may be spent on calls; a promise about the P99 takes as many as a P99 needs, also when quick."""
+def _call_budget(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
+    """A promise about the P99 takes as many calls as a P99 needs, also when quick."""
     sla = context.workload.workload.sla
     rates = [budget.rate for budget in context.budgets_on("latency.p99", shape)]
     if None in [*rates, *([sla.rate] if sla.p99 is not None else [])]:
@@ -112,61 +143,20 @@ def _spend(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
     return CallBudget(effort.calls, effort.seconds, effort.most_seconds)
 
 
-def _warm_up(steady: SteadyState, shape: str) -> list[Value]:
-    labels = {"shape": shape}
-    return [
-        Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
-        Value(metric="latency.warm_up_calls", value=float(steady.calls), labels=labels),
-    ]
+def _quantiles(seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> list[Value]:
+    """The percentiles with their intervals, and the maximum; a P99 of too few calls has no value, and the reason says so."""
+    values = []
+    for metric in _QUANTILES:
+        number = quantile(seconds, int(metric[-2:]) / 100)
+        if metric == "latency.p99" and number.size < P99_FLOOR:
+            reason = f"not estimable: a P99 needs {P99_FLOOR} calls, there are {number.size}; see P90"
+            values.append(lower_bound_only(metric, number, labels, reason))
+        else:
+            values.append(of_quantile(metric, number, labels))
+    return [*values, Value(metric="latency.max", value=float(seconds.max()), count=int(seconds.size), labels=labels)]
 
 
-def _latencies(times: CallTimes, labels: dict[str, str]) -> list[Value]:
-    seconds = times.wall / 1e9
-    count = int(seconds.size)
-    return [
-        Value(metric="latency.low", value=low_location(seconds), count=count, labels=labels),
-        *(latency_quantile(name, seconds, labels) for name in QUANTILES),
-        Value(metric="latency.max", value=float(seconds.max()), count=count, labels=labels),
-    ]
-
-
-def latency_quantile(metric: str, seconds: Samples, labels: dict[str, str]) -> Value:
-    """Return a percentile with its interval; a P99 of too few calls has no value, and the reason says so."""
-    found = quantile(seconds, int(metric[-2:]) / 100, confidence=CONFIDENCE)
-    estimable = metric != "latency.p99" or found.size >= P99_FLOOR
-    return Value(
-        metric=metric,
-        value=found.value if estimable else None,
-        interval=found.interval if estimable else (found.low, None),
-        confidence=CONFIDENCE,
-        count=found.size,
-        labels=labels,
-        reason=None if estimable else f"not estimable: a P99 needs {P99_FLOOR} calls, there are {found.size}; see P90",
-    )
-
-
-def _throughput(rates: Throughput, shape: str) -> list[Value]:
-    median = quantile(rates.rates, 0.5)
-    return [
-        Value(
-            metric="throughput.median",
-            value=float(np.median(rates.rates)),
-            interval=median.interval,
-            confidence=CONFIDENCE,
-            count=median.size,
-            labels={"shape": shape},
-        ),
-        Value(metric="throughput.min", value=float(rates.rates.min()), count=median.size, labels={"shape": shape}),
-    ]
-
-
-def _unsteady(steady: SteadyState, shape: str) -> list[Finding]:
-    if steady.steady:
-        return []
-    return [noticed("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})]
-
-
-def _sla(latencies: list[Value], sla: SLA, shape: str) -> list[Finding]:
+def _judge_sla(latencies: list[Value], sla: SLA, shape: str) -> list[Finding]:
     """Compare the P99 with the SLA: broken when even its lower end lies above, kept when its upper end lies below.
 
     An SLA with a rate is about the calls that came in at that rate.
@@ -176,14 +166,77 @@ def _sla(latencies: list[Value], sla: SLA, shape: str) -> list[Finding]:
         return []
     p99 = next(value for value in latencies if value.metric == "latency.p99" and value.labels.get("rate") == rate)
     low, high = p99.interval or (None, None)
-    evidence: dict[str, Evidence] = {"sla.p99": promised, "shape": shape, "calls": p99.count or 0}
+    evidence: MaybeEvidence = {"sla.p99": promised, "shape": shape, "calls": p99.count or 0}
     if low is not None and low > promised:
-        return [noticed("sla.p99", "severe", {**evidence, "p99.low": low})]
+        return [finding("sla.p99", "severe", {**evidence, "p99.low": low})]
     if p99.value is not None and p99.value > promised:
-        return [noticed("sla.p99.near", "warning", {**evidence, "p99": p99.value})]
+        return [finding("sla.p99.near", "warning", {**evidence, "p99": p99.value})]
     if high is None or high > promised:
-        return [noticed("sla.p99.few_calls", "info", evidence)]
+        return [finding("sla.p99.few_calls", "info", evidence)]
     return []
 
 
-STEP = LatencyStep()
+class _Offered(NamedTuple):
+    """Calls that come in: how many a second, and when."""
+
+    rate: float
+    arrivals: npt.NDArray[np.float64]
+
+
+def _measure_open_loop(context: StepContext, shape: str, pace: _Pace) -> StepOutcome:
+    """Latency of calls that come in at a rate of their own, counted from when each was to start.
+
+    The rates are those of the SLA, of budgets and of the traffic; without any of them nothing is measured.
+    """
+    outcome = StepOutcome()
+    for offered in _offered(context, shape, pace):
+        rate = f"{offered.rate:g}"
+        context.progress(f"{rate} calls a second of shape {shape}, sent whether or not earlier ones are done")
+        labels = {"shape": shape, "rate": rate}
+        if offered.arrivals.size < _FEWEST_ARRIVALS:
+            seconds = "the time for it" if context.quick else "the time that the full run takes for it"
+            reason = f"{rate} calls a second are fewer than {_FEWEST_ARRIVALS} in {seconds}"
+            outcome.values += missing(_OPEN_LOOP_QUANTILES, reason, labels)
+            continue
+        loop = run_open_loop(context.workload.caller(shape), context.device, offered.arrivals)
+        outcome.values += [_open_loop_quantile(metric, loop, labels) for metric in _OPEN_LOOP_QUANTILES]
+        if loop.saturated:
+            calls = int(loop.latencies.size)
+            served_ns = (loop.intended_ns + loop.latencies).max() - loop.intended_ns[0]
+            evidence: MaybeEvidence = {**labels, "calls": calls, "served": float(calls / (served_ns / 1e9))}
+            promised = offered.rate == context.workload.workload.sla.rate
+            outcome.findings.append(finding("latency.saturated", "severe" if promised else "warning", evidence))
+    return outcome
+
+
+def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[_Offered]:
+    """Yield the rates to measure: those that the SLA and budgets name, each once, and that of the traffic.
+
+    What is promised at a rate gets the full pace, long enough to be judged. Traffic is of items: its calls come in when
+    their batch is full.
+    """
+    workload, seed = context.workload.workload, context.seed
+    traffic = workload.traffic
+    burstiness = traffic.burstiness if traffic is not None else 1.0
+    budgets = [budget.rate for metric in _OPEN_LOOP_QUANTILES for budget in context.budgets_on(metric, shape)]
+    promised = list(dict.fromkeys(rate for rate in (workload.sla.rate, *budgets) if rate is not None))
+    for rate in promised:
+        yield _Offered(rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL.open_loop), seed=seed))
+    if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
+        yield _Offered(rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
+
+
+def _count(rate: float, pace: _Pace) -> int:
+    return int(rate * min(pace.most, max(pace.least, (P99_FLOOR + 1) / rate)))
+
+
+def _open_loop_quantile(metric: str, loop: OpenLoop, labels: dict[str, str]) -> Value:
+    """A percentile; of a queue that grows without end only a lower bound, for its latency depends on when one stops."""
+    number = dependent_quantile(loop.latencies / 1e9, int(metric[-2:]) / 100)
+    if loop.saturated:
+        reason = f"the queue grows without end at {labels['rate']} calls a second"
+        return lower_bound_only(metric, number, labels, reason)
+    if metric == "latency.p99" and number.size < P99_FLOOR:
+        reason = f"not estimable: a P99 needs {P99_FLOOR} calls, there are {number.size}"
+        return lower_bound_only(metric, number, labels, reason)
+    return of_quantile(metric, number, labels)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Value
-from perfgate.measuring.checklist.limits import below, noticed
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._traces import steady_calls
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import MaybeEvidence, below, finding
+from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.traces import steady_calls
+from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import read_under_load
@@ -20,6 +21,7 @@ from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.trace.analysis import union_length
 from perfgate.trace.summary import StepParts
 
+_TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
 _FEWEST_CALLS = 20
 _MOST_CALLS = 100
 # A workload of minutes per call gets fewer than twenty rather than an hour.
@@ -31,15 +33,6 @@ _FEWEST_READINGS = 2
 _NO_TIMELINE = "the profiler shows no kernels of this device on a timeline of their own; see utilization.host"
 
 
-@dataclass(frozen=True)
-class _Run:
-    """So many calls one after another without a profiler: nanoseconds of wall time, and of CPU of the whole process."""
-
-    calls: int
-    wall_ns: int
-    cpu_ns: int
-
-
 class UtilizationStep:
     """Kernel time from a trace over wall time from a run without it: the profiler stretches gaps, not kernels."""
 
@@ -47,54 +40,61 @@ class UtilizationStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape. Without a kernel timeline only the host's own utilization is real."""
-        values: list[Value] = []
-        findings: list[Finding] = []
+        outcome = StepOutcome()
         with quiet():
             for shape in context.workload.shapes:
                 context.progress(f"utilization with inputs of shape {shape}")
-                found = _measure_shape(context, shape)
-                values += found
-                findings += [finding for value in found for finding in _judge(context, value)]
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+                outcome.add(_measure_shape(context, shape))
+        return outcome
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        outcome = StepOutcome()
+        for summary in context.summaries:
+            parts = summary.parts()
+            if parts is None:
+                outcome.values += missing(_TIMELINE_METRICS, device_times_missing(summary), {"shape": summary.shape})
+                continue
+            kernels_ns = parts.computing_ns + parts.exposed_communication_ns
+            numbers = {
+                "utilization.busy": kernels_ns / parts.length_ns,
+                "utilization.computing": parts.computing_ns / parts.length_ns,
+                "utilization.free": parts.free_ns / parts.length_ns,
+                "utilization.gap": (parts.length_ns - kernels_ns) / summary.spans / 1e9,
+            }
+            outcome.values += several(numbers, profiled(summary), count=summary.spans)
+            outcome.findings += _judge_parts(parts, summary.shape, context.limits)
+        return or_absent(outcome)
 
 
 STEP = UtilizationStep()
 
 
-def _measure_shape(context: StepContext, shape: str) -> list[Value]:
-    device, labels = context.device, {"shape": shape}
+def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
+    labels = {"shape": shape}
     call = context.workload.caller(shape)
-    run = _run_calls(call, device, calls=_calls(context, call))
-    host = Value(
-        metric="utilization.host",
-        value=run.cpu_ns / (run.wall_ns * max(context.threads, 1)),
-        count=run.calls,
-        labels=labels,
-    )
-    if "kernel_timeline" not in device.capabilities:
-        absent = (Value(metric=name, value=None, labels=labels, reason=_NO_TIMELINE) for name in _TIMELINE_METRICS)
-        return [*absent, host]
+    plain = _time_back_to_back(call, context.device, calls=_warm_up(context, call))
+    host = plain.cpu_ns / (plain.wall_ns * max(context.threads, 1))
+    host_value = Value(metric="utilization.host", value=host, count=plain.calls, labels=labels)
+    if not context.shows_kernels:
+        # Other processes take their part of the CPUs too, so a low share says no more than that.
+        values = [*missing(_TIMELINE_METRICS, _NO_TIMELINE, labels), host_value]
+        return StepOutcome(values, below("utilization.host", host, context.limits, labels))
     reported = [] if context.quick else [_reported(context, call, labels)]
-    busy_ns = _busy_ns(context, shape, calls=run.calls)
-    return [
+    trace = steady_calls(context, shape)
+    busy_ns = union_length(trace.kernels().intervals) / trace.calls * plain.calls
+    numbers = {
         # Kernels of the traced run may take a hair longer than in the run without; a share ends at 1.
-        Value(metric="utilization.busy", value=min(busy_ns / run.wall_ns, 1.0), count=run.calls, labels=labels),
-        Value(
-            metric="utilization.gap",
-            value=max(run.wall_ns - busy_ns, 0) / run.calls / 1e9,
-            count=run.calls,
-            labels=labels,
-        ),
-        host,
-        *reported,
-    ]
+        "utilization.busy": min(busy_ns / plain.wall_ns, 1.0),
+        "utilization.gap": max(plain.wall_ns - busy_ns, 0) / plain.calls / 1e9,
+    }
+    return StepOutcome(
+        [*several(numbers, labels, count=plain.calls), host_value, *reported],
+        below("utilization.busy", numbers["utilization.busy"], context.limits, labels),
+    )
 
 
-_TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
-
-
-def _calls(context: StepContext, call: Callable[[], Any]) -> int:
-    """Warm up, and return how many calls to make: 20 to 100 (20 when quick)."""
+def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
+    """How many calls to make after it: 20 to 100 (20 when quick)."""
     state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
     if state.call_ns > _LONGEST_NS:
         return _FEWEST_LONG_CALLS
@@ -102,19 +102,27 @@ def _calls(context: StepContext, call: Callable[[], Any]) -> int:
     return calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
 
 
-def _run_calls(call: Callable[[], Any], device: Device, *, calls: int) -> _Run:
-    """Make calls back to back and wait for the device once, at the end."""
+class _PlainCalls(NamedTuple):
+    """So many calls one after another without a profiler: nanoseconds of wall time, and of CPU of the whole process."""
+
+    calls: int
+    wall_ns: int
+    cpu_ns: int
+
+
+def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> _PlainCalls:
+    """Wait for the device once, at the end."""
     device.synchronize()
     cpu_started, started = device.process_cpu_ns(), device.clock_ns()
     for _ in range(calls):
         call()
     device.synchronize()
     # A coarse clock may not have moved; a share over nothing is no share.
-    return _Run(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
+    return _PlainCalls(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
 
 
 def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, str]) -> Value:
-    """Return what the driver says while calls are made and no profiler runs: npu-smi shows 0 % while one does."""
+    """What the driver says while calls are made and no profiler runs: npu-smi shows 0 % while one does."""
 
     def load() -> None:
         call()
@@ -128,49 +136,28 @@ def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, s
     return Value(metric="utilization.reported", value=statistics.median(shares), count=len(shares), labels=labels)
 
 
-def _busy_ns(context: StepContext, shape: str, *, calls: int) -> float:
-    """Return the nanoseconds in which a kernel of so many calls ran, on any stream, as traced calls tell."""
-    trace = steady_calls(context, shape)
-    return union_length(trace.kernels().intervals) / trace.calls * calls
+class _Rest(NamedTuple):
+    """What a device does beside computing: the rule that names it, the name of its share in evidence, and its time."""
+
+    rule: str
+    name: str
+    ns: int
 
 
-def _judge(context: StepContext, value: Value) -> list[Finding]:
-    if value.metric == "utilization.busy":
-        return _below_limits(value, context.limits)
-    if value.metric == "utilization.host" and "kernel_timeline" not in context.device.capabilities:
-        # Other processes take their part of the CPUs too, so this says no more than that.
-        return _below_limits(value, context.limits)
-    return []
-
-
-def judge_parts(parts: StepParts, shape: str, limits: Mapping[str, float]) -> list[Finding]:
+def _judge_parts(parts: StepParts, shape: str, limits: Limits) -> list[Finding]:
     """Judge how much of its steps a device ran kernels; what takes most of the time beside computing gives the words."""
-    others = {
-        "utilization.communication": parts.exposed_communication_ns,
-        "utilization.copies": parts.exposed_copies_ns or 0,
-        "utilization.preparing": parts.preparing_ns,
-        "utilization.busy": parts.free_ns,
-    }
-    largest = max(others, key=lambda rule: others[rule])
+    largest = max(
+        _Rest("utilization.communication", "exposed communication", parts.exposed_communication_ns),
+        _Rest("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
+        _Rest("utilization.preparing", "preparing", parts.preparing_ns),
+        _Rest("utilization.busy", "free", parts.free_ns),
+        key=lambda rest: rest.ns,
+    )
     busy = (parts.computing_ns + parts.exposed_communication_ns) / parts.length_ns
-    evidence: dict[str, Evidence] = {
+    evidence: MaybeEvidence = {
         "shape": shape,
         "computing": parts.computing_ns / parts.length_ns,
-        _PART_NAMES[largest]: others[largest] / parts.length_ns,
+        largest.name: largest.ns / parts.length_ns,
     }
-    found = below("utilization.busy", busy, given=limits, evidence=evidence)
-    return [noticed(largest, finding.severity, finding.evidence) for finding in found]
-
-
-_PART_NAMES = {
-    "utilization.communication": "exposed communication",
-    "utilization.copies": "exposed copies",
-    "utilization.preparing": "preparing",
-    "utilization.busy": "free",
-}
-
-
-def _below_limits(value: Value, limits: Mapping[str, float]) -> list[Finding]:
-    if value.value is None:
-        return []
-    return below(value.metric, value.value, given=limits, evidence={"shape": value.labels["shape"]})
+    findings = below("utilization.busy", busy, limits, evidence)
+    return [finding(largest.rule, judged.severity, judged.evidence) for judged in findings]

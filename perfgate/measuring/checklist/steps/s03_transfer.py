@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Finding, Value
+from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import above
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._transfers import DEVICE_ONLY, MODES, PLAIN, Marked, Transfers, mark_calls
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.values import median, missing
+from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
 # Six rounds are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ROUNDS = 6
-
-Floats = npt.NDArray[np.float64]
+_ON_DEVICE = "device"
+_PLAIN = "pageable"
+_MODES = (_PLAIN, "pinned", "prefetch")
+_EXPOSED = "transfer.exposed_share"
+_HOST_MEMORY = "the device works in host memory: there is nothing to copy"
+_NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
 
 
 @dataclass(frozen=True)
@@ -48,37 +54,58 @@ class TransferStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the device has no memory of its own."""
         if "own_memory" not in context.device.capabilities:
-            reason = "the device works in host memory: there is nothing to copy"
-            return StepOutcome(status="not_applicable", reason=reason)
+            return not_applicable(_HOST_MEMORY)
         shape = context.workload.shapes[0]
+        outcome = StepOutcome()
         with quiet():
             context.progress(f"copying inputs of shape {shape}")
-            transfers = Transfers(context.workload, context.device, shape)
-            shares = _shares(context, transfers)
-            marked = {mode: mark_calls(context.device, transfers, mode, calls=_MARKED_CALLS) for mode in MODES}
-        findings = _judge(context, {mode: float(np.median(share)) for mode, share in shares.items()})
-        values = [_share_value(mode, share, shape) for mode, share in shares.items()]
-        for mode, calls_of_mode in marked.items():
-            values += _copy_values(calls_of_mode, {"shape": shape, "mode": mode})
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+            transfers = _Transfers(context.workload, context.device, shape)
+            shares = _copying_shares(context, transfers)
+            outcome.values = [
+                median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()
+            ]
+            for mode in _MODES:
+                outcome.values += _copy_values(context.device, transfers, mode, shape)
+        # Plain copying is judged: it is what code does that takes no care. What care would gain is evidence.
+        medians = {mode: float(np.median(share)) for mode, share in shares.items()}
+        evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
+        outcome.findings = above("transfer.share", medians[_PLAIN], context.limits, evidence)
+        return outcome
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Only what no kernel hides is in a recording; what copying costs a call takes a call without it."""
+        outcome = StepOutcome()
+        for summary in context.summaries:
+            parts = summary.parts()
+            if summary.on_host or parts is None or parts.exposed_copies_ns is None:
+                reason = device_times_missing(summary) if summary.on_host or parts is None else _NO_COPIES
+                outcome.values += missing(_EXPOSED, reason, {"shape": summary.shape})
+                continue
+            share = parts.exposed_copies_ns / parts.length_ns
+            labels = profiled(summary)
+            outcome.values.append(Value(metric=_EXPOSED, value=share, count=summary.spans, labels=labels))
+        return or_absent(outcome)
 
 
-def _shares(context: StepContext, transfers: Transfers) -> dict[str, Floats]:
-    """Return for each way of copying its share of the end-to-end time, one number per round.
+STEP = TransferStep()
+
+
+def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
+    """For each way of copying its share of the end-to-end time, one number per round.
 
     (end-to-end - device-only) / end-to-end, of medians of calls made in the same round in random order: what the
     machine does meanwhile hits all ways alike.
     """
     effort = _QUICK if context.quick else _FULL
-    chance = random.Random(context.seed)
-    find_steady_state(transfers.calls[DEVICE_ONLY], context.device, cap_seconds=effort.warm_up_seconds)
-    latest = context.device.clock_ns() + int(effort.seconds * 1e9)
+    device, chance = context.device, random.Random(context.seed)
+    find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=effort.warm_up_seconds)
+    latest = device.clock_ns() + int(effort.seconds * 1e9)
     rounds: list[dict[str, float]] = []
-    while len(rounds) < effort.rounds and (len(rounds) < _FEWEST_ROUNDS or context.device.clock_ns() < latest):
+    while len(rounds) < effort.rounds and (len(rounds) < _FEWEST_ROUNDS or device.clock_ns() < latest):
         order = chance.sample(list(transfers.calls), len(transfers.calls))
-        rounds.append({mode: _median_ns(transfers.calls[mode], context.device) for mode in order})
-    only = np.asarray([times[DEVICE_ONLY] for times in rounds])
-    return {mode: 1.0 - only / np.asarray([times[mode] for times in rounds]) for mode in MODES}
+        rounds.append({mode: _median_ns(transfers.calls[mode], device) for mode in order})
+    on_device = np.asarray([times[_ON_DEVICE] for times in rounds])
+    return {mode: 1.0 - on_device / np.asarray([times[mode] for times in rounds]) for mode in _MODES}
 
 
 def _median_ns(call: Callable[[], Any], device: Device) -> float:
@@ -87,39 +114,109 @@ def _median_ns(call: Callable[[], Any], device: Device) -> float:
     return float(np.median(time_calls(call, device, CallBudget(_CALLS_PER_ROUND)).wall))
 
 
-def _share_value(mode: str, share: Floats, shape: str) -> Value:
-    found = quantile(share, 0.5)
-    return Value(
-        metric="transfer.share",
-        value=float(np.median(share)),
-        interval=found.interval,
-        confidence=CONFIDENCE,
-        count=found.size,
-        labels={"shape": shape, "mode": mode},
-    )
+class _Transfers:
+    """Makes end-to-end calls on a pool of host batches made beforehand: making them is no part of the transfer."""
+
+    def __init__(self, workload: BoundWorkload, device: Device, shape: str) -> None:
+        self._workload = workload
+        self._device = device
+        self._hosts = [workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)]
+        self._pinned = [device.pin(host) for host in self._hosts]
+        self._next = device.to_device(self._pinned[0], non_blocking=True)
+        self._cursor = 0
+        self.input_bytes = device.bytes_of(self._hosts[0])
+        self.calls: dict[str, Callable[[], Any]] = {
+            _ON_DEVICE: workload.caller(shape),
+            **{mode: self._caller(mode) for mode in _MODES},
+        }
+
+    def _caller(self, mode: str) -> Callable[[], Any]:
+        return lambda: self.end_to_end(mode)
+
+    def end_to_end(self, mode: str, marks: _Marks | None = None) -> Any:
+        """Bring an input over, call, bring the output back. With ``prefetch`` the next input travels meanwhile."""
+        self._cursor = (self._cursor + 1) % POOL_SIZE
+        inputs = self._next if mode == "prefetch" else self._upload(mode, marks)
+        with marks.around("compute") if marks else nullcontext():
+            output = self._workload.invoke(inputs)
+        if mode == "prefetch":
+            with self._device.copy_stream():
+                self._next = self._upload(mode, marks)
+        with marks.around("down") if marks else nullcontext():
+            self._device.to_host(output)
+        return output
+
+    def _upload(self, mode: str, marks: _Marks | None) -> Any:
+        with marks.around("up") if marks else nullcontext():
+            if mode == _PLAIN:
+                return self._device.to_device(self._hosts[self._cursor])
+            return self._device.to_device(self._pinned[self._cursor], non_blocking=True)
 
 
-def _copy_values(marked: Marked, labels: dict[str, str]) -> list[Value]:
-    calls = marked.calls
-    exposed = float(np.median([call.exposed / call.wall for call in calls]))
+class _Span(NamedTuple):
+    """Begin and end in device nanoseconds."""
+
+    begin: int
+    end: int
+
+
+class _Marks:
+    """Pairs of events around the copies and the compute of one call."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._pairs: list[tuple[str, Event, Event]] = []
+
+    @contextmanager
+    def around(self, kind: str) -> Iterator[None]:
+        """Mark what is queued in the context, in the stream that is current there."""
+        before, after = self._device.event(), self._device.event()
+        self._pairs.append((kind, before, after))
+        before.record()
+        yield
+        after.record()
+
+    def spans(self, kind: str) -> list[_Span]:
+        """Valid after a synchronisation."""
+        return [_Span(before.time_ns(), after.time_ns()) for name, before, after in self._pairs if name == kind]
+
+
+def _copy_values(device: Device, transfers: _Transfers, mode: str, shape: str) -> list[Value]:
+    """Make calls with events around copies and compute; apart from the timed ones, which the events would slow down.
+
+    Compute is all the time from the first kernel of a call to its last, pauses between them included.
+    """
+    exposed_shares: list[float] = []
+    up_ns: list[int] = []
+    down_ns: list[int] = []
+    output_bytes = 0
+    for _ in range(_MARKED_CALLS):
+        marks = _Marks(device)
+        started = device.clock_ns()
+        output = transfers.end_to_end(mode, marks)
+        device.synchronize()
+        wall_ns = device.clock_ns() - started
+        output_bytes = device.bytes_of(output)
+        up, down, compute = (marks.spans(kind) for kind in ("up", "down", "compute"))
+        exposed_shares.append(sum(_outside(span, compute) for span in up + down) / wall_ns)
+        up_ns.append(sum(span.end - span.begin for span in up))
+        down_ns.append(sum(span.end - span.begin for span in down))
+    labels = {"shape": shape, "mode": mode}
     return [
-        Value(metric="transfer.exposed_share", value=exposed, count=len(calls), labels=labels),
-        _bandwidth("transfer.h2d_bandwidth", marked.input_bytes, [call.up for call in calls], labels),
-        _bandwidth("transfer.d2h_bandwidth", marked.output_bytes, [call.down for call in calls], labels),
+        Value(metric=_EXPOSED, value=float(np.median(exposed_shares)), count=_MARKED_CALLS, labels=labels),
+        *_bandwidth("transfer.h2d_bandwidth", transfers.input_bytes, up_ns, labels),
+        *_bandwidth("transfer.d2h_bandwidth", output_bytes, down_ns, labels),
     ]
 
 
-def _bandwidth(metric: str, size: int, times_ns: list[int], labels: dict[str, str]) -> Value:
+def _outside(span: _Span, computes: list[_Span]) -> int:
+    """How much of a span lies outside the computes, which do not overlap each other."""
+    inside = sum(max(0, min(span.end, compute.end) - max(span.begin, compute.begin)) for compute in computes)
+    return span.end - span.begin - inside
+
+
+def _bandwidth(metric: str, size: int, times_ns: list[int], labels: dict[str, str]) -> list[Value]:
     time_ns = float(np.median(times_ns))
     if size == 0 or time_ns <= 0:
-        return Value(metric=metric, value=None, reason="nothing was copied", labels=labels)
-    return Value(metric=metric, value=size / time_ns * 1e9, count=len(times_ns), labels=labels)
-
-
-def _judge(context: StepContext, shares: dict[str, float]) -> list[Finding]:
-    """Judge plain copying: it is what code does that takes no care; what care would gain stands in the evidence."""
-    evidence = {f"transfer.share {mode}": share for mode, share in shares.items() if mode != PLAIN}
-    return above("transfer.share", shares[PLAIN], given=context.limits, evidence=evidence)
-
-
-STEP = TransferStep()
+        return missing(metric, "nothing was copied", labels)
+    return [Value(metric=metric, value=size / time_ns * 1e9, count=len(times_ns), labels=labels)]

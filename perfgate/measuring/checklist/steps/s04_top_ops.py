@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import CallAccount, CounterSet, Finding
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._kernel_runs import KernelRuns, heaviest_lines, judge_long_runs, judge_missing
-from perfgate.measuring.checklist.steps._operators import (
-    ShapeOperators,
-    judge_fallbacks,
-    judge_operators,
-    judge_unstable,
-)
-from perfgate.measuring.checklist.steps._traces import steady_calls
+from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
+from perfgate.document.tolerances import missing_kernels
+from perfgate.measuring.checklist.limits import above, below, finding
+from perfgate.measuring.checklist.recorded import or_absent
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.traces import steady_calls
+from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.account import AccountOf, account_for
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_in_order, with_steady
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.measuring.counting.roofline import measure_roof
-from perfgate.trace.events import EventTable
-from perfgate.trace.fallbacks import with_fallbacks
-from perfgate.trace.kernels import with_kernel_lines, with_kernels, work_by_span
-from perfgate.trace.operators import operator_totals
+from perfgate.trace.analysis import IntColumn, self_times
+from perfgate.trace.events import KIND_CODES, EventKind, EventTable
+from perfgate.trace.fallbacks import fallback_sites, with_fallbacks
+from perfgate.trace.kernels import KERNEL_METRICS, with_kernel_lines, with_kernels, work_by_span
+from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.summary import DeviceSummary
+
+# The classes of operators whose share of the busy time has a limit.
+_JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")
+_TOP_OPS = 10
+# Rows kept per shape. What stands in no row is not explained, and ops.coverage says so.
+_MOST_ROWS = 100
+_SINGLE_RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
+# More names than any model runs kernels; a recording may hold anything.
+_MOST_NAMES = 5000
+_NO_OPERATOR = "the trace holds no operator"
+_NOTHING = "the trace holds no operator: a call runs none that the profiler knows"
+_NO_RECORDED_OPERATOR = "the recording holds no operator of its steps"
 
 
 class TopOpsStep:
@@ -32,67 +48,228 @@ class TopOpsStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where no trace holds an operator. The counters are there in any case."""
-        shapes: list[ShapeOperators] = []
-        counters: list[CounterSet] = []
-        accounts: list[CallAccount] = []
-        runs: list[KernelRuns] = []
+        outcome = StepOutcome()
         long_runs: list[Finding] = []
+        names: set[str] = set()
         roof = measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
             trace = steady_calls(context, shape)
-            shapes.append(_operators(context, shape, trace))
+            events = trace.device_work() if context.shows_kernels else trace.host_ops()
+            totals = operator_totals(events, calls=trace.calls)
+            calls = _Calls(context.workload.name, shape, trace.calls, counted=len(events))
+            outcome.add(_judge_operators(totals, calls, context.limits))
             context.progress(f"counting operators with inputs of shape {shape}")
-            counted = count_in_order(context.workload, context.device, shape, root=context.root)
-            whose = AccountOf(context.workload.name, shape, counted.order, context.root, roof)
-            accounts.append(account_for(trace, whose))
-            dispatched = with_kernel_lines(_counters(context, counted.counters, trace), accounts[-1].rows)
-            counters.append(with_python_work(context.workload, dispatched, root=context.root))
-            runs.append(KernelRuns(shape))
-            runs[-1].add(_events(context, trace), calls=trace.calls)
-            lines = heaviest_lines(accounts[-1].rows)
-            long_runs += judge_long_runs(runs[-1], lines=lines, limits=context.limits)
-        counters = with_compilations(context.workload, counters, root=context.root)
-        findings = [finding for shape in shapes for finding in shape.findings] + long_runs
-        findings += judge_missing(context.expected_kernels, {name for ran in runs for name in ran.names})
-        findings += [finding for counted in counters for finding in judge_fallbacks(counted)]
-        findings += [finding for counted in counters for finding in judge_unstable(counted)]
-        empty = not any(shape.operators for shape in shapes)
-        return StepOutcome(
-            status="unavailable" if empty else status_of(findings),
-            reason="the trace holds no operator: a call runs none that the profiler knows" if empty else None,
-            values=[*(value for shape in shapes for value in shape.values), *(ran.value() for ran in runs)],
-            findings=findings,
-            kernels=[kept for ran in runs for kept in ran.kept()],
-            operators=[row for shape in shapes for row in shape.operators],
-            accounts=accounts,
-            counters=[with_steady(counted) for counted in counters],
-        )
+            counts = count_in_order(context.workload, context.device, shape, root=context.root)
+            account = account_for(trace, AccountOf(context.workload.name, shape, counts.order, context.root, roof))
+            outcome.accounts.append(account)
+            dispatched = with_kernel_lines(_with_device_counts(context, counts.counters, trace), account.rows)
+            outcome.counters.append(with_python_work(context.workload, dispatched, root=context.root))
+            runs = _KernelRuns(shape)
+            runs.add(events, calls=trace.calls)
+            long_runs += runs.judge(context.limits, lines=_heaviest_lines(account.rows))
+            outcome.values += runs.values()
+            outcome.kernels += runs.shape_kernels()
+            names |= runs.names
+        counters = with_compilations(context.workload, outcome.counters, root=context.root)
+        outcome.findings += [*long_runs, *_judge_missing(context.expected_kernels, names)]
+        outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]
+        outcome.findings += [noted for counter_set in counters for noted in _judge_unstable(counter_set)]
+        outcome.counters = [with_steady(counter_set) for counter_set in counters]
+        if not outcome.operators:
+            outcome.absent, outcome.reason = "unavailable", _NOTHING
+        return outcome
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Judge the operators of every rank as those of a measured shape."""
+        outcome = StepOutcome()
+        names: set[str] = set()
+        for summary in context.summaries:
+            counters = _recorded_counters(summary, context.workload)
+            outcome.counters += [counters] if counters.values else []
+            if not summary.totals:
+                labels = {"shape": summary.shape}
+                outcome.values += missing(("ops.coverage", "ops.kernel_time"), _NO_RECORDED_OPERATOR, labels)
+                continue
+            calls = _Calls(context.workload, summary.shape, summary.spans, summary.counted)
+            outcome.add(_judge_operators(summary.totals, calls, context.limits))
+            outcome.findings += _judge_unstable(counters)
+            runs = _KernelRuns(summary.shape)
+            for part in summary.work:
+                runs.add(part.inside(), calls=summary.spans)
+            names |= runs.names
+            outcome.values += runs.values()
+            outcome.kernels += runs.shape_kernels()
+            outcome.findings += runs.judge(context.limits, lines={})
+        if names:
+            outcome.findings += _judge_missing(context.expected_kernels, names)
+        return or_absent(outcome)
 
 
 STEP = TopOpsStep()
 
 
-def _operators(context: StepContext, shape: str, trace: CallTrace) -> ShapeOperators:
-    events = _events(context, trace)
-    return judge_operators(
-        operator_totals(events, calls=trace.calls),
-        workload=context.workload.name,
-        shape=shape,
-        calls=trace.calls,
-        counted=len(events),
-        limits=context.limits,
-    )
+@dataclass(frozen=True)
+class _Calls:
+    """So many traced calls of a workload on a shape; ``counted`` events stand behind their operators."""
+
+    workload: str
+    shape: str
+    calls: int
+    counted: int
 
 
-def _counters(context: StepContext, counted: CounterSet, trace: CallTrace) -> CounterSet:
+def _judge_operators(totals: Sequence[OperatorTotal], traced: _Calls, limits: Limits) -> StepOutcome:
+    busy_ns = sum(total.typical_ns for total in totals)
+    labels = {"shape": traced.shape}
+    if not busy_ns:
+        return StepOutcome(missing("ops.coverage", _NO_OPERATOR, labels))
+    rows = [
+        OperatorRow(
+            workload=traced.workload,
+            shape=traced.shape,
+            op=total.name,
+            kind=total.kind,
+            self_time=total.typical_ns / 1e9,
+            count=total.count / traced.calls,
+            share=total.typical_ns / busy_ns,
+        )
+        for total in totals[:_MOST_ROWS]
+    ]
+    coverage = sum(total.typical_ns for total in totals[:_MOST_ROWS]) / busy_ns
+    shares = _class_shares(totals)
+    values = [Value(metric="ops.coverage", value=coverage, count=traced.counted, labels=labels)]
+    values += [Value(metric="ops.share", value=share, labels={**labels, "class": op}) for op, share in shares.items()]
+    values += [
+        Value(metric="ops.time", value=row.self_time, labels={**labels, "op": row.op}) for row in rows[:_TOP_OPS]
+    ]
+    findings = below("ops.coverage", coverage, limits, labels)
+    for group in _JUDGED_CLASSES:
+        # Totals are sorted, so the first of the class is its heaviest.
+        heaviest = next((total.name for total in totals if op_class(total.name) == group), None)
+        if heaviest is not None:
+            findings += above(f"ops.share.{group}", shares[group], limits, {**labels, "op": heaviest})
+    return StepOutcome(values, findings, operators=rows)
+
+
+def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
+    """The share of each class in what the device computes: in a collective it mostly waits for others."""
+    computed = [total for total in totals if total.kind != "comm"]
+    computed_ns = sum(total.typical_ns for total in computed)
+    return {group: ns / computed_ns if computed_ns else 0.0 for group, ns in class_totals(computed).items()}
+
+
+def _with_device_counts(context: StepContext, counters: CounterSet, trace: CallTrace) -> CounterSet:
     """Add what the device ran to what single calls dispatched; it is counted in the traced ones, where they show that."""
-    if "kernel_timeline" in context.device.capabilities:
-        counted = with_kernels(counted, work_by_span(trace.events, trace.spans()))
-    # Asked last: the framework says so when it happens.
+    if context.shows_kernels:
+        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()))
+    # Last, because the framework reports a fallback when it happens.
     fallbacks = context.device.fallbacks()
-    return counted if fallbacks is None else with_fallbacks(counted, fallbacks)
+    return counters if fallbacks is None else with_fallbacks(counters, fallbacks)
 
 
-def _events(context: StepContext, trace: CallTrace) -> EventTable:
-    return trace.device_work() if "kernel_timeline" in context.device.capabilities else trace.host_ops()
+def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
+    """Count what one step runs; of a CPU its framework operators."""
+    repeats = 0 if summary.unit == "whole recording" else summary.spans
+    empty = CounterSet(workload=workload, shape=summary.shape, repeats=repeats, values={}, ops=[])
+    if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
+        return empty
+    return with_steady(with_kernels(empty, list(summary.works), absent=summary.absent))
+
+
+def _judge_fallbacks(counters: CounterSet) -> list[Finding]:
+    """A finding for each operator that the device has no kernel for, with its line."""
+    return [
+        finding(
+            "ops.fallback",
+            "warning",
+            {"op": site.name, "calls": site.count, "shape": counters.shape, "line": site.line},
+        )
+        for site in fallback_sites(counters)
+    ]
+
+
+def _judge_unstable(counters: CounterSet) -> list[Finding]:
+    """Name the counters that differ between the calls that were counted."""
+    if not counters.unstable:
+        return []
+    evidence = {"metrics": ", ".join(counters.unstable), "shape": counters.shape}
+    return [finding("counters.unstable", "info", evidence)]
+
+
+@dataclass
+class _KernelRuns:
+    """What ran in the calls of one shape: every name, and of each operator the seconds of its longest single run."""
+
+    shape: str
+    names: set[str] = field(default_factory=set)
+    longest: dict[str, float] = field(default_factory=dict)
+
+    def add(self, events: EventTable, *, calls: int) -> None:
+        """Add the events of so many calls.
+
+        The longest run is that of a typical call. Time spent in other operators and in collectives, where a kernel mostly
+        waits, does not count.
+        """
+        self.names |= {events.names[code] for code in np.unique(np.concatenate((events.name, events.group))).tolist()}
+        runs = np.isin(events.kind, [KIND_CODES[kind] for kind in _SINGLE_RUNS])
+        own, work = self_times(events.start, events.duration, events.track)[runs], events.select(runs)
+        for group in np.unique(work.group).tolist():
+            op, rows = work.names[group], np.flatnonzero(work.group == group)
+            order = rows[np.argsort(work.start[rows], kind="stable")]
+            self.longest[op] = max(_longest(own[order], calls) / 1e9, self.longest.get(op, 0.0))
+
+    def values(self) -> list[Value]:
+        """The seconds of the longest single run of all."""
+        labels = {"shape": self.shape}
+        if not self.longest:
+            return missing("ops.kernel_time", _NO_OPERATOR, labels)
+        return [Value(metric="ops.kernel_time", value=max(self.longest.values()), labels=labels)]
+
+    def shape_kernels(self) -> list[ShapeKernels]:
+        """What the run document keeps; nothing where nothing ran."""
+        if not self.names:
+            return []
+        names = sorted(self.names)
+        return [
+            ShapeKernels(
+                shape=self.shape,
+                names=names[:_MOST_NAMES],
+                left_out=max(0, len(names) - _MOST_NAMES),
+                longest=max(self.longest, key=self.longest.__getitem__, default=None),
+            )
+        ]
+
+    def judge(self, limits: Limits, *, lines: Mapping[str, str]) -> list[Finding]:
+        """A finding for each operator of which one run takes longer than the limit; ``lines`` are where it is called."""
+        findings: list[Finding] = []
+        for op, seconds in self.longest.items():
+            evidence = {"op": op, "shape": self.shape, "line": lines.get(op)}
+            findings += above("ops.kernel_time", seconds, limits, evidence)
+        return findings
+
+
+def _longest(times: IntColumn, calls: int) -> float:
+    """The longest run of a typical call: each is the median of those at its place in the calls.
+
+    Where the calls have different numbers of runs it is the longest of all.
+    """
+    typical = np.median(times.reshape(calls, -1), axis=0) if times.size % calls == 0 else times
+    return float(typical.max())
+
+
+def _judge_missing(patterns: Iterable[str], names: Collection[str]) -> list[Finding]:
+    """A finding for each pattern that no name fits, with the names that come nearest to it."""
+    return [
+        finding("ops.missing_kernel", "severe", {"kernel": absent.pattern, "nearest": absent.nearest})
+        for absent in missing_kernels(patterns, names)
+    ]
+
+
+def _heaviest_lines(rows: Iterable[CallRow]) -> dict[str, str]:
+    """For each operator the line of its heaviest row; the rows come heaviest first."""
+    lines: dict[str, str] = {}
+    for row in rows:
+        if row.line is not None:
+            lines.setdefault(row.op, row.line)
+    return lines

@@ -10,12 +10,18 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import above, limit, noticed
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
+from perfgate.measuring.checklist.batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
+from perfgate.measuring.checklist.limits import above, finding, limit
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.values import median, missing, with_interval
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
+
+_ONE_BATCH = "a recording has one batch size"
+_NO_KNEE = "not reached: the largest batch size measured is beyond doubt the fastest"
+_NO_BEST = "no batch size keeps the SLA"
+_NO_LOSS = "it needs the throughput of the configured and of the best batch size"
 
 
 class BatchStep:
@@ -31,26 +37,38 @@ class BatchStep:
         with quiet():
             probe(context, shape, effort, sweep)
             if set(sweep.sizes) <= {configured}:
-                return StepOutcome(status="not_applicable", reason=_why_fixed(sweep, configured))
+                return not_applicable(_why_fixed(sweep, configured))
             visit_all(context, shape, effort, sweep)
             forget(context, shape, sweep.sizes)
-        return _outcome(context, sweep, shape)
+        return _outcome(context, sweep, {"shape": shape})
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:  # noqa: ARG002  as every step's
+        return not_applicable(_ONE_BATCH)
 
 
-def _outcome(context: StepContext, sweep: Sweep, shape: str) -> StepOutcome:
-    labels = {"shape": shape}
+STEP = BatchStep()
+
+
+def _outcome(context: StepContext, sweep: Sweep, labels: dict[str, str]) -> StepOutcome:
     throughput = sweep.throughput()
+    configured = context.workload.batch
     knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
-    loss = None if best is None else _loss(throughput, context.workload.batch, best)
-    values = [
-        _knee_value(knee, sweep, labels),
-        _value("batch.best", best, "no batch size keeps the SLA", labels),
-        _value("batch.loss", loss, "it needs the throughput of the configured and of the best batch size", labels),
-        *(_throughput_value(sweep, size, shape) for size in throughput),
-    ]
-    findings = [*_notes(sweep, knee), *_judge(context, loss, best)]
-    return StepOutcome(status=status_of(findings), values=values, findings=findings)
+    outcome = StepOutcome([_knee_value(knee, sweep, labels)], _notes(sweep, knee))
+    if best is None:
+        outcome.values += missing("batch.best", _NO_BEST, labels)
+    else:
+        outcome.values.append(Value(metric="batch.best", value=float(best), labels=labels))
+    if best is None or configured not in throughput:
+        outcome.values += missing("batch.loss", _NO_LOSS, labels)
+    else:
+        loss = 1.0 - throughput[configured] / throughput[best]
+        outcome.values.append(Value(metric="batch.loss", value=loss, labels=labels))
+        outcome.findings += above("batch.loss", loss, context.limits, {"batch": configured, "best": best})
+    for size in throughput:
+        rates = np.asarray(sweep.rates[size])
+        outcome.values.append(median("batch.throughput", rates, {**labels, "batch": str(size)}))
+    return outcome
 
 
 class Knee(NamedTuple):
@@ -61,7 +79,7 @@ class Knee(NamedTuple):
 
 
 def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
-    """Return from which size on the best one is not ``gain`` times as fast; None where that is the largest one only.
+    """From which size on the best one is not ``gain`` times as fast; None where that is the largest one only.
 
     ``rates`` are the items per second of each visit, whose order the sizes share: they are compared visit by visit, so that
     a disturbance which meets a whole round meets both.
@@ -81,73 +99,33 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
 
 def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
     if knee is None:
-        reason = "not reached: the largest batch size measured is beyond doubt the fastest"
-        return Value(metric="batch.knee", value=None, reason=reason, labels=labels)
-    return Value(
-        metric="batch.knee",
-        value=float(knee.size),
-        interval=(float(knee.size), float(knee.surely)),
-        confidence=CONFIDENCE,
-        count=len(sweep.rates[knee.size]),
-        labels=labels,
-    )
+        return Value(metric="batch.knee", value=None, reason=_NO_KNEE, labels=labels)
+    size, visits = float(knee.size), len(sweep.rates[knee.size])
+    return with_interval("batch.knee", size, (size, float(knee.surely)), visits, labels)
 
 
 def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
-    """Return the size of the highest throughput whose P99 keeps the SLA, None where none does."""
-    kept = [size for size in throughput if promised is None or _p99(sweep.latencies[size]) <= promised]
-    return max(kept, key=throughput.__getitem__, default=None)
-
-
-def _p99(latencies: list[float]) -> float:
-    # Of less than 100 calls this is the slowest one: a size is rather refused than promised too much.
-    return quantile(np.asarray(latencies), 0.99).value
-
-
-def _loss(throughput: dict[int, float], configured: int, best: int) -> float | None:
-    if configured not in throughput:
-        return None
-    return 1.0 - throughput[configured] / throughput[best]
-
-
-def _throughput_value(sweep: Sweep, size: int, shape: str) -> Value:
-    found = quantile(np.asarray(sweep.rates[size]), 0.5)
-    return Value(
-        metric="batch.throughput",
-        value=float(np.median(sweep.rates[size])),
-        interval=found.interval,
-        confidence=CONFIDENCE,
-        count=found.size,
-        labels={"shape": shape, "batch": str(size)},
-    )
-
-
-def _value(metric: str, value: float | None, missing: str, labels: dict[str, str]) -> Value:
-    if value is None:
-        return Value(metric=metric, value=None, reason=missing, labels=labels)
-    return Value(metric=metric, value=float(value), labels=labels)
+    """The size of the highest throughput whose P99 keeps the SLA, None where none does."""
+    # Of less than 100 calls the P99 is the slowest one: a size is rather refused than promised too much.
+    fast = [
+        size
+        for size in throughput
+        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
+    ]
+    return max(fast, key=throughput.__getitem__, default=None)
 
 
 def _notes(sweep: Sweep, knee: Knee | None) -> list[Finding]:
-    """Say what ended the sweep, what was left out, and that the knee was not reached."""
-    largest = sweep.sizes[-1] if sweep.sizes else 0
+    """Say what ended the sweep, that the knee was not reached, and which sizes the model refused."""
     noted = [
         ("batch.out_of_memory", sweep.out_of_memory),
         ("batch.too_slow", sweep.too_slow),
-        ("batch.knee", None if knee else largest),
+        ("batch.knee", sweep.sizes[-1] if sweep.sizes and knee is None else None),
     ]
-    found = [noticed(rule, "info", {"batch": size}) for rule, size in noted if size]
-    refused = [
-        noticed("batch.refused", "info", {"batch": size, "error": error}) for size, error in sweep.refused.items()
-    ]
-    return found + refused
-
-
-def _judge(context: StepContext, loss: float | None, best: int | None) -> list[Finding]:
-    if loss is None or best is None:
-        return []
-    evidence = {"batch": context.workload.batch, "best": best}
-    return above("batch.loss", loss, given=context.limits, evidence=evidence)
+    findings = [finding(rule, "info", {"batch": size}) for rule, size in noted if size]
+    for size, error in sweep.refused.items():
+        findings.append(finding("batch.refused", "info", {"batch": size, "error": error}))
+    return findings
 
 
 def _why_fixed(sweep: Sweep, configured: int) -> str:
@@ -157,6 +135,3 @@ def _why_fixed(sweep: Sweep, configured: int) -> str:
     if sweep.out_of_memory:
         return f"no batch size but the configured {configured} fits into the device's memory"
     return f"the workload names no batch size but the configured {configured}"
-
-
-STEP = BatchStep()

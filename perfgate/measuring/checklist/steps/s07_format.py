@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Value
-from perfgate.measuring.checklist.limits import above, noticed
-from perfgate.measuring.checklist.step import Judged, RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._audit import EITHER, AuditedOp, Convolution, audit_shape
-from perfgate.measuring.checklist.steps._npu_formats import format_changes
-from perfgate.measuring.checklist.steps._traces import steady_summary
+from perfgate.document.run import Value
+from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.traces import steady_summary
+from perfgate.measuring.checklist.values import missing, several
+from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.kernels import is_format_conversion
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import kernels_of
@@ -27,13 +30,15 @@ _INSERTED = "trans_"
 _TURNED = re.compile(r"nchwtonhwc", re.IGNORECASE)
 _TURNED_BACK = re.compile(r"nhwctonchw", re.IGNORECASE)
 _MOST_SHAPES = 200  # characters
+# The same bytes under different names (torch_npu FormatHelper, base formats).
+_PLAIN_NPU_FORMATS = frozenset({"NCHW", "NHWC", "ND", "NCL", "NCDHW"})
 _NO_OPERATOR = "a call dispatches no operator of the framework, and the device shows no kernels"
 _NO_KERNELS = (
     "the recording shows no kernel of a device, and operators of a host do not say in which format tensors are"
 )
 
 
-class Conversion(NamedTuple):
+class _Conversion(NamedTuple):
     """One conversion: ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its shapes."""
 
     pair: str
@@ -43,10 +48,10 @@ class Conversion(NamedTuple):
     line: str | None = None
 
 
-class Conversions(NamedTuple):
+class _Conversions(NamedTuple):
     """The conversions of so many calls, and the nanoseconds of all that ran in them."""
 
-    found: Sequence[Conversion]
+    conversions: Sequence[_Conversion]
     busy_ns: int
     calls: int
 
@@ -58,59 +63,49 @@ class FormatStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where neither kernels nor operators show."""
-        found, seen = Judged(), False
+        outcome, busy_ns = StepOutcome(), 0
         for shape in context.workload.shapes:
             context.progress(f"looking for format conversions with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
-            conversions = _on_device(context, shape, audit)
-            if conversions is None:
-                conversions = Conversions(_of_operators(audit), sum(op.host_ns for op in audit), calls=1)
-            seen = seen or conversions.busy_ns > 0
-            found.add(_judge(conversions, shape=shape, limits=context.limits))
-            found.add(_judge_orders(audit, shape=shape, limits=context.limits))
-            found.add(_judge_boundaries(context, shape))
-        if not seen:
-            return StepOutcome(status="unavailable", reason=_NO_OPERATOR)
-        return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
+            conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
+            busy_ns += conversions.busy_ns
+            outcome.add(_judge(conversions, shape, context.limits))
+            outcome.add(_judge_orders(audit, shape, context.limits))
+            outcome.add(_judge_boundaries(context, shape))
+        return outcome if busy_ns else unavailable(_NO_OPERATOR)
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""
-        found, seen = Judged(), False
+        outcome = StepOutcome()
         for summary in context.summaries:
-            kernels = kernels_of(summary.timeline)
-            if not kernels:
-                missing = Value(metric="format.share", value=None, labels={"shape": summary.shape}, reason=_NO_KERNELS)
-                found.values.append(missing)
-                continue
-            seen = True
-            conversions = of_kernels(kernels, calls=summary.spans)
-            found.add(_judge(conversions, shape=summary.shape, limits=context.limits))
-        if not seen:
-            return StepOutcome(status="unavailable", reason=_NO_KERNELS)
-        return StepOutcome(status=status_of(found.findings), values=found.values, findings=found.findings)
+            if kernels := kernels_of(summary.timeline):
+                conversions = _of_kernels(kernels, calls=summary.spans)
+                outcome.add(_judge(conversions, summary.shape, context.limits))
+            else:
+                outcome.values += missing("format.share", _NO_KERNELS, {"shape": summary.shape})
+        any_kernel = any(kernels_of(summary.timeline) for summary in context.summaries)
+        return outcome if any_kernel else unavailable(_NO_KERNELS)
 
 
 STEP = FormatStep()
 
 
-def of_kernels(kernels: Iterable[Kernel], *, calls: int) -> Conversions:
-    """Return the conversions among the kernels of so many calls; collectives are no part of what the device computes."""
-    computed = [kernel for kernel in kernels if not kernel.is_collective]
-    found = [_of_kernel(kernel) for kernel in computed if _converts(kernel)]
-    return Conversions(found, sum(kernel.duration_ns for kernel in computed), calls)
-
-
-def _converts(kernel: Kernel) -> bool:
-    return is_format_conversion(kernel.type or kernel.name) or kernel.name.startswith(_INSERTED)
-
-
-def _of_kernel(kernel: Kernel) -> Conversion:
-    shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)
-    return Conversion(_pair_of(kernel), kernel.type or kernel.name, kernel.duration_ns, shapes[:_MOST_SHAPES])
+def _of_kernels(kernels: Iterable[Kernel], *, calls: int) -> _Conversions:
+    """The conversions among the kernels of so many calls; collectives are no part of what the device computes."""
+    conversions, busy_ns = [], 0
+    for kernel in kernels:
+        if kernel.is_collective:
+            continue
+        busy_ns += kernel.duration_ns
+        name = kernel.type or kernel.name
+        if is_format_conversion(name) or kernel.name.startswith(_INSERTED):
+            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)
+            conversions.append(_Conversion(_pair_of(kernel), name, kernel.duration_ns, shapes[:_MOST_SHAPES]))
+    return _Conversions(conversions, busy_ns, calls)
 
 
 def _pair_of(kernel: Kernel) -> str:
-    """Return the formats before and after; the dtypes where only they differ; the name where the table knows neither."""
+    """The formats before and after; the dtypes where only they differ; the name where the table knows neither."""
     for before, after in (
         (kernel.input_formats, kernel.output_formats),
         (kernel.input_dtypes, kernel.output_dtypes),
@@ -122,107 +117,128 @@ def _pair_of(kernel: Kernel) -> str:
     return "NHWC -> NCHW" if _TURNED_BACK.search(kernel.name) else kernel.type or kernel.name
 
 
-def _on_device(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Conversions | None:
-    """Return the conversions of a short trace, with the line of a cast that the program itself asks for."""
-    if "kernel_timeline" not in context.device.capabilities:
-        return None
+def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Conversions:
+    """The conversions of the run's trace, with the line of a cast that the program itself asks for."""
     summary = steady_summary(context, shape)
-    conversions = of_kernels(kernels_of(summary.timeline), calls=summary.spans)
-    asked = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
-    return conversions._replace(found=[one._replace(line=asked) for one in conversions.found]) if asked else conversions
+    traced = _of_kernels(kernels_of(summary.timeline), calls=summary.spans)
+    line = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
+    return traced._replace(conversions=[conversion._replace(line=line) for conversion in traced.conversions])
 
 
-def _of_operators(audit: Iterable[AuditedOp]) -> list[Conversion]:
-    found = []
+def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
+    conversions: list[_Conversion] = []
     for op in audit:
         pairs = [copy.pair for copy in op.copies if copy.cause == "layout"]
         pairs += [op.reorder] if op.reorder else []
-        found += [Conversion(pair, op.name, op.host_ns // len(pairs), op.inputs, op.line) for pair in pairs]
-    return found
+        conversions += [_Conversion(pair, op.name, op.host_ns // len(pairs), op.inputs, op.line) for pair in pairs]
+    return _Conversions(conversions, sum(op.host_ns for op in audit), calls=1)
 
 
-def _judge(conversions: Conversions, *, shape: str, limits: Mapping[str, float]) -> Judged:
-    """Return count, time by pair of formats, and share of a call; no conversion is 0 of them."""
-    if not conversions.busy_ns:
-        return Judged()
-    labels, calls = {"shape": shape}, conversions.calls
+def _judge(measured: _Conversions, shape: str, limits: Limits) -> StepOutcome:
+    """Count, time by pair of formats, and share of a call; no conversion is 0 of them."""
+    conversions, busy_ns, calls = measured
+    if not busy_ns:
+        return StepOutcome()
+    labels = {"shape": shape}
     times: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for one in conversions.found:
-        times[one.pair] += one.ns
-        counts[one.pair] += 1
-    share = sum(times.values()) / conversions.busy_ns
-    values = [
-        Value(metric="format.share", value=share, labels=labels),
-        Value(metric="format.conversions", value=len(conversions.found) / calls, count=calls, labels=labels),
-    ]
+    for conversion in conversions:
+        times[conversion.pair] += conversion.ns
+        counts[conversion.pair] += 1
+    share, per_call = sum(times.values()) / busy_ns, len(conversions) / calls
+    outcome = StepOutcome(
+        [
+            Value(metric="format.share", value=share, labels=labels),
+            Value(metric="format.conversions", value=per_call, count=calls, labels=labels),
+        ]
+    )
     for pair, ns in times.most_common(_MOST_PAIRS):
-        of_pair = {**labels, "pair": pair}
-        values.append(Value(metric="format.conversions", value=counts[pair] / calls, count=calls, labels=of_pair))
-        values.append(Value(metric="format.time", value=ns / calls / 1e9, count=calls, labels=of_pair))
-    return Judged(values, _share_finding(conversions, share, times, shape, limits))
+        numbers = {"format.conversions": counts[pair] / calls, "format.time": ns / calls / 1e9}
+        outcome.values += several(numbers, {**labels, "pair": pair}, count=calls)
+    if conversions:
+        ((pair, _),) = times.most_common(1)
+        longest = max(
+            (conversion for conversion in conversions if conversion.pair == pair), key=lambda conversion: conversion.ns
+        )
+        evidence: MaybeEvidence = {
+            "shape": shape,
+            "pair": pair,
+            "op": longest.name,
+            "inputs": longest.inputs,
+            "conversions": per_call,
+            "line": longest.line,
+        }
+        outcome.findings = above("format.share", share, limits, evidence)
+    return outcome
 
 
-def _share_finding(
-    conversions: Conversions, share: float, times: Counter[str], shape: str, limits: Mapping[str, float]
-) -> list[Finding]:
-    if not conversions.found:
-        return []
-    ((pair, _),) = times.most_common(1)
-    longest = max((one for one in conversions.found if one.pair == pair), key=lambda one: one.ns)
-    evidence: dict[str, Evidence] = {
-        "shape": shape,
-        "pair": pair,
-        "op": longest.name,
-        "inputs": longest.inputs,
-        "conversions": len(conversions.found) / conversions.calls,
-    }
-    if longest.line is not None:
-        evidence["line"] = longest.line
-    return above("format.share", share, given=limits, evidence=evidence)
+def _judge_orders(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> StepOutcome:
+    """Which convolutions get their input in another order than their weight has, and how often the order changes."""
+    convolutions = [(op, op.convolution) for op in audit if op.convolution is not None]
+    if not convolutions:
+        return StepOutcome()
+    mixed = [(op, convolution) for op, convolution in convolutions if convolution.mixed]
+    orders = [convolution.input for _, convolution in convolutions if convolution.input != EITHER]
+    flips = sum(before != after for before, after in itertools.pairwise(orders))
+    outcome = StepOutcome(several({"format.mixed_convolutions": len(mixed), "format.flips": flips}, {"shape": shape}))
+    if mixed:
+        op, convolution = mixed[0]
+        evidence: MaybeEvidence = {
+            "shape": shape,
+            "op": op.name,
+            "inputs": op.inputs,
+            "mixed": len(mixed),
+            "convolutions": len(convolutions),
+            "input": convolution.input,
+            "weight": convolution.weight,
+            "line": op.line,
+        }
+        outcome.findings = above("format.mixed", len(mixed), limits, evidence)
+    return outcome
 
 
-def _judge_orders(audit: Sequence[AuditedOp], *, shape: str, limits: Mapping[str, float]) -> Judged:
-    """Return which convolutions get their input in another order than their weight has, and how often the order changes."""
-    found = [(op, op.convolution) for op in audit if op.convolution is not None]
-    if not found:
-        return Judged()
-    mixed = [(op, convolution) for op, convolution in found if convolution.mixed]
-    labels = {"shape": shape}
-    values = [
-        Value(metric="format.mixed_convolutions", value=len(mixed), labels=labels),
-        Value(metric="format.flips", value=_flips([convolution for _, convolution in found]), labels=labels),
-    ]
-    if not mixed:
-        return Judged(values)
-    op, convolution = mixed[0]
-    evidence: dict[str, Evidence] = {
-        "shape": shape,
-        "op": op.name,
-        "inputs": op.inputs,
-        "mixed": len(mixed),
-        "convolutions": len(found),
-        "input": convolution.input,
-        "weight": convolution.weight,
-    }
-    if op.line is not None:
-        evidence["line"] = op.line
-    return Judged(values, above("format.mixed", len(mixed), given=limits, evidence=evidence))
-
-
-def _flips(convolutions: Iterable[Convolution]) -> int:
-    orders = [convolution.input for convolution in convolutions if convolution.input != EITHER]
-    return sum(before != after for before, after in itertools.pairwise(orders))
-
-
-def _judge_boundaries(context: StepContext, shape: str) -> Judged:
-    """Return which modules hand on another NPU format than they got, where torch_npu says which format a tensor has."""
-    changes = format_changes(context, shape)
+def _judge_boundaries(context: StepContext, shape: str) -> StepOutcome:
+    """Which modules hand on another NPU format than they got, where torch_npu says which format a tensor has."""
+    changes = _format_changes(context, shape)
     if changes is None:
-        return Judged()
-    found = Judged([Value(metric="format.boundaries", value=len(changes), labels={"shape": shape})])
-    if changes:
-        module, change = next(iter(changes.items()))
-        evidence: dict[str, Evidence] = {"shape": shape, "modules": len(changes), "module": module, "change": change}
-        found.findings.append(noticed("format.boundary", "info", evidence))
-    return found
+        return StepOutcome()
+    outcome = StepOutcome([Value(metric="format.boundaries", value=len(changes), labels={"shape": shape})])
+    for module, change in itertools.islice(changes.items(), 1):
+        evidence: MaybeEvidence = {"shape": shape, "modules": len(changes), "module": module, "change": change}
+        outcome.findings.append(finding("format.boundary", "info", evidence))
+    return outcome
+
+
+def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
+    """Innermost modules whose result has another NPU format than their input, with both (``ND -> FRACTAL_NZ``).
+
+    None where torch_npu is not loaded, has no ``get_npu_format``, or the model is no module.
+    """
+    torch_npu: Any = sys.modules.get("torch_npu")
+    if context.device.kind != "npu" or getattr(torch_npu, "get_npu_format", None) is None:
+        return None
+    import torch
+
+    model = context.workload.model
+    if not isinstance(model, torch.nn.Module):
+        return None
+    changes: dict[str, str] = {}
+
+    def compare(name: str, module: Any, arguments: Any, result: Any) -> None:
+        before, after = next(tensors(arguments), None), next(tensors(result), None)
+        if before is None or after is None:
+            return
+        codes = (torch_npu.get_npu_format(tensor) for tensor in (before, after))
+        first, last = (str(getattr(code, "name", code)) for code in codes)
+        if first != last and not {first, last} <= _PLAIN_NPU_FORMATS:
+            changes.setdefault(name or type(module).__name__, f"{first} -> {last}")
+
+    innermost = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(partial(compare, name)) for name, module in innermost]
+    try:
+        context.workload.caller(shape)()
+        context.device.synchronize()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return changes

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, SampleSet, Value
+from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.agreement import Agreement, agreement
-from perfgate.measuring.checklist.limits import above, limit, noticed
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._loading import judge_loading
+from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
+    Limits,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
+from perfgate.measuring.checklist.values import of_quantile
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.measuring.timing.pipeline import Exposed, measure_exposed
+from perfgate.measuring.timing.pipeline import measure_exposed
 from perfgate.measuring.timing.preprocessing import Ints, Preprocessing
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE
 from perfgate.measuring.workload.stages import Stage, line_of
-from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.stats.summary import quantile
+from perfgate.trace.analysis import Intervals, overlap_length, union_length
+from perfgate.trace.events import EventTable
+from perfgate.trace.recording import ProfilerStep, Timeline
+from perfgate.trace.summary import DeviceSummary
 
-Run = Callable[[Any], Any]
-
-_NOTHING_GIVEN = (
+# torch.utils.data.dataloader wraps each batch in a record function of this name:
+# "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).
+_LOADING = "enumerate(DataLoader)#"
+_NO_PREPROCESS = (
     "the workload gives no preprocess, so its inputs are taken as ready; give it preprocess=function, or a mapping of "
     "names to functions, to have it measured"
 )
+_NO_LOADING = (
+    "the recording holds no span of a DataLoader, no Preparing column and no data_preprocess.csv, so it does not say what "
+    "loading takes"
+)
+_NO_STEPS = "the recording does not say when its steps began and ended, so there is nothing to take a share of"
 
 
 @dataclass(frozen=True)
@@ -46,24 +65,6 @@ _QUICK = _Effort(stages=0.4, model=0.3, pipeline=1.5, device=0.8)
 _FULL = _Effort(stages=3.0, model=2.0, pipeline=10.0, device=5.0)
 
 
-class _Stages(NamedTuple):
-    """The medians of the stages and of the whole, in seconds, and which stage takes most."""
-
-    medians: dict[str, float]
-    whole: float
-
-    @property
-    def slowest(self) -> str:
-        return max(self.medians, key=lambda name: self.medians[name])
-
-
-@dataclass
-class _Gathered:
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    samples: list[SampleSet] = field(default_factory=list)
-
-
 class PreprocessStep:
     """Stages one by one, then a pipeline against a model that is fed, then the device's way against the host's."""
 
@@ -72,51 +73,76 @@ class PreprocessStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the workload gives no preprocessing."""
         if not context.workload.stages:
-            return StepOutcome(status="not_applicable", reason=_NOTHING_GIVEN)
+            return not_applicable(_NO_PREPROCESS)
         effort = _QUICK if context.quick else _FULL
-        gathered = _Gathered()
         shape = context.workload.shapes[0]
         with quiet():
-            _measure_host(context, shape, effort, gathered)
+            outcome = _measure_host(context, shape, effort)
             if (on_device := context.workload.workload.preprocess_on_device) is not None:
-                _measure_device(context, shape, effort, gathered, on_device)
-        return StepOutcome(
-            status=status_of(gathered.findings),
-            values=gathered.values,
-            findings=gathered.findings,
-            samples=gathered.samples,
-        )
+                outcome.add(_measure_device(context, shape, effort, on_device))
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge what a recording tells of loading: spans of the DataLoader, Preparing, nodes on the AI CPU."""
-        return judge_loading(context)
+        outcome, reason = StepOutcome(), _NO_LOADING
+        for summary in context.summaries:
+            labels = profiled(summary)
+            spans = _loading_spans(summary.timeline)
+            windows = _windows(summary.timeline.steps or ())
+            if len(spans) and windows is not None:
+                outcome.add(_judge_loading(summary, spans, windows, context.limits))
+            elif len(spans):
+                reason = _NO_STEPS
+            if (share := preparing_share(summary.timeline)) is not None:
+                outcome.values.append(Value(metric="preprocess.preparing_share", value=share, labels=labels))
+            if nodes := [total.total_ns for total in summary.timeline.calls or () if total.level == "aicpu"]:
+                outcome.values.append(Value(metric="preprocess.aicpu_time", value=sum(nodes) / 1e9, labels=labels))
+        return outcome if outcome.values else unavailable(reason)
 
 
-def _measure_host(context: StepContext, shape: str, effort: _Effort, gathered: _Gathered) -> None:
-    device, labels = context.device, {"shape": shape}
+STEP = PreprocessStep()
+
+
+def _measure_host(context: StepContext, shape: str, effort: _Effort) -> StepOutcome:
+    device, labels, outcome = context.device, {"shape": shape}, StepOutcome()
     context.progress("timing the stages of preprocessing")
     preprocessing = Preprocessing(context.workload, device, shape)
-    taken = _time_stages(preprocessing, context, effort.stages)
-    stages = _summarised(preprocessing, taken)
-    gathered.samples += [
-        SampleSet(metric="preprocess.time", samples=pack(times), labels={**labels, "stage": stage.name})
-        for stage, times in zip(preprocessing.stages, taken.T)
-    ]
-    gathered.values += [
-        _median("preprocess.time", times / 1e9, {**labels, "stage": stage.name})
-        for stage, times in zip(preprocessing.stages, taken.T)
-    ]
-    times = time_calls(context.workload.caller(shape), device, CallBudget(calls=3, seconds=effort.model))
-    model = float(np.median(times.wall)) / 1e9
-    share = Value(metric="preprocess.share", value=stages.whole / (stages.whole + model), labels=labels)
+    times_ns = _time_stages(preprocessing, context, effort.stages)
+    for stage, column in zip(preprocessing.stages, times_ns.T):
+        of_stage = {**labels, "stage": stage.name}
+        outcome.samples.append(SampleSet(metric="preprocess.time", samples=pack(column), labels=of_stage))
+        outcome.values.append(of_quantile("preprocess.time", quantile(column / 1e9, 0.5), of_stage))
+    medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
+    slowest = preprocessing.stages[int(medians.argmax())]
+    total = float(np.median(times_ns.sum(axis=1))) / 1e9
+    calls = time_calls(context.workload.caller(shape), device, CallBudget(calls=3, seconds=effort.model))
+    share = total / (total + float(np.median(calls.wall)) / 1e9)
     context.progress("a pipeline that preprocesses one batch ahead")
 
     def feed(batch: Any) -> Any:
         return context.workload.invoke(device.to_device(batch))
 
     exposed = measure_exposed(preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
-    gathered.values += [share, exposed.value("preprocess.exposed_share", labels)]
-    gathered.findings += _judge(context, shape, stages, share, exposed)
+    outcome.values.append(Value(metric="preprocess.share", value=share, labels=labels))
+    outcome.values.append(exposed.value("preprocess.exposed_share", labels))
+    evidence: MaybeEvidence = {
+        "shape": shape,
+        "stage": slowest.name,
+        "stage [s]": float(medians.max()),
+        "preprocessing [s]": total,
+        "model [s]": exposed.model,
+        "pipeline [s]": exposed.pipeline,
+        "preprocess.share": share,
+        "exposed share": exposed.share,
+        "line": line_of(slowest.run, context.root),
+    }
+    # The lower end is judged: what noise alone may show is no finding. The model cannot wait longer than preprocessing
+    # takes. What it loses beyond that it loses to a thread on its own cores.
+    waited = min(exposed.low, total / exposed.pipeline)
+    outcome.findings = above("preprocess.exposed_share", waited, context.limits, evidence)
+    if not outcome.findings and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
+        outcome.findings = [finding("preprocess.contention", "info", evidence)]
+    return outcome
 
 
 def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:
@@ -131,56 +157,20 @@ def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: fl
     return preprocessing.taken(batches)
 
 
-def _summarised(preprocessing: Preprocessing, taken: Ints) -> _Stages:
-    medians = [float(np.median(times)) / 1e9 for times in taken.T]
-    names = [stage.name for stage in preprocessing.stages]
-    return _Stages(dict(zip(names, medians)), float(np.median(taken.sum(axis=1))) / 1e9)
-
-
-def _median(metric: str, seconds: Any, labels: dict[str, str]) -> Value:
-    found = quantile(seconds, 0.5)
-    return Value(
-        metric=metric,
-        value=found.value,
-        interval=found.interval,
-        confidence=CONFIDENCE,
-        count=found.size,
-        labels=labels,
-    )
-
-
-def _judge(context: StepContext, shape: str, stages: _Stages, share: Value, exposed: Exposed) -> list[Finding]:
-    """Hold the lower end of the exposed share against its limits: what noise alone may show is no finding.
-
-    The model cannot wait longer than preprocessing takes. What it loses beyond that it loses to a thread on its own cores.
-    """
-    slowest = next(stage for stage in context.workload.stages if stage.name == stages.slowest)
-    evidence: dict[str, Evidence] = {
-        "shape": shape,
-        "stage": slowest.name,
-        "stage [s]": stages.medians[slowest.name],
-        "preprocessing [s]": stages.whole,
-        "model [s]": exposed.model,
-        "pipeline [s]": exposed.pipeline,
-        "preprocess.share": share.value or 0.0,
-        "exposed share": exposed.share,
-    }
-    if (line := line_of(slowest.run, context.root)) is not None:
-        evidence["line"] = line
-    waited = min(exposed.low, stages.whole / exposed.pipeline)
-    found = above("preprocess.exposed_share", waited, given=context.limits, evidence=evidence)
-    if not found and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
-        found = [noticed("preprocess.contention", "info", evidence)]
-    return found
-
-
-def _measure_device(context: StepContext, shape: str, effort: _Effort, gathered: _Gathered, on_device: Run) -> None:
+def _measure_device(context: StepContext, shape: str, effort: _Effort, on_device: Callable[[Any], Any]) -> StepOutcome:
     """Compare from raw batch to output, without overlap."""
     workload, device = context.workload, context.device
     context.progress("preprocessing on the device")
     by_device = Preprocessing(workload, device, shape, (Stage("device", lambda raw: on_device(device.to_device(raw))),))
     by_host = Preprocessing(workload, device, shape)
-    agreed = _answers_alike(context, by_host, by_device)
+    batches = (device.to_device(by_host()), by_device())
+    if workload.workload.train_step is not None:
+        # A call trains the model, so what it is given is compared, and not what it answers.
+        agreed = agreement(*batches)
+    else:
+        answers = [device.to_host(workload.invoke(batch)) for batch in batches]
+        device.synchronize()
+        agreed = agreement(*answers)
     versus = compare(
         lambda: workload.invoke(device.to_device(by_host())),
         lambda: workload.invoke(by_device()),
@@ -188,34 +178,58 @@ def _measure_device(context: StepContext, shape: str, effort: _Effort, gathered:
         seconds=effort.device,
         seed=context.seed,
     )
-    gathered.values.append(versus.value("preprocess.device_speedup", {"shape": shape}))
-    gathered.findings += _judge_device(context, shape, versus, agreed)
-
-
-def _answers_alike(context: StepContext, by_host: Preprocessing, by_device: Preprocessing) -> Agreement:
-    """Compare what the model says of the same raw batch both ways; what it is given, where a call trains it."""
-    workload, device = context.workload, context.device
-    given = device.to_device(by_host()), by_device()
-    if workload.workload.train_step is not None:
-        return agreement(*given)
-    answers = [device.to_host(workload.invoke(batch)) for batch in given]
-    device.synchronize()
-    return agreement(*answers)
-
-
-def _judge_device(context: StepContext, shape: str, versus: Versus, agreed: Agreement) -> list[Finding]:
-    """Recommend the device's way where it is faster beyond doubt and leads to the same output: another is no gain."""
-    evidence: dict[str, Evidence] = {
+    evidence: MaybeEvidence = {
         "shape": shape,
         "preprocess.device_speedup": versus.speedup,
         "speedup.low": versus.low,
         "speedup.high": versus.high,
+        "difference": agreed.absolute if agreed.comparable else None,
+        "relative difference": agreed.relative if agreed.comparable else None,
     }
-    if agreed.comparable:
-        evidence.update({"difference": agreed.absolute, "relative difference": agreed.relative})
+    # The device's way is recommended where it is faster beyond doubt and leads to the same output: another is no gain.
+    findings: list[Finding] = []
     if not agreed.within(limit("preprocess.agreement", context.limits)):
-        return [noticed("preprocess.device_differs", "warning", evidence)]
-    return [noticed("preprocess.on_device", "info", evidence)] if versus.faster else []
+        findings = [finding("preprocess.device_differs", "warning", evidence)]
+    elif versus.faster:
+        findings = [finding("preprocess.on_device", "info", evidence)]
+    return StepOutcome([versus.value("preprocess.device_speedup", {"shape": shape})], findings)
 
 
-STEP = PreprocessStep()
+def _loading_spans(timeline: Timeline) -> EventTable:
+    """When the host waited for a batch."""
+    events = timeline.events.of_kind("host_op", "annotation")
+    marks = [code for code, name in enumerate(events.names) if name.startswith(_LOADING)]
+    return events.select(np.isin(events.name, marks))
+
+
+def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
+    """When the steps ran on the host; None where that is known of none of them."""
+    timed = [(step.start_ns, step.end_ns) for step in steps if step.start_ns is not None and step.end_ns is not None]
+    if not timed:
+        return None
+    table = np.array(timed, dtype=np.int64)
+    return Intervals(table[:, 0], table[:, 1])
+
+
+def _judge_loading(summary: DeviceSummary, spans: EventTable, windows: Intervals, limits: Limits) -> StepOutcome:
+    waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
+    share = waited_ns / union_length(windows)
+    evidence: MaybeEvidence = {
+        "shape": summary.shape,
+        "op": spans.names[int(spans.name.min())],
+        "a step [s]": waited_ns / steps / 1e9,
+    }
+    return StepOutcome(
+        [Value(metric="preprocess.loading_share", value=share, count=steps, labels=profiled(summary))],
+        above("preprocess.loading_share", share, limits, evidence),
+    )
+
+
+def preparing_share(timeline: Timeline) -> float | None:
+    """The share of the steps that passed before the device's first kernel; None where no step tells."""
+    preparing_ns = length_ns = 0
+    for step in timeline.steps or ():
+        if step.preparing_ns is not None and step.length_ns is not None:
+            preparing_ns += step.preparing_ns
+            length_ns += step.length_ns
+    return preparing_ns / length_ns if length_ns > 0 else None

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Value
-from perfgate.measuring.checklist.limits import above, limit
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._launches import (
-    judge_launches,
-    judge_loops,
-    launch_seconds,
-    launch_values,
-    launches_of,
-    loops_of,
-)
-from perfgate.measuring.checklist.steps._traces import steady_summary
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.traces import steady_summary
+from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.stats.summary import CONFIDENCE, quantile
-from perfgate.trace.analysis import union_length
-from perfgate.trace.events import KERNEL_KINDS
+from perfgate.stats.summary import quantile
+from perfgate.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
+from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.trace.summary import DeviceSummary
-from perfgate.trace.tally import SYNCS, CallTally
+from perfgate.trace.tally import SYNCS, CallTally, Dispatched
 
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
 _MOST_ENQUEUED = 100
+# What any device does in well under ten microseconds: it moves 128 KiB at 25 GB/s in five, and a million operations take
+# one at 1 TFLOP/s. Whatever stays below both costs its launch and little else.
+_SMALL_BYTES = 128 << 10
+_SMALL_FLOPS = 1_000_000
+_MOST_LOOPS = 5
+_LAUNCH = re.compile(r"launch", re.IGNORECASE)
+_BOUND = "small_ops.launch_bound"
 _HOST_DEVICE = "the host is the device: a call returns when it is done, so there is no queue to keep filled"
 _RECORDED = "a recording shows calls under the profiler, which slows launching; it takes calls made here"
 _NOTHING = "the trace holds no kernel and no operator"
@@ -49,20 +54,6 @@ _QUICK = _Effort(warm_up_seconds=0.5, enqueue_seconds=0.5)
 _FULL = _Effort(warm_up_seconds=5.0, enqueue_seconds=3.0)
 
 
-@dataclass
-class _Found:
-    """What was found of one shape, or of all of them."""
-
-    values: list[Value] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    def outcome(self) -> StepOutcome:
-        """Return it as the outcome of the step."""
-        if not self.values:
-            return StepOutcome(status="unavailable", reason=_NOTHING)
-        return StepOutcome(status=status_of(self.findings), values=self.values, findings=self.findings)
-
-
 class SmallOpsStep:
     """A short trace for the launches, one call for the lines they come from, and calls without a profiler for the queue."""
 
@@ -70,65 +61,53 @@ class SmallOpsStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where a call runs nothing that the profiler knows."""
-        found = _Found()
+        outcome = StepOutcome()
         with quiet():
             for shape in context.workload.shapes:
                 context.progress(f"launches of a call with inputs of shape {shape}")
-                _measure_shape(context, shape, found)
-        return found.outcome()
+                outcome.add(_measure_shape(context, shape))
+        return outcome if outcome.values else unavailable(_NOTHING)
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the launches of every rank of a recording."""
-        found = _Found()
+        outcome = StepOutcome()
         for summary in context.summaries:
-            _judge_recorded(summary, context.limits, found)
-        return found.outcome()
+            launches = _launches_of(summary, context.limits)
+            if launches is not None:
+                labels = profiled(summary)
+                outcome.add(_judge_launches(launches, summary, labels, context.limits))
+                outcome.values += missing(_BOUND, _HOST_DEVICE if summary.on_host else _RECORDED, labels)
+        return outcome if outcome.values else unavailable(_NOTHING)
 
 
 STEP = SmallOpsStep()
 
 
-def _measure_shape(context: StepContext, shape: str, found: _Found) -> None:
+def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
     effort = _QUICK if context.quick else _FULL
     call, labels = context.workload.caller(shape), {"shape": shape}
     state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
     summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
     names = {name for name, op in tally.ops.items() if op.count and not op.view}
-    launches = launches_of(summary, shorter_ns=_shorter_ns(context.limits), dispatched=names)
+    launches = _launches_of(summary, context.limits, dispatched=names)
     if launches is None:
-        return
-    loops = loops_of(tally.order or [])
-    line = loops[0].line if loops else None
-    found.values += [*launch_values(launches, labels), *_launch_time(summary, labels)]
-    found.findings += judge_launches(launches, context.limits, shape=shape, line=line)
-    found.findings += judge_loops(loops, context.limits, shape=shape)
-    found.values.append(_launch_bound(context, call, summary, tally, shape, enqueued=_enqueued(state.call_ns, effort)))
-    found.findings += _judge_launch_bound(found.values[-1], context.limits, launches.count)
-
-
-def _judge_recorded(summary: DeviceSummary, limits: Mapping[str, float], found: _Found) -> None:
-    labels = {"shape": summary.shape, "under": "profiler"}
-    launches = launches_of(summary, shorter_ns=_shorter_ns(limits))
-    if launches is None:
-        return
-    found.values += [*launch_values(launches, labels), *_launch_time(summary, labels)]
-    reason = _HOST_DEVICE if summary.on_host else _RECORDED
-    found.values.append(Value(metric="small_ops.launch_bound", value=None, labels=labels, reason=reason))
-    found.findings += judge_launches(launches, limits, shape=summary.shape, line=None)
-
-
-def _shorter_ns(limits: Mapping[str, float]) -> float:
-    return limit("small_ops.short", limits) * 1e9
-
-
-def _launch_time(summary: DeviceSummary, labels: dict[str, str]) -> list[Value]:
-    seconds = launch_seconds(summary)
-    return [] if seconds is None else [Value(metric="small_ops.launch_time", value=seconds, labels=labels)]
+        return StepOutcome()
+    loops = _loops_of(tally.order or [])
+    outcome = _judge_launches(launches, summary, labels, context.limits, line=loops[0].line if loops else None)
+    outcome.findings += _judge_loops(loops, context.limits, shape)
+    seconds = effort.enqueue_seconds
+    enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
+    bound = _launch_bound(context, call, summary, tally, labels, enqueued=enqueued)
+    outcome.values.append(bound)
+    if bound.value is not None:
+        evidence: MaybeEvidence = {"shape": shape, "launches": round(launches.count)}
+        outcome.findings += above(_BOUND, bound.value, context.limits, evidence)
+    return outcome
 
 
 def _dispatched(context: StepContext, shape: str) -> CallTally:
-    """Return what one steady call dispatches, in order."""
+    """What one steady call dispatches, in order."""
     # torch is imported here, so that the step can be listed without it.
     from perfgate.measuring.counting.dispatch import CountingMode
 
@@ -139,50 +118,35 @@ def _dispatched(context: StepContext, shape: str) -> CallTally:
     return tally
 
 
-def _enqueued(call_ns: float, effort: _Effort) -> int:
-    return calls_within(call_ns, seconds=effort.enqueue_seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
-
-
 def _launch_bound(
     context: StepContext,
     call: Callable[[], Any],
     summary: DeviceSummary,
     tally: CallTally,
-    shape: str,
+    labels: dict[str, str],
     *,
     enqueued: int,
 ) -> Value:
-    """Return the time in which the host puts a call into an empty queue, over the time in which kernels of a call run.
+    """The time in which the host puts a call into an empty queue, over the time in which kernels of a call run.
 
     Launching is timed without the profiler, kernels within it: it slows the one and hardly the other.
     """
-    metric, labels = "small_ops.launch_bound", {"shape": shape}
     if "queue" not in context.device.capabilities:
-        return Value(metric=metric, value=None, labels=labels, reason=_HOST_DEVICE)
+        return Value(metric=_BOUND, value=None, labels=labels, reason=_HOST_DEVICE)
     if waits := tally.values()[SYNCS]:
         reason = f"a call waits for the device {waits} times itself, and that time cannot be told from launching"
-        return Value(metric=metric, value=None, labels=labels, reason=reason)
-    busy = float(np.median([_busy_ns(summary, span) for span in range(summary.spans)]))
-    if not busy:
-        return Value(metric=metric, value=None, labels=labels, reason=_NO_KERNEL)
+        return Value(metric=_BOUND, value=None, labels=labels, reason=reason)
+    kernels_ns = [union_length(summary.work[0].when(span, *KERNEL_KINDS)) for span in range(summary.spans)]
+    busy_ns = float(np.median(kernels_ns))
+    if not busy_ns:
+        return Value(metric=_BOUND, value=None, labels=labels, reason=_NO_KERNEL)
     times = quantile(np.asarray([_enqueue_ns(context, call) for _ in range(enqueued)]), 0.5)
-    low, high = times.interval
-    return Value(
-        metric=metric,
-        value=times.value / busy,
-        interval=(None if low is None else low / busy, None if high is None else high / busy),
-        confidence=CONFIDENCE,
-        count=times.size,
-        labels=labels,
-    )
-
-
-def _busy_ns(summary: DeviceSummary, span: int) -> int:
-    return union_length(summary.work[0].when(span, *KERNEL_KINDS))
+    low, high = (None if end is None else end / busy_ns for end in times.interval)
+    return with_interval(_BOUND, times.value / busy_ns, (low, high), times.size, labels)
 
 
 def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
-    """Return the nanoseconds until a call returns that finds the queue empty."""
+    """The nanoseconds until a call returns that finds the queue empty."""
     context.device.synchronize()
     started = context.device.clock_ns()
     call()
@@ -191,8 +155,149 @@ def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
     return ended - started
 
 
-def _judge_launch_bound(value: Value, limits: Mapping[str, float], launches: float) -> list[Finding]:
-    if value.value is None:
-        return []
-    evidence: dict[str, Evidence] = {"shape": value.labels["shape"], "launches": round(launches)}
-    return above(value.metric, value.value, given=limits, evidence=evidence)
+@dataclass(frozen=True)
+class _Launches:
+    """The launches of a typical call: how many, and the shares of the short ones among them and in their time.
+
+    ``shortest`` is the operator with the most short ones; ``gap_ns`` the mean pause of the device between one launch and
+    the next of the same call, None where the trace has no device, a single launch a call, or no starts.
+    """
+
+    count: float
+    short_count: float
+    short_share: float
+    time_share: float
+    shortest: str | None
+    gap_ns: float | None
+
+
+def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collection[str] = ()) -> _Launches | None:
+    """The launches that a trace shows, None where it holds none.
+
+    Of a device these are its kernels, those of collectives and copies apart. Of a CPU they are the operators that lie in no
+    other; where the names of those ``dispatched`` are known, the outermost of them: what the profiler sees inside one, and
+    the composite ones around them, is no work of its own.
+    """
+    if not summary.work:
+        return None
+    inside = summary.work[0].inside()
+    work = _outermost(inside, dispatched) if summary.on_host else inside.of_kind("compute")
+    if not len(work):
+        return None
+    shorter_ns = limit("small_ops.short", limits) * 1e9
+    durations = _typical_durations(work, summary.spans)
+    total = float(durations.sum())
+    short_share = float((durations < shorter_ns).mean())
+    short = work.select(work.duration < shorter_ns)
+    groups, counts = np.unique(short.group, return_counts=True)
+    return _Launches(
+        count=len(work) / summary.spans,
+        short_count=short_share * len(work) / summary.spans,
+        short_share=short_share,
+        time_share=float(durations[durations < shorter_ns].sum()) / total if total else 0.0,
+        shortest=short.names[int(groups[counts.argmax()])] if len(short) else None,
+        gap_ns=None if summary.on_host else _mean_gap(summary),
+    )
+
+
+def _outermost(ops: EventTable, dispatched: Collection[str]) -> EventTable:
+    if dispatched:
+        codes = [code for code, name in enumerate(ops.names) if name in dispatched]
+        ops = ops.select(np.isin(ops.name, codes))
+    return ops.select(enclosing(ops.start, ops.duration, ops.track) == NOTHING_AROUND)
+
+
+def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
+    """The median of each launch over the spans; all of them where the spans have different numbers.
+
+    One launch that the scheduler interrupted would outweigh all others of its call.
+    """
+    in_order = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
+    return np.median(in_order.reshape(spans, -1), axis=0) if in_order.size % spans == 0 else in_order
+
+
+def _mean_gap(summary: DeviceSummary) -> float | None:
+    """The nanoseconds in which nothing ran from the first to the last event of a span, over the pauses there can be."""
+    if any(kernel.start_ns is None for kernel in summary.kernels()):
+        return None
+    idle, pauses = 0, 0
+    for span in range(summary.spans):
+        intervals = reduce(joined, (part.when(span, *DEVICE_KINDS) for part in summary.work))
+        if intervals.start.size > 1:
+            window = int(intervals.start.min()), int(intervals.end.max())
+            idle += gaps(intervals, window).length
+            pauses += intervals.start.size - 1
+    return idle / pauses if pauses else None
+
+
+def _judge_launches(
+    launches: _Launches, summary: DeviceSummary, labels: dict[str, str], limits: Limits, *, line: str | None = None
+) -> StepOutcome:
+    """Judge how much of the time goes to short ones; ``line`` is where most of those come from."""
+    numbers = {
+        "small_ops.launches": launches.count,
+        "small_ops.short_share": launches.short_share,
+        "small_ops.time_share": launches.time_share,
+    }
+    if launches.gap_ns is not None:
+        numbers["small_ops.gap"] = launches.gap_ns / 1e9
+    if (seconds := _launch_seconds(summary)) is not None:
+        numbers["small_ops.launch_time"] = seconds
+    evidence: MaybeEvidence = {
+        "shape": labels["shape"],
+        "launches": round(launches.count),
+        "short": round(launches.short_count),
+        "op": launches.shortest,
+        "line": line,
+    }
+    findings = above("small_ops.time_share", launches.time_share, limits, evidence)
+    return StepOutcome(several(numbers, labels), findings)
+
+
+def _launch_seconds(summary: DeviceSummary) -> float | None:
+    """The seconds of one span that the host spends in launching, None where the recording has no such calls.
+
+    The table of the host's calls has them as the nodes of one name (``Node@launch``); else they are the calls into the
+    runtime that have ``launch`` in their names. Both are of the whole recording.
+    """
+    nodes = [call for call in summary.timeline.calls or () if call.level == "node" and call.name == "launch"]
+    if nodes:
+        return sum(call.total_ns for call in nodes) / summary.spans / 1e9
+    runtime = summary.timeline.events.of_kind("runtime")
+    codes = [code for code, name in enumerate(runtime.names) if _LAUNCH.search(name)]
+    calls = runtime.select(np.isin(runtime.name, codes))
+    # One launch is seen at several levels of the runtime, one in another.
+    return union_length(calls.intervals) / summary.spans / 1e9 if len(calls) else None
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One operator, so many times dispatched on little data by one line in one call."""
+
+    op: str
+    line: str | None
+    count: int
+
+
+def _loops_of(order: Sequence[Dispatched]) -> list[_Loop]:
+    """The operators of one call on little data, by line, the most frequent first; views launch nothing."""
+    counts = Counter(
+        (call.op, call.line)
+        for call in order
+        if 0 < call.moved_bytes <= _SMALL_BYTES and (call.flops or 0) <= _SMALL_FLOPS
+    )
+    return [_Loop(op, line, count) for (op, line), count in counts.most_common(_MOST_LOOPS)]
+
+
+def _judge_loops(loops: Sequence[_Loop], limits: Limits, shape: str) -> list[Finding]:
+    """A finding for each operator that is dispatched more often from one line than the limit allows."""
+    most = limit("small_ops.loop.warning", limits)
+    return [
+        finding(
+            "small_ops.loop",
+            "warning",
+            {"op": loop.op, "count": loop.count, "shape": shape, "limit": most, "line": loop.line},
+        )
+        for loop in loops
+        if loop.count > most
+    ]

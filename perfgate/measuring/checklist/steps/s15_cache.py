@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Finding, Value
+from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import above, below, limit
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._hit_rates import HitRate, hit_rates
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
+from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
+from perfgate.trace.recording import Kernel
 
-HOT, COLD, ROTATING = "hot", "cold", "rotating"
+_HOT, _COLD, _ROTATING = "hot", "cold", "rotating"
+_SENSITIVITY = "cache.sensitivity"
 _TIMED_CALLS = 3
 _MOST_ROUNDS = 30
 # More copies than this take longer to make than to measure.
 _MOST_COPIES = 4096
-_TOP_OPS = 10
+_TOP_RATES = 10
 _HEAVY = 0.1
+# Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
+# aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). What was thrown out (victim) is neither.
+_COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
+# What the reader makes of l2_cache.csv (910A, 310P), one rate for a kernel.
+_RATE = "l2_hit_rate"
 _UNKNOWN = "nobody tells how large the device's last cache is, or twice as much memory is not free"
+_NO_TENSOR = "the inputs hold no tensor"
 _NO_COUNTERS = (
     "the recording has no counters of the L2 cache; on an NPU record it with aic_metrics=AiCMetrics.L2Cache, or on 910A and "
     "310P with l2_cache=True"
@@ -55,40 +66,44 @@ class CacheStep:
         """Measure the first shape; unavailable where the cache is of unknown size."""
         size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
         if size is None or sweep is None:
-            return StepOutcome(status="unavailable", reason=_UNKNOWN)
+            return unavailable(_UNKNOWN)
         shape = context.workload.shapes[0]
         context.progress(f"hot and cold caches with inputs of shape {shape}")
         with quiet():
             buffers = _Buffers(context, shape, cache_bytes=size)
             rounds = _rounds(context, buffers, sweep)
-        labels = {"shape": shape}
-        values = [
-            *_times(rounds, labels),
-            *(_sensitivity(rounds, way, labels) for way in (COLD, ROTATING) if way in rounds[0]),
-        ]
-        if buffers.refusal is not None:
-            missing = {**labels, "buffers": ROTATING}
-            values.append(Value(metric="cache.sensitivity", value=None, labels=missing, reason=buffers.refusal))
-        findings = [finding for value in values for finding in _judge(value, context.limits)]
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+        outcome = StepOutcome()
+        for way in (_HOT, _COLD, _ROTATING):
+            labels = {"shape": shape, "buffers": way}
+            if way == _ROTATING and buffers.refusal is not None:
+                outcome.values += missing(_SENSITIVITY, buffers.refusal, labels)
+                continue
+            times = [turn[way] for turn in rounds]
+            seconds = float(np.median(times)) / 1e9
+            outcome.values.append(Value(metric="cache.call_time", value=seconds, count=len(rounds), labels=labels))
+            if way == _HOT:
+                continue
+            versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
+            outcome.values.append(versus.value(_SENSITIVITY, labels))
+            # The whole interval must lie above the limit: single cold calls scatter.
+            if versus.low > limit("cache.sensitivity.warning", context.limits):
+                outcome.findings += above(_SENSITIVITY, versus.speedup, context.limits, labels)
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Return the hit rates of the heaviest operators of every rank."""
-        values: list[Value] = []
-        findings: list[Finding] = []
+        """The hit rates of the heaviest operators of every rank."""
+        outcome = StepOutcome()
         for summary in context.summaries:
-            for found in hit_rates(summary.kernels())[:_TOP_OPS]:
-                values.append(_hit_rate(found, summary.shape))
-                findings += _judge_hit_rate(found, summary.shape, context.limits)
-        if not values:
-            return StepOutcome(status="unavailable", reason=_NO_COUNTERS)
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+            for hit in _hit_rates(summary.kernels())[:_TOP_RATES]:
+                labels = {**profiled(summary), "op": hit.op, "access": hit.access}
+                outcome.values.append(Value(metric="cache.hit_rate", value=hit.rate, labels=labels))
+                if hit.time_share >= _HEAVY and hit.access != "write":
+                    evidence = {"shape": summary.shape, "op": hit.op}
+                    outcome.findings += below("cache.hit_rate", hit.rate, context.limits, evidence)
+        return outcome if outcome.values else unavailable(_NO_COUNTERS)
 
 
 STEP = CacheStep()
-
-# Nanoseconds of a call in each way.
-_Round = dict[str, float]
 
 
 class _Buffers:
@@ -99,32 +114,27 @@ class _Buffers:
 
     def __init__(self, context: StepContext, shape: str, *, cache_bytes: int) -> None:
         self._invoke = context.workload.invoke
-        self._one = context.workload.pool(shape)[0]
-        size = context.device.bytes_of(self._one)
-        needed = -(-2 * cache_bytes // size) + 1 if size else 0
-        self.refusal = _too_many(needed, size)
-        self.rotates = self.refusal is None
-        self._copies = cycle([copy.deepcopy(self._one) for _ in range(needed)] if self.rotates else ())
+        self._inputs = context.workload.pool(shape)[0]
+        size = context.device.bytes_of(self._inputs)
+        copies = -(-2 * cache_bytes // size) + 1 if size else 0
+        self.refusal: str | None = None
+        if not copies:
+            self.refusal = _NO_TENSOR
+        elif copies > _MOST_COPIES:
+            self.refusal = f"an input has {size} bytes: {copies} copies of it would be needed to fill the cache twice"
+        self._copies = cycle(() if self.refusal else [copy.deepcopy(self._inputs) for _ in range(copies)])
 
     def same(self) -> Any:
         """Make a call on the same input as always."""
-        return self._invoke(self._one)
+        return self._invoke(self._inputs)
 
     def next(self) -> Any:
         """Make a call on the copy that was not used for longest."""
         return self._invoke(next(self._copies))
 
 
-def _too_many(needed: int, size: int) -> str | None:
-    if not needed:
-        return "the inputs hold no tensor"
-    if needed > _MOST_COPIES:
-        return f"an input has {size} bytes: {needed} copies of it would be needed to fill the cache twice"
-    return None
-
-
-def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[_Round]:
-    """Time all ways once a round, in random order; what the machine does meanwhile meets all alike."""
+def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[dict[str, float]]:
+    """Nanoseconds of a call in each way, once a round and in random order: what the machine does meanwhile meets all alike."""
     effort = _QUICK if context.quick else _FULL
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(buffers.same, device, cap_seconds=effort.warm_up_seconds)
@@ -133,56 +143,63 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
         sweep()
         return float(timed_call(buffers.same, device))
 
-    ways: dict[str, Callable[[], float]] = {HOT: lambda: _repeated(buffers.same, device), COLD: cold}
-    if buffers.rotates:
-        ways[ROTATING] = lambda: _repeated(buffers.next, device)
+    ways: dict[str, Callable[[], float]] = {_HOT: lambda: _repeated(buffers.same, device), _COLD: cold}
+    if buffers.refusal is None:
+        ways[_ROTATING] = lambda: _repeated(buffers.next, device)
     until = device.clock_ns() + int(effort.seconds * 1e9)
-    rounds: list[_Round] = []
+    rounds: list[dict[str, float]] = []
     while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
         rounds.append({way: ways[way]() for way in chance.sample(list(ways), len(ways))})
     return rounds
 
 
 def _repeated(call: Callable[[], Any], device: Device) -> float:
-    """Return the median of some calls after one that finds the caches as another way left them."""
+    """The median of some calls after one that finds the caches as another way left them."""
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))
 
 
-def _times(rounds: list[_Round], labels: dict[str, str]) -> list[Value]:
+Access = Literal["read", "write", "all"]
+_ACCESSES: tuple[Access, ...] = ("read", "write")
+
+
+class _HitRate(NamedTuple):
+    """The share of accesses that hit, of all kernels of one type; ``time_share`` is their part of the time of all kernels."""
+
+    op: str
+    access: Access
+    rate: float
+    time_share: float
+
+
+def _hit_rates(kernels: Iterable[Kernel]) -> list[_HitRate]:
+    """The rates by type of kernel, those that take most time first; none where no cache counter was collected."""
+    by_type: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        if not kernel.is_collective:
+            by_type[kernel.type or kernel.name].append(kernel)
+    times = {op: sum(kernel.duration_ns for kernel in rows) for op, rows in by_type.items()}
+    total = sum(times.values()) or 1
     return [
-        Value(
-            metric="cache.call_time",
-            value=float(np.median([one[way] for one in rounds])) / 1e9,
-            count=len(rounds),
-            labels={**labels, "buffers": way},
-        )
-        for way in (HOT, COLD, ROTATING)
-        if way in rounds[0]
+        _HitRate(op, access, rate, times[op] / total)
+        for op, rows in sorted(by_type.items(), key=lambda item: (-times[item[0]], item[0]))
+        for access, rate in _rates(rows).items()
     ]
 
 
-def _sensitivity(rounds: list[_Round], way: str, labels: dict[str, str]) -> Value:
-    versus: Versus = summarize_turns(np.asarray([(one[way], one[HOT]) for one in rounds]))
-    return versus.value("cache.sensitivity", {**labels, "buffers": way})
-
-
-def _judge(value: Value, limits: Mapping[str, float]) -> list[Finding]:
-    """Judge a sensitivity whose whole interval lies above the limit: single cold calls scatter."""
-    if value.metric != "cache.sensitivity" or value.value is None or value.interval is None:
-        return []
-    low = value.interval[0]
-    if low is None or low <= limit("cache.sensitivity.warning", limits):
-        return []
-    return above("cache.sensitivity", value.value, given=limits, evidence=dict(value.labels))
-
-
-def _hit_rate(found: HitRate, shape: str) -> Value:
-    labels = {"shape": shape, "op": found.op, "access": found.access, "under": "profiler"}
-    return Value(metric="cache.hit_rate", value=found.rate, labels=labels)
-
-
-def _judge_hit_rate(found: HitRate, shape: str, limits: Mapping[str, float]) -> list[Finding]:
-    if found.time_share < _HEAVY or found.access == "write":
-        return []
-    return below("cache.hit_rate", found.rate, given=limits, evidence={"shape": shape, "op": found.op})
+def _rates(rows: list[Kernel]) -> dict[Access, float]:
+    accesses: Counter[tuple[str, str]] = Counter()
+    of_kernels = []
+    for row in rows:
+        for name, count in row.counters.items():
+            if column := _COLUMN.search(name):
+                # Counts are whole numbers that are written with decimals.
+                accesses[column["access"], column["result"]] += round(count)
+        if 0 <= (rate := row.counters.get(_RATE, -1.0)) <= 1:
+            of_kernels.append(rate)
+    rates: dict[Access, float] = {}
+    for access in _ACCESSES:
+        hits, misses = accesses[access, "hit"], accesses[access, "miss"]
+        if hits + misses:
+            rates[access] = hits / (hits + misses)
+    return rates or ({"all": sum(of_kernels) / len(of_kernels)} if of_kernels else {})

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import math
+import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, SampleSet, Severity, Value
+from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.collectives.job import run_job
 from perfgate.measuring.checklist.collectives.plan import Plan, RankReport, sizes_up_to
-from perfgate.measuring.checklist.collectives.results import OperationTimes, SizeTimes, Skew, operation_times, skew
-from perfgate.measuring.checklist.limits import above, below, limit, noticed
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._recorded_collectives import recorded_communication
+from perfgate.measuring.checklist.collectives.results import OperationTimes, Skew, operation_times, skew
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
+    Limits,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
+from perfgate.measuring.checklist.values import median, missing, several
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.stats.summary import CONFIDENCE, quantile
 from perfgate.trace.read import read_recording
-from perfgate.trace.summary import summarize
+from perfgate.trace.readers._ascend.kinds import type_by_name
+from perfgate.trace.recording import Collective
+from perfgate.trace.summary import DeviceSummary, summarize
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20
 _TRACED_CALLS = 5
+# Of fewer of one kind nothing says which is unusual.
+_FEWEST_OF_A_KIND = 3
 _ALONE = (
     "one process has nobody to talk to, and this one sees one device of kind {kind}; where the workload is spread over "
     "several, write e.g. ranks=2 in its Workload"
 )
 _NO_COLLECTIVES = "the recording holds no collective"
+_CONSTANT_TIME = "a larger message took no longer than a small one"
 
 
 class CommunicationStep:
@@ -42,40 +56,31 @@ class CommunicationStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure; not applicable where there is one rank and the workload itself does not communicate."""
         ranks = context.workload.workload.ranks or context.device.visible_devices()
-        if why := _impossible(context, ranks):
-            return StepOutcome(status="unavailable", reason=why)
-        values, findings = _overlap(context)
-        samples: list[SampleSet] = []
+        if reason := _impossible(context, ranks):
+            return unavailable(reason)
+        outcome = _trace_overlap(context)
         if ranks > 1:
             context.progress(f"collectives between {ranks} processes")
             reports = _run(context, ranks)
-            operations = operation_times(reports)
-            met = skew(reports)
-            values += [*_job_values(operations, met, context.limits)]
-            findings += [*_judge_job(context, operations, reports, met)]
-            samples += [_samples(operation, size) for operation in operations for size in operation.sizes]
-        if not values:
-            return StepOutcome(status="not_applicable", reason=_ALONE.format(kind=context.device.kind))
-        return StepOutcome(status=status_of(findings), values=values, findings=findings, samples=samples)
+            outcome.add(_judge_job(context, operation_times(reports), skew(reports), reports))
+        return outcome if outcome.values else not_applicable(_ALONE.format(kind=context.device.kind))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the collectives of every rank; not applicable where there is none."""
-        values, findings = recorded_communication(context.summaries, context.limits)
-        if not values:
-            return StepOutcome(status="not_applicable", reason=_NO_COLLECTIVES)
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+        outcome = _judge_recorded(context.summaries, context.limits)
+        return outcome if outcome.values else not_applicable(_NO_COLLECTIVES)
 
 
 STEP = CommunicationStep()
 
 
 def _impossible(context: StepContext, ranks: int) -> str | None:
-    """Return why so many ranks cannot run here, None where they can; CPUs are shared, other devices are not."""
-    device, seen = context.device, context.device.visible_devices()
+    """Why so many ranks cannot run here, None where they can; CPUs are shared, other devices are not."""
+    device, visible = context.device, context.device.visible_devices()
     if ranks > 1 and device.kind not in _BACKENDS:
         return f"torch.distributed has no backend for devices of kind {device.kind}"
-    if ranks > seen and "own_memory" in device.capabilities:
-        return f"the workload has ranks={ranks}, and this process sees {seen} devices of kind {device.kind}"
+    if ranks > visible and "own_memory" in device.capabilities:
+        return f"the workload has ranks={ranks}, and this process sees {visible} devices of kind {device.kind}"
     return None
 
 
@@ -94,106 +99,186 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
     return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=60.0 if quick else 600.0)
 
 
-def _overlap(context: StepContext) -> tuple[list[Value], list[Finding]]:
+def _trace_overlap(context: StepContext) -> StepOutcome:
     """Trace some calls of a workload that is in a group of processes, on a device that shows its kernels."""
-    if "kernel_timeline" not in context.device.capabilities or not _in_a_group():
-        return [], []
+    if not context.shows_kernels:
+        return StepOutcome()
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return StepOutcome()
     shape = context.workload.shapes[0]
     context.progress(f"tracing the communication of shape {shape}")
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".communication-") as folder:
         call = context.workload.caller(shape)
         trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
         timelines = read_recording(trace.path).timelines
-    return recorded_communication(summarize(timelines), context.limits)
-
-
-def _in_a_group() -> bool:
-    import torch.distributed as dist
-
-    return dist.is_available() and dist.is_initialized()
-
-
-def _job_values(operations: Sequence[OperationTimes], met: Skew, limits: dict[str, float]) -> Iterator[Value]:
-    for operation in operations:
-        best = operation.best()
-        yield Value(
-            metric="communication.bus_bandwidth",
-            value=operation.bus_bandwidth(best),
-            count=best.nanoseconds.size,
-            labels={"op": operation.operation, "size": str(best.size)},
-        )
-    if (share := _peak_share(operations, limits)) is not None:
-        yield Value(metric="communication.peak_share", value=share, labels={"op": operations[0].operation})
-    yield Value(metric="communication.skew", value=met.seconds, count=met.rounds)
-    for operation in operations:
-        yield from _line_values(operation)
-    for operation in operations:
-        yield from (_time(operation, size) for size in operation.sizes)
-
-
-def _line_values(operation: OperationTimes) -> Iterator[Value]:
-    labels: dict[str, str] = {"op": operation.operation}
-    line = operation.line()
-    if line is None:
-        why = f"{len(operation.sizes)} sizes fit into memory and time, a line takes three"
-        yield Value(metric="communication.start_up", value=None, labels=labels, reason=why)
-        return
-    yield Value(metric="communication.start_up", value=line.start_up, labels=labels)
-    if math.isfinite(line.bandwidth):
-        yield Value(metric="communication.bandwidth", value=line.bandwidth, labels=labels)
-    else:
-        why = "a larger message took no longer than a small one"
-        yield Value(metric="communication.bandwidth", value=None, labels=labels, reason=why)
-    # Below 0 the line is worse than a constant: it describes nothing.
-    yield Value(metric="communication.fit", value=max(line.r2, 0.0), labels=labels)
-    yield Value(metric="communication.residual", value=line.residual, labels=labels)
-
-
-def _time(operation: OperationTimes, size: SizeTimes) -> Value:
-    found = quantile(size.nanoseconds / 1e9, 0.5)
-    return Value(
-        metric="communication.time",
-        value=size.seconds,
-        interval=found.interval,
-        confidence=CONFIDENCE,
-        count=found.size,
-        labels={"op": operation.operation, "size": str(size.size)},
-    )
-
-
-def _samples(operation: OperationTimes, size: SizeTimes) -> SampleSet:
-    labels = {"op": operation.operation, "size": str(size.size)}
-    return SampleSet(metric="communication.time", samples=pack(size.nanoseconds.astype(np.int64)), labels=labels)
-
-
-def _peak_share(operations: Sequence[OperationTimes], limits: dict[str, float]) -> float | None:
-    """Return the bus bandwidth of the first operation, the all-reduce, over the peak; None where no peak is known."""
-    peak = limit("communication.peak", limits)
-    return operations[0].bus_bandwidth(operations[0].best()) / peak if peak > 0 and operations else None
+    return _judge_recorded(summarize(timelines), context.limits)
 
 
 def _judge_job(
-    context: StepContext, operations: Sequence[OperationTimes], reports: Sequence[RankReport], met: Skew
-) -> Iterator[Finding]:
+    context: StepContext, operations: Sequence[OperationTimes], meetings: Skew, reports: Sequence[RankReport]
+) -> StepOutcome:
+    outcome, limits = StepOutcome(), context.limits
     for operation in operations:
+        best = operation.best()
+        bandwidth, count = operation.bus_bandwidth(best), best.nanoseconds.size
+        labels = {"op": operation.operation, "size": str(best.size)}
+        outcome.values += several({"communication.bus_bandwidth": bandwidth}, labels, count=count)
         if operation.wrong:
-            evidence: dict[str, Evidence] = {"operation": operation.operation, "first size [B]": operation.wrong[0]}
-            yield noticed("communication.wrong_result", "severe", evidence)
+            wrong: MaybeEvidence = {"operation": operation.operation, "first size [B]": operation.wrong[0]}
+            outcome.findings.append(finding("communication.wrong_result", "severe", wrong))
+    backend = _BACKENDS[context.device.kind]
     for name, why in reports[0].refused.items():
-        backend = _BACKENDS[context.device.kind]
-        yield noticed("communication.refused", "info", {"operation": name, "backend": backend, "why": why})
-    if (share := _peak_share(operations, context.limits)) is not None:
-        yield from below("communication.peak_share", share, given=context.limits, evidence={"ranks": len(reports)})
-    yield from judge_skew(met, context)
+        evidence = {"operation": name, "backend": backend, "why": why}
+        outcome.findings.append(finding("communication.refused", "info", evidence))
+    peak = limit("communication.peak", limits)
+    if peak > 0 and operations:
+        # The first operation is the all-reduce.
+        share = operations[0].bus_bandwidth(operations[0].best()) / peak
+        outcome.values += several({"communication.peak_share": share}, {"op": operations[0].operation})
+        outcome.findings += below("communication.peak_share", share, limits, {"ranks": len(reports)})
+    outcome.values.append(Value(metric="communication.skew", value=meetings.seconds, count=meetings.rounds))
+    outcome.findings += judge_skew(meetings, context)
+    for operation in operations:
+        outcome.values += _line_values(operation)
+    for operation in operations:
+        for size in operation.sizes:
+            labels = {"op": operation.operation, "size": str(size.size)}
+            outcome.values.append(median("communication.time", size.nanoseconds / 1e9, labels))
+            samples = pack(size.nanoseconds.astype(np.int64))
+            outcome.samples.append(SampleSet(metric="communication.time", samples=samples, labels=labels))
+    return outcome
 
 
-def judge_skew(met: Skew, context: StepContext) -> list[Finding]:
+def _line_values(operation: OperationTimes) -> list[Value]:
+    """What a message costs by its size: a start-up, and a bandwidth."""
+    labels: dict[str, str] = {"op": operation.operation}
+    line = operation.line()
+    if line is None:
+        reason = f"{len(operation.sizes)} sizes fit into memory and time, a line takes three"
+        return missing("communication.start_up", reason, labels)
+    values = several({"communication.start_up": line.start_up}, labels)
+    if math.isfinite(line.bandwidth):
+        values += several({"communication.bandwidth": line.bandwidth}, labels)
+    else:
+        values += missing("communication.bandwidth", _CONSTANT_TIME, labels)
+    # Below 0 the line is worse than a constant: it describes nothing.
+    fit = {"communication.fit": max(line.r2, 0.0), "communication.residual": line.residual}
+    return values + several(fit, labels)
+
+
+def judge_skew(meetings: Skew, context: StepContext) -> list[Finding]:
     """Name the rank that nearly always comes last; ranks on CPUs share them with others, so there it only informs."""
-    share = met.seconds / met.work_seconds if met.work_seconds else 0.0
-    if met.last is None or not above(
-        "communication.slow_rank", share, given=context.limits, evidence={"rank": met.last}
-    ):
+    share = meetings.seconds / meetings.work_seconds if meetings.work_seconds else 0.0
+    evidence: MaybeEvidence = {
+        "rank": meetings.last,
+        "skew [s]": meetings.seconds,
+        "work [s]": meetings.work_seconds,
+    }
+    if meetings.last is None or not above("communication.slow_rank", share, context.limits, evidence):
         return []
-    evidence: dict[str, Evidence] = {"rank": met.last, "skew [s]": met.seconds, "work [s]": met.work_seconds}
-    severity: Severity = "warning" if "own_memory" in context.device.capabilities else "info"
-    return [noticed("communication.slow_rank", severity, evidence)]
+    alone_on_device = "own_memory" in context.device.capabilities
+    return [finding("communication.slow_rank", "warning" if alone_on_device else "info", evidence)]
+
+
+def _judge_recorded(summaries: Sequence[DeviceSummary], limits: Limits) -> StepOutcome:
+    """What a recording says of every rank that communicated, and which rank comes last."""
+    outcome = StepOutcome()
+    for summary in summaries:
+        for kind, ns in sorted(summary.collectives.items()):
+            seconds, labels = ns / summary.spans / 1e9, {"shape": summary.shape, "collective": kind}
+            outcome.values += several({"communication.time": seconds}, labels, count=summary.spans)
+        outcome.values += [*_waiting(summary), *_links(summary)]
+        outcome.add(_judge_overlap(summary, limits))
+        outcome.findings += _judge_first_collectives(summary, limits)
+    outcome.findings += _slowest_ranks(summaries)
+    return outcome
+
+
+def _waiting(summary: DeviceSummary) -> Iterator[Value]:
+    """Yield the shares as the profiler defines them: waiting of waiting and transit, transit and idling of all the time.
+
+    Idle is what is neither, mostly time before the last rank came (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
+    """
+    timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
+    elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
+    moving = [collective for collective in timed if collective.transit_ns is not None]
+    waiting_or_moving = sum((collective.wait_ns or 0) + (collective.transit_ns or 0) for collective in moving)
+    for metric, column, total in (
+        ("communication.waiting", [collective.wait_ns for collective in timed], waiting_or_moving),
+        ("communication.transit", [collective.transit_ns for collective in timed], elapsed),
+        ("communication.idle", [collective.idle_ns for collective in timed], elapsed),
+    ):
+        times = [time for time in column if time is not None]
+        if total and len(times) == len(timed):
+            labels = {"shape": summary.shape}
+            yield Value(metric=metric, value=sum(times) / total, count=len(timed), labels=labels)
+
+
+def _links(summary: DeviceSummary) -> Iterator[Value]:
+    sizes: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for collective in summary.timeline.collectives or ():
+        for link in collective.links:
+            sizes[link.link] += int(link.size_bytes)
+            times[link.link] += link.transit_ns
+    for name, time_ns in sorted(times.items()):
+        if time_ns > 0:
+            labels = {"shape": summary.shape, "link": name}
+            yield Value(metric="communication.link_bandwidth", value=sizes[name] / time_ns * 1e9, labels=labels)
+
+
+def _judge_overlap(summary: DeviceSummary, limits: Limits) -> StepOutcome:
+    """How much of the communication computing hides, and how much of the steps the rest takes."""
+    parts = summary.parts()
+    if parts is None or not parts.communication_ns:
+        return StepOutcome()
+    exposed = parts.exposed_communication_ns / parts.length_ns
+    numbers = {
+        "communication.hidden": 1.0 - parts.exposed_communication_ns / parts.communication_ns,
+        "communication.exposed": exposed,
+    }
+    values = several(numbers, profiled(summary), count=summary.spans)
+    return StepOutcome(values, above("communication.exposed", exposed, limits, {"shape": summary.shape}))
+
+
+def _judge_first_collectives(summary: DeviceSummary, limits: Limits) -> Iterator[Finding]:
+    """Yield a word on a first collective that took many times as long as the others: the ranks did not begin together."""
+    kinds: dict[str, list[Collective]] = {}
+    for collective in summary.timeline.collectives or ():
+        if collective.kind == "collective" and collective.elapsed_ns:
+            kinds.setdefault(type_by_name(collective.name), []).append(collective)
+    for kind, members in sorted(kinds.items()):
+        if len(members) < _FEWEST_OF_A_KIND:
+            continue
+        first, *later = [collective.elapsed_ns or 0 for collective in members]
+        middle = statistics.median(later)
+        if first > limit("communication.first.info", limits) * middle:
+            evidence: MaybeEvidence = {
+                "collective": kind,
+                "shape": summary.shape,
+                "first [s]": first / 1e9,
+                "median of the others [s]": middle / 1e9,
+                **{f"{link.link} [B/s]": link.bandwidth for link in members[0].links},
+            }
+            yield finding("communication.first", "info", evidence)
+
+
+def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
+    """Say of each kind of collective which rank spends most time in it; who spends least came last, and was waited for."""
+    times: dict[str, dict[str, float]] = {}
+    for summary in summaries:
+        for kind, ns in summary.collectives.items():
+            times.setdefault(kind, {})[summary.shape] = ns / summary.spans / 1e9
+    return [_slowest_rank(kind, by_rank) for kind, by_rank in sorted(times.items()) if len(by_rank) > 1]
+
+
+def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
+    evidence: MaybeEvidence = {
+        "collective": kind,
+        "longest": max(by_rank, key=lambda rank: by_rank[rank]),
+        "shortest": min(by_rank, key=lambda rank: by_rank[rank]),
+        **{f"{rank} [s]": seconds for rank, seconds in by_rank.items()},
+    }
+    return finding("collectives.slowest_rank", "info", evidence)

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Evidence, Finding, Value
+from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import above, below
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, status_of
-from perfgate.measuring.checklist.steps._soak import Derating, Effort, Soak, derating, soak
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.values import missing, several, with_interval
+from perfgate.measuring.devices.contention import run_times
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import sensor_kinds
+from perfgate.measuring.timing.calls import measure_throughput
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.sampling import sampling
-from perfgate.stats.summary import CONFIDENCE
+from perfgate.stats.two_samples import shift
 
 # Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
 _FULL_CLOCK = 0.97
 _FEWEST_READINGS = 2
 _WARM_UP_SECONDS = 1.0
-_QUICK = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
-_FULL = Effort(seconds=35.0, slice_seconds=0.25, first_seconds=3.0, last_seconds=10.0)
+# Of these the fastest counts: whatever disturbs a product adds time.
+_CANARIES = 5
+_CPU_SIZE = 256
+_DEVICE_SIZE = 2048
 _NO_CLOCK = "the recording holds no clock of the device's cores"
+_NO_SENSED_CLOCK = "the sensor tells no clock of a device at work beside its rated one"
+_NO_SENSED_POWER = "the sensor tells no power of this device"
+# What only a sensor tells, and why it may be missing.
+_SENSED = {
+    "thermal.throttled": _NO_SENSED_CLOCK,
+    "thermal.clock": _NO_SENSED_CLOCK,
+    "thermal.temperature": "the sensor tells no temperature of this device",
+    "thermal.power": _NO_SENSED_POWER,
+    "thermal.energy": _NO_SENSED_POWER,
+}
 
 
 @dataclass(frozen=True)
-class Sensed:
-    """What the sensor said; without readings, why."""
+class Effort:
+    """Seconds of the soak, of one slice, and of the first and the last part that are compared."""
 
-    readings: Sequence[Reading]
-    reason: str = ""
+    seconds: float
+    slice_seconds: float
+    first_seconds: float
+    last_seconds: float
+
+
+_QUICK = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
+_FULL = Effort(seconds=35.0, slice_seconds=0.25, first_seconds=3.0, last_seconds=10.0)
 
 
 class ThermalStep:
@@ -51,139 +75,147 @@ class ThermalStep:
         context.progress(f"{effort.seconds:g} s of calls without a pause, of shape {shape}")
         soaked, sensed = _soak_and_sense(context, shape, effort)
         of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
-        values = [
-            *_derating_values(of_calls, of_canary, shape),
-            *sensor_values(sensed, soaked, items=soaked.calls * context.workload.batch, shape=shape),
-        ]
-        findings = [
-            *judge_speed(soaked, of_calls, of_canary, context),
-            *judge_throttling(values, context.limits, shape),
-        ]
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+        outcome = StepOutcome()
+        for subject, loss in (("workload", of_calls), ("canary", of_canary)):
+            if loss is not None:
+                labels = {"shape": shape, "of": subject}
+                interval = (loss.low, loss.high)
+                outcome.values.append(with_interval("thermal.derating", loss.value, interval, loss.slices, labels))
+        outcome.values += sensor_values(sensed, soaked, items=soaked.calls * context.workload.batch, shape=shape)
+        outcome.findings += judge_speed(soaked, of_calls, of_canary, context)
+        outcome.findings += judge_throttling(outcome.values, context.limits, shape)
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the clock of the cores, which some profilers record; nothing else of a recording is sustained load."""
-        values: list[Value] = []
-        findings: list[Finding] = []
+        outcome = StepOutcome()
         for summary in context.summaries:
-            clock = summary.timeline.core_frequency
-            if clock is None or clock[1] <= 0:
-                continue
-            lowest, highest = clock
-            values.append(
-                Value(
-                    metric="thermal.clock", value=lowest / highest, labels={"shape": summary.shape, "under": "profiler"}
-                )
-            )
-            evidence: dict[str, Evidence] = {"shape": summary.shape, "lowest [Hz]": lowest, "highest [Hz]": highest}
-            findings += below("thermal.clock", lowest / highest, given=context.limits, evidence=evidence)
-        if not values:
-            return StepOutcome(status="unavailable", reason=_NO_CLOCK)
-        return StepOutcome(status=status_of(findings), values=values, findings=findings)
+            lowest, highest = summary.timeline.core_frequency or (0.0, 0.0)
+            if highest > 0:
+                share = lowest / highest
+                outcome.values += several({"thermal.clock": share}, profiled(summary))
+                evidence: MaybeEvidence = {"shape": summary.shape, "lowest [Hz]": lowest, "highest [Hz]": highest}
+                outcome.findings += below("thermal.clock", share, context.limits, evidence)
+        return outcome if outcome.values else unavailable(_NO_CLOCK)
 
 
 STEP = ThermalStep()
 
 
+@dataclass(frozen=True)
+class Sensed:
+    """The readings of the sensor; without readings, why."""
+
+    readings: Sequence[Reading]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice: when it ended, items a second of the workload, and matrix products a second, None without a canary."""
+
+    ended_ns: int
+    rate: float
+    canary_rate: float | None
+
+
+@dataclass(frozen=True)
+class Soak:
+    """All slices, when the first began, and how many calls were made.
+
+    ``waited`` is the share of the time in which the process could have run and others had its CPUs, None where nobody knows.
+    """
+
+    began_ns: int
+    slices: tuple[Slice, ...]
+    calls: int
+    waited: float | None = None
+
+    @property
+    def ended_ns(self) -> int:
+        return self.slices[-1].ended_ns
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ns - self.began_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Derating:
+    """How much lower the last rates are than the first, 0 to 1, and the interval; an end that too few slices give is None."""
+
+    value: float
+    low: float | None
+    high: float | None
+    slices: int
+
+
 def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[Soak, Sensed]:
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
-        sampler, why = None, ""
+        sampler, reason = None, ""
         try:
             if device.kind not in sensor_kinds():
                 raise MeasuringError(f"nothing tells the temperature, clock or power of a {device.kind} device")
             sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
         except MeasuringError as error:
-            why = str(error)
+            reason = str(error)
         with quiet():
             find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
             soaked = soak(call, device, items=context.workload.batch, effort=effort)
-        return soaked, Sensed(sampler.readings() if sampler else (), why)
-
-
-def _derating_values(of_calls: Derating | None, of_canary: Derating | None, shape: str) -> Iterator[Value]:
-    for what, found in (("workload", of_calls), ("canary", of_canary)):
-        if found is not None:
-            yield Value(
-                metric="thermal.derating",
-                value=found.value,
-                interval=(found.low, found.high),
-                confidence=CONFIDENCE,
-                count=found.slices,
-                labels={"shape": shape, "of": what},
-            )
+        return soaked, Sensed(sampler.readings() if sampler else (), reason)
 
 
 def sensor_values(sensed: Sensed, soaked: Soak, *, items: int, shape: str) -> list[Value]:
-    """Return what the readings within a soak say; a value that none of them tells is missing, with the reason."""
-    within = [one for one in sensed.readings if one.began_ns >= soaked.began_ns and one.ended_ns <= soaked.ended_ns]
-    why = sensed.reason
-    if not why and len(within) < _FEWEST_READINGS:
-        why = (
+    """What the readings within a soak say; a value that none of them tells is missing, with the reason."""
+    labels = {"shape": shape}
+    within = [
+        reading
+        for reading in sensed.readings
+        if reading.began_ns >= soaked.began_ns and reading.ended_ns <= soaked.ended_ns
+    ]
+    if sensed.reason:
+        return missing(_SENSED, sensed.reason, labels)
+    if len(within) < _FEWEST_READINGS:
+        reason = (
             f"the sensor answered {len(within)} times in {soaked.seconds:.0f} s of calls, {_FEWEST_READINGS} are needed"
         )
-    if why:
-        return [_missing(metric, why, shape) for metric in _SENSOR_METRICS]
-    at_work = [one.telemetry for one in within if _works(one.telemetry)]
-    power = _mean_power(within, soaked)
-    numbers = (
-        _throttled(at_work),
-        _median([share for one in at_work if (share := one.clock_share()) is not None]),
-        max((one.telemetry.temperature for one in within if one.telemetry.temperature is not None), default=None),
-        power,
-        None if power is None else power * soaked.seconds / items,
-    )
-    return [
-        _missing(metric, _NOT_TOLD[metric], shape)
-        if number is None
-        else Value(metric=metric, value=number, count=len(within), labels={"shape": shape})
-        for metric, number in zip(_SENSOR_METRICS, numbers)
-    ]
-
-
-_SENSOR_METRICS = ("thermal.throttled", "thermal.clock", "thermal.temperature", "thermal.power", "thermal.energy")
-_NO_CLOCK_TOLD = "the sensor tells no clock of a device at work beside its rated one"
-_NO_POWER_TOLD = "the sensor tells no power of this device"
-_NOT_TOLD = {
-    "thermal.throttled": _NO_CLOCK_TOLD,
-    "thermal.clock": _NO_CLOCK_TOLD,
-    "thermal.temperature": "the sensor tells no temperature of this device",
-    "thermal.power": _NO_POWER_TOLD,
-    "thermal.energy": _NO_POWER_TOLD,
-}
-
-
-def _missing(metric: str, reason: str, shape: str) -> Value:
-    return Value(metric=metric, value=None, labels={"shape": shape}, reason=reason)
-
-
-def _works(telemetry: Telemetry) -> bool:
+        return missing(_SENSED, reason, labels)
     # Calls were made all the time, so a device of which no load is told was at work.
-    return telemetry.at_work is not False
+    at_work = [reading.telemetry for reading in within if reading.telemetry.at_work is not False]
+    throttled = [slowed for telemetry in at_work if (slowed := _is_throttled(telemetry)) is not None]
+    clocks = [share for telemetry in at_work if (share := telemetry.clock_share()) is not None]
+    temperatures = [warm for reading in within if (warm := reading.telemetry.temperature) is not None]
+    power = _mean_power(within, soaked)
+    numbers = {
+        "thermal.throttled": statistics.mean(throttled) if throttled else None,
+        "thermal.clock": statistics.median(clocks) if clocks else None,
+        "thermal.temperature": max(temperatures, default=None),
+        "thermal.power": power,
+        "thermal.energy": None if power is None else power * soaked.seconds / items,
+    }
+    values: list[Value] = []
+    for metric, number in numbers.items():
+        if number is None:
+            values += missing(metric, _SENSED[metric], labels)
+        else:
+            values += several({metric: number}, labels, count=len(within))
+    return values
 
 
-def _throttled(at_work: Sequence[Telemetry]) -> float | None:
-    told = [slowed for one in at_work if (slowed := _is_slowed(one)) is not None]
-    return sum(told) / len(told) if told else None
-
-
-def _is_slowed(telemetry: Telemetry) -> bool | None:
+def _is_throttled(telemetry: Telemetry) -> bool | None:
     share = telemetry.clock_share()
     if telemetry.throttled is not None:
         return telemetry.throttled
     return None if share is None else share < _FULL_CLOCK
 
 
-def _median(shares: Sequence[float]) -> float | None:
-    return statistics.median(shares) if shares else None
-
-
 def _mean_power(readings: Sequence[Reading], soaked: Soak) -> float | None:
-    """Return the power integrated over the soak, by trapezoids between readings, over its length; W."""
-    told = [(one.ended_ns, one.telemetry.power) for one in readings if one.telemetry.power is not None]
-    if len(told) < _FEWEST_READINGS:
+    """The power integrated over the soak, by trapezoids between readings, over its length; W."""
+    points = [(reading.ended_ns, power) for reading in readings if (power := reading.telemetry.power) is not None]
+    if len(points) < _FEWEST_READINGS:
         return None
-    times, watts = np.array([time for time, _ in told], dtype=np.float64), np.array([power for _, power in told])
+    times, watts = (np.array(column, dtype=np.float64) for column in zip(*points))
     # Before the first reading and after the last the power is taken as there.
     times = np.concatenate(([soaked.began_ns], times, [soaked.ended_ns]))
     watts = np.concatenate((watts[:1], watts, watts[-1:]))
@@ -199,24 +231,117 @@ def judge_speed(
     on two CPUs with a load of five the CPU time of a fixed matrix product moved by 30 % within seconds.
     """
     if "queue" not in context.device.capabilities and soaked.waited is not None:
-        shared = above("thermal.shared", soaked.waited, given=context.limits, evidence={})
+        shared = above("thermal.shared", soaked.waited, context.limits, {})
         if shared:
             return shared
     if of_calls is None or of_calls.low is None:
         return []
-    evidence: dict[str, Evidence] = {"derating": of_calls.value, "shape": context.workload.shapes[0]}
-    if of_canary is not None:
-        evidence["derating of the canary"] = of_canary.value
+    evidence: MaybeEvidence = {
+        "derating": of_calls.value,
+        "shape": context.workload.shapes[0],
+        "derating of the canary": None if of_canary is None else of_canary.value,
+    }
     device_keeps_speed = of_canary is not None and of_canary.value < of_calls.value / 2
     rule = "thermal.drift" if device_keeps_speed else "thermal.derating"
-    return above(rule, of_calls.low, given=context.limits, evidence=evidence)
+    return above(rule, of_calls.low, context.limits, evidence)
 
 
-def judge_throttling(values: Sequence[Value], limits: Mapping[str, float], shape: str) -> list[Finding]:
+def judge_throttling(values: Sequence[Value], limits: Limits, shape: str) -> list[Finding]:
     """Judge how often the device was below its clock; nothing where no clock is told."""
-    told = {value.metric: value.value for value in values if value.value is not None}
-    if "thermal.throttled" not in told:
+    numbers = {value.metric: value.value for value in values}
+    throttled = numbers.get("thermal.throttled")
+    if throttled is None:
         return []
-    evidence: dict[str, Evidence] = {"shape": shape}
-    evidence.update({metric: told[metric] for metric in ("thermal.clock", "thermal.temperature") if metric in told})
-    return above("thermal.throttled", told["thermal.throttled"], given=limits, evidence=evidence)
+    evidence: MaybeEvidence = {
+        "shape": shape,
+        "thermal.clock": numbers.get("thermal.clock"),
+        "thermal.temperature": numbers.get("thermal.temperature"),
+    }
+    return above("thermal.throttled", throttled, limits, evidence)
+
+
+def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort) -> Soak:
+    """Make calls without a pause for ``effort.seconds``; at least two slices, however long a call takes."""
+    calls = 0
+
+    def counted() -> Any:
+        nonlocal calls
+        calls += 1
+        return call()
+
+    canary = _canary(device)
+    before, began = run_times(), device.clock_ns()
+    slices: list[Slice] = []
+    while len(slices) < 2 or (slices[-1].ended_ns - began) / 1e9 < effort.seconds:
+        rate = _rate(counted, device, items, effort.slice_seconds)
+        canary_rate = None if canary is None else _canary_rate(canary, device)
+        slices.append(Slice(device.clock_ns(), rate, canary_rate))
+    after = run_times()
+    waited = before.waited_share(after) if before and after else None
+    return Soak(began, tuple(slices), calls, waited)
+
+
+def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Derating | None:
+    """How much speed was lost from the first part to the last; None for a canary that did not run."""
+    first_end = soaked.began_ns + effort.first_seconds * 1e9
+    last_begin = soaked.ended_ns - effort.last_seconds * 1e9
+    first = [part for part in soaked.slices if part.ended_ns <= first_end]
+    # A slice of long calls may be longer than the whole first part.
+    early = _rates(first or soaked.slices[:1], canary)
+    late = _rates([part for part in soaked.slices if part.ended_ns > last_begin], canary)
+    if not early or not late:
+        return None
+    moved = shift(np.log(early), np.log(late))
+    low, high = (1.0 - math.exp(end) if math.isfinite(end) else None for end in (moved.high, moved.low))
+    return Derating(1.0 - math.exp(moved.value), low, high, len(early) + len(late))
+
+
+def _rates(slices: Sequence[Slice], canary: bool) -> list[float]:
+    rates = [part.canary_rate if canary else part.rate for part in slices]
+    return [rate for rate in rates if rate is not None]
+
+
+def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -> float:
+    """Items a second of one slice; where the host computes, a second is one of CPU time of the process.
+
+    Others that use the CPUs too take wall time from it, and none of that; a lower clock takes both.
+    """
+    cpu_before = device.process_cpu_ns()
+    throughput = measure_throughput(call, device, items=items, window_seconds=seconds, windows=1)
+    if "queue" in device.capabilities:
+        return float(throughput.rates[0])
+    return items * throughput.calls / (max(device.process_cpu_ns() - cpu_before, 1) / 1e9)
+
+
+def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
+    waits = "queue" in device.capabilities
+    clock = device.clock_ns if waits else device.process_cpu_ns
+    times = []
+    for _ in range(_CANARIES):
+        started = clock()
+        canary()
+        device.synchronize()
+        times.append(clock() - started)
+    return 1e9 / max(float(min(times)), 1.0)
+
+
+def _canary(device: Device) -> Callable[[], Any] | None:
+    """A matrix product on the device, the same on every machine; None where torch has no such device."""
+    import torch
+
+    handle = device.handle()
+    if not isinstance(handle, torch.device):
+        return None
+    size = _DEVICE_SIZE if "own_memory" in device.capabilities else _CPU_SIZE
+    # Of fixed numbers: a generator's state is the workload's own.
+    left = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
+    product = torch.empty_like(left)
+
+    def multiply() -> Any:
+        with device.inference_mode():
+            return torch.mm(left, left, out=product)
+
+    for _ in range(_CANARIES):
+        multiply()
+    device.synchronize()
+    return multiply

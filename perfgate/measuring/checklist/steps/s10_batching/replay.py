@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.checklist.steps._service import ServiceModel
+from perfgate.measuring.checklist.steps.s10_batching.policies import ServiceModel
 from perfgate.stats.batching import Policy, Served, serve, simulate
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
@@ -24,15 +24,15 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ReplayEffort:
+class _Effort:
     """``segments`` stretches of requests are replayed by every policy, each for about ``seconds``."""
 
     segments: int
     seconds: float
 
 
-QUICK = ReplayEffort(segments=2, seconds=0.7)
-FULL = ReplayEffort(segments=4, seconds=2.5)
+_QUICK = _Effort(segments=2, seconds=0.7)
+_FULL = _Effort(segments=4, seconds=2.5)
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,20 @@ class Replay:
 
     @property
     def latencies(self) -> Floats:
-        """Return the latencies of all requests."""
         return np.concatenate([served.latencies for served in self.stretches])
 
     @property
     def fill(self) -> float:
-        """Return how full batches were on average."""
+        """How full batches were on average."""
         return float(np.concatenate([served.sizes for served in self.stretches]).mean() / self.policy.batch)
 
     def goodput(self, promised: float) -> float:
-        """Return the requests a second that were answered in time."""
-        kept = float((self.latencies <= promised).sum())
-        return kept / sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
+        """The requests a second that were answered in time."""
+        in_time = float((self.latencies <= promised).sum())
+        return in_time / sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
 
     def over_simulation(self, service: ServiceModel) -> float:
-        """Return by how much the mean latency is longer than in a simulation of the same requests."""
+        """By how much the mean latency is longer than in a simulation of the same requests."""
         simulated = [simulate(served.arrivals, self.policy, service).latencies for served in self.stretches]
         return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
 
@@ -87,7 +86,7 @@ class Replay:
         return Speedup(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))
 
 
-class WorkloadServer:
+class _WorkloadServer:
     """Answers batches by calls of the workload; its clock is the host's, its inputs wait on the device."""
 
     def __init__(self, context: StepContext, shape: str, service: ServiceModel) -> None:
@@ -113,28 +112,28 @@ class WorkloadServer:
 
 def replay(
     context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[Policy]
-) -> list[Replay] | None:
-    """Let all policies answer the same stretches of requests, in an order drawn by lot; None where too few come in.
+) -> list[Replay]:
+    """Let all policies answer the same stretches of requests, in an order drawn by lot; no replay where too few come in.
 
     A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
     """
-    effort = QUICK if context.quick else FULL
+    effort = _QUICK if context.quick else _FULL
     lot = random.Random(context.seed)
     replays = [Replay(policy, []) for policy in policies]
     begin = 0
     for number in range(effort.segments):
         stretch = _stretch(arrivals[begin:], service, policies, effort.seconds)
         if stretch.size * effort.segments < _BLOCKS * _REQUESTS_OF_BLOCK:
-            return None
+            return []
         begin += stretch.size
         context.progress(f"replaying {stretch.size} requests, stretch {number + 1} of {effort.segments}")
-        for one in lot.sample(replays, len(replays)):
-            one.stretches.append(serve(stretch, one.policy, WorkloadServer(context, shape, service)))
+        for replayed in lot.sample(replays, len(replays)):
+            replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))
     return replays
 
 
 def _stretch(arrivals: Floats, service: ServiceModel, policies: Sequence[Policy], seconds: float) -> Floats:
-    """Return the first requests, counted from the first of them, that every policy is to have answered in this time."""
+    """The first requests, counted from the first of them, that every policy is to have answered in this time."""
     times: Floats = arrivals - arrivals[0]
     times = times[times <= seconds]
     answered = [int((simulate(times, policy, service).ends <= seconds).sum()) for policy in policies]

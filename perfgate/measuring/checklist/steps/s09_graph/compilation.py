@@ -8,17 +8,18 @@ import importlib
 import importlib.util
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.checklist.steps._time_limit import TimeUpError, time_limit
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
@@ -34,6 +35,9 @@ GRAPHS_ONLY = "eager"
 # fresh cache takes (torch 2.13, two cores) and says nothing of the workload; the generator of random numbers is torch's own,
 # so that dropout drops the same.
 _SETTINGS: Mapping[str, Any] = {"compile_threads": 1, "cpp.vec_isa_ok": True, "fallback_random": True}
+
+
+_RING_AGAIN_SECONDS = 0.2
 
 
 class NotCompiledError(Exception):
@@ -56,12 +60,11 @@ class Compiled:
 
     @property
     def agrees(self) -> bool:
-        """Return whether the compiled call answers as the other does."""
+        """Whether the compiled call answers as the other does."""
         return self.agreement.within(self.tolerance)
 
     @property
     def disagreement(self) -> str:
-        """Return in words how far it answers from the other."""
         if not self.agreement.comparable:
             return "the compiled call's output has another structure, or none that could be compared"
         far = f"{self.agreement.relative:.2g} of the largest value, {self.tolerance:.2g} may be"
@@ -70,11 +73,11 @@ class Compiled:
         )
 
     def compare(self, context: StepContext, *, seconds: float) -> Versus:
-        """Return how much faster the compiled call is, both in turns."""
+        """How much faster the compiled call is, both in turns."""
         return compare(self.plain, self.fast, context.device, seconds=seconds, seed=context.seed)
 
     def cached_ns(self) -> int:
-        """Return what the first call takes when only the caches on disk remember what was compiled."""
+        """What the first call takes when only the caches on disk remember what was compiled."""
         from torch._dynamo import reset
         from torch._inductor import utils
 
@@ -84,7 +87,7 @@ class Compiled:
 
 
 def missing_compiler(kind: str) -> str | None:
-    """Return why nothing can be compiled for a kind of device, None where it can be tried."""
+    """Why nothing can be compiled for a kind of device, None where it can be tried."""
     if kind not in BACKENDS:
         return f"no compiler is known for a device of kind {kind}"
     if kind == "npu":
@@ -98,12 +101,12 @@ def missing_compiler(kind: str) -> str | None:
 
 
 def _missing_torchair() -> str | None:
-    """Return why torchair cannot be imported: torch_npu brings it along, and not what it needs (protobuf)."""
+    """Why torchair cannot be imported: torch_npu brings it along, and not what it needs (protobuf)."""
     try:
         importlib.import_module("torch_npu.dynamo.torchair")
     except ImportError as error:
         return (
-            f"torchair, which compiles for an NPU, cannot be imported: {_said(error)}; "
+            f"torchair, which compiles for an NPU, cannot be imported: {_first_line(error)}; "
             "pip install protobuf attrs packaging gives it what torch_npu does not bring along"
         )
     return None
@@ -118,11 +121,12 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
     """
     if reason := missing_compiler(context.device.kind):
         raise NotCompiledError(reason)
-    own = has_compiled()
+    compiles_itself = has_compiled()
     with apart():
-        started = 0.0 if own else _start_compiler(context, seconds)
-        with fresh_caches(context.artifacts):
-            yield (_itself if own else _twin_of)(context, shape, seconds - started)
+        if not compiles_itself:
+            seconds -= _start_compiler(context, seconds)
+        with _fresh_caches(context.artifacts):
+            yield (_recompiled if compiles_itself else _compiled_copy)(context, shape, seconds)
 
 
 def _start_compiler(context: StepContext, seconds: float) -> float:
@@ -133,11 +137,11 @@ def _start_compiler(context: StepContext, seconds: float) -> float:
     """
     import torch
 
-    begun = context.device.clock_ns()
-    with fresh_caches(context.artifacts), compiling(seconds):
+    started = context.device.clock_ns()
+    with _fresh_caches(context.artifacts), compiling(seconds):
         torch.compile(torch.neg, backend=BACKENDS[context.device.kind])(torch.ones(2, device=context.device.handle()))
         torch._dynamo.reset()
-    return (context.device.clock_ns() - begun) / 1e9
+    return (context.device.clock_ns() - started) / 1e9
 
 
 @contextmanager
@@ -146,7 +150,7 @@ def apart() -> Iterator[None]:
     from torch._dynamo import reset
     from torch._dynamo.utils import counters
 
-    before = {name: counted.copy() for name, counted in counters.items()}
+    before = {name: counts.copy() for name, counts in counters.items()}
     reset()
     try:
         yield
@@ -157,14 +161,14 @@ def apart() -> Iterator[None]:
 
 
 @contextmanager
-def fresh_caches(folder: Path) -> Iterator[None]:
+def _fresh_caches(folder: Path) -> Iterator[None]:
     """Give inductor empty caches on disk, below ``folder`` and removed at the end, and in memory; no processes of its own."""
     # Imported before anything is timed.
     from torch._inductor import compile_fx, config, utils  # noqa: F401
 
     with ExitStack() as stack:
         disk = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=".compiled-"))
-        stack.enter_context(config.patch({name: value for name, value in _SETTINGS.items() if _knows(config, name)}))
+        stack.enter_context(config.patch({name: value for name, value in _SETTINGS.items() if _exists(config, name)}))
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             stack.enter_context(_variable(name, str(Path(disk, name.lower()))))
         utils.clear_inductor_caches()
@@ -186,45 +190,45 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 def compiled_twin(workload: BoundWorkload, backend: str) -> BoundWorkload:
-    """Return the workload with a model of its own and calls that are compiled; a training step compiles the modules only.
+    """The workload with a model of its own and calls that are compiled; a training step compiles the modules only.
 
     Raises NotCompiledError where the model cannot be copied.
     """
     import torch
 
-    twin = copied(workload)
-    given = workload.workload
-    if given.train_step is not None:
+    twin = _copied(workload)
+    definition = workload.workload
+    if definition.train_step is not None:
         for module in _modules(twin.model):
             module.compile(backend=backend)
-    elif given.call is not None:
-        twin.workload = dataclasses.replace(given, call=torch.compile(given.call, backend=backend))
+    elif definition.call is not None:
+        twin.workload = dataclasses.replace(definition, call=torch.compile(definition.call, backend=backend))
     else:
         twin.model = torch.compile(twin.model, backend=backend)
     return twin
 
 
-def copied(workload: BoundWorkload) -> BoundWorkload:
-    """Return the workload with a copy of its model, on the same inputs. Raises NotCompiledError where it cannot be copied."""
+def _copied(workload: BoundWorkload) -> BoundWorkload:
+    """The workload with a copy of its model, on the same inputs. Raises NotCompiledError where it cannot be copied."""
     twin = copy.copy(workload)
     try:
         twin.model = copy.deepcopy(workload.model)
     except (TypeError, RuntimeError, AttributeError) as error:
         raise NotCompiledError(
-            f"the model cannot be copied, and the original shall stay as it is: {_said(error)}"
+            f"the model cannot be copied, and the original shall stay as it is: {_first_line(error)}"
         ) from error
     return twin
 
 
-def _twin_of(context: StepContext, shape: str, seconds: float) -> Compiled:
+def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled:
     """Compile a twin of a workload that compiles nothing."""
     workload = context.workload
-    reference = _output(copied(workload), shape, context.seed)
+    reference = _output(_copied(workload), shape, context.seed)
     twin = compiled_twin(workload, BACKENDS[context.device.kind])
-    return _first_compiled(context, shape, seconds, twin, reference, workload.caller(shape))
+    return _compile(context, shape, seconds, twin, reference, workload.caller(shape))
 
 
-def _itself(context: StepContext, shape: str, seconds: float) -> Compiled:
+def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
     """Compile a workload that compiles itself anew; without the compiler it runs as torch's stance says."""
     import torch
 
@@ -242,10 +246,10 @@ def _itself(context: StepContext, shape: str, seconds: float) -> Compiled:
 
     with stance("force_eager"):
         reference = _output(workload, shape, context.seed)
-    return _first_compiled(context, shape, seconds, workload, reference, plain)
+    return _compile(context, shape, seconds, workload, reference, plain)
 
 
-def _first_compiled(
+def _compile(
     context: StepContext, shape: str, seconds: float, twin: BoundWorkload, reference: Any, plain: Callable[[], Any]
 ) -> Compiled:
     outputs: list[Any] = []
@@ -267,18 +271,18 @@ def _first_compiled(
 
 @contextmanager
 def compiling(seconds: float) -> Iterator[None]:
-    """Raise NotCompiledError where what is done in here fails, or takes longer than so many seconds."""
+    """Raise NotCompiledError where the block fails, or takes longer than so many seconds."""
     try:
         with time_limit(seconds):
             yield
     except TimeUpError as up:
         raise NotCompiledError("the compiler was not done in the time it is given, and stopped") from up
     except (RuntimeError, ImportError, OSError) as error:
-        raise NotCompiledError(f"the compiler fails: {_said(error)}") from error
+        raise NotCompiledError(f"the compiler fails: {_first_line(error)}") from error
 
 
 def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
-    """Return the output of a call on the first input of a shape."""
+    """The output of a call on the first input of a shape."""
     import torch
 
     # Only what this call draws must be what the other one drew.
@@ -288,7 +292,7 @@ def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
 
 
 def _tolerance(reference: Any, context: StepContext) -> float:
-    """Return how far outputs may differ: as the limit says, or four times the resolution of the output's coarsest type."""
+    """How far outputs may differ: as the limit says, or four times the resolution of the output's coarsest type."""
     import torch
 
     types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
@@ -296,19 +300,58 @@ def _tolerance(reference: Any, context: StepContext) -> float:
 
 
 def _modules(built: Any) -> list[Any]:
-    """Return the modules in what ``build`` returned: one, or some among an optimizer and the like."""
+    """The modules in what ``build`` returned: one, or some among an optimizer and the like."""
     import torch
 
     members = built if isinstance(built, (tuple, list)) else built.values() if isinstance(built, dict) else [built]
     return [member for member in members if isinstance(member, torch.nn.Module)]
 
 
-def _knows(config: Any, name: str) -> bool:
+def _exists(config: Any, name: str) -> bool:
     holder, _, last = name.rpartition(".")
     return hasattr(getattr(config, holder) if holder else config, last)
 
 
-def _said(error: Exception) -> str:
-    """Return type and first line of an error."""
+def _first_line(error: Exception) -> str:
+    """Type and first line of an error."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+class TimeUpError(BaseException):
+    """Time is up. No Exception, so that nobody who handles those in between takes it for one of theirs."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeUpError in the block after so many seconds, and end the processes that it started.
+
+    A compiler cannot be asked to stop, nor the compilers that it starts.
+    """
+    before = set(_below(os.getpid()))
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        for process in set(_below(os.getpid())) - before:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        raise TimeUpError
+
+    # Again and again: an exception in a destructor, where the first may fall, goes no further.
+    handler = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def _below(process: int) -> Iterator[int]:
+    """Yield the processes below one, as Linux lists them (proc(5), ``children``)."""
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    except OSError:  # it ended meanwhile
+        return
+    for child in (int(number) for text in lists for number in text.split()):
+        yield child
+        yield from _below(child)

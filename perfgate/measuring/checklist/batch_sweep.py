@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -53,25 +51,23 @@ class Sweep:
         return dropped
 
     def throughput(self) -> dict[int, float]:
-        """Return the median items per second of every size, in rising order of sizes."""
+        """The median items per second of every size, in rising order of sizes."""
         return {size: float(np.median(self.rates[size])) for size in self.sizes if self.rates.get(size)}
-
-
-def _sizes(context: StepContext) -> list[int]:
-    """Return the sizes to try in rising order, the configured one first: it must work, and it must be in the sweep."""
-    workload = context.workload.workload
-    powers = [1 << exponent for exponent in range(_LARGEST.bit_length())]
-    others = sorted(set(workload.batch_sizes or powers) - {workload.batch})
-    return [workload.batch, *others]
 
 
 def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> None:
     """Try every size once; memory or time ends the sweep, a refusal leaves one size out."""
     configured = context.workload.batch
-    for size in _sizes(context):
+    powers = [1 << exponent for exponent in range(_LARGEST.bit_length())]
+    sizes = set(context.workload.workload.batch_sizes or powers) - {configured}
+    # The configured size comes first: it must work, and it must be in the sweep.
+    for size in (configured, *sorted(sizes)):
         context.progress(f"trying batch size {size}")
         try:
-            seconds = _seconds_of_a_call(context, shape, size)
+            call = context.workload.caller(shape, batch=size)
+            call()
+            context.device.synchronize()
+            seconds = timed_call(call, context.device) / 1e9
         except (*_REFUSALS, MemoryError) as error:
             if size == configured:
                 raise
@@ -86,13 +82,6 @@ def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> Non
             sweep.too_slow = size
         break
     forget(context, shape, [*sweep.refused, *([sweep.out_of_memory] if sweep.out_of_memory else [])])
-
-
-def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
-    call = context.workload.caller(shape, batch=size)
-    call()
-    context.device.synchronize()
-    return timed_call(call, context.device) / 1e9
 
 
 def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
@@ -115,22 +104,18 @@ def visit_all(context: StepContext, shape: str, effort: Effort, sweep: Sweep) ->
 
 def _visit(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
     """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
+    device, window = context.device, effort.visit_seconds
     try:
-        _measure_visit(context, context.workload.caller(shape, batch=size), size, effort, sweep)
+        call = context.workload.caller(shape, batch=size)
+        call()
+        device.synchronize()
+        throughput = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
+        sweep.rates.setdefault(size, []).append(float(throughput.rates[0]))
+        if context.workload.workload.sla.p99 is not None:
+            times = time_calls(call, device, CallBudget(calls=3, seconds=window))
+            sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())
     except (RuntimeError, MemoryError) as error:
-        if not context.device.is_out_of_memory(error):
+        if not device.is_out_of_memory(error):
             raise
         sweep.out_of_memory = size
         forget(context, shape, sweep.drop_from(size))
-
-
-def _measure_visit(context: StepContext, call: Callable[[], Any], size: int, effort: Effort, sweep: Sweep) -> None:
-    device = context.device
-    call()
-    device.synchronize()
-    window = effort.visit_seconds
-    measured = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
-    sweep.rates.setdefault(size, []).append(float(measured.rates[0]))
-    if context.workload.workload.sla.p99 is not None:
-        times = time_calls(call, device, CallBudget(calls=3, seconds=window))
-        sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from perfgate.measuring.checklist.agreement import Agreement
+from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
+from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.checklist.steps._audit import AuditedOp, audit_call
-from perfgate.measuring.checklist.steps._variants import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus, compare
@@ -54,12 +53,12 @@ class _Ways(NamedTuple):
     low_pool: list[Any]
 
 
-def try_autocast(context: StepContext, shape: str, *, seconds: float) -> tuple[Trial | None, Failed | None]:
+def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial | Failed:
     """Compare the call as it is with itself under autocast."""
     import torch
 
     if context.workload.workload.train_step is not None:
-        return None, Failed(TRAINS)
+        return Failed(TRAINS)
     kind, workload = context.device.kind, context.workload
     dtype = low_dtype(kind)
 
@@ -70,33 +69,38 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> tuple[T
     pool = workload.pool(shape)
     ways = _Ways(workload.invoke, pool, under_autocast, pool)
     try:
-        return _trial(context, shape, ways, dtype=_word(dtype), against="as_is", seconds=seconds), None
+        word = str(dtype).rpartition(".")[2]
+        return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
     except _FAILURES as error:
-        return None, Failed(f"the call fails under autocast: {words_of(error)}", broken=True)
+        return Failed(f"the call fails under autocast: {words_of(error)}", broken=True)
 
 
-def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> tuple[Trial | None, Failed | None]:
+def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> Trial | Failed:
     """Compare a float32 copy of a model in low precision with the workload as it is."""
     if context.workload.workload.train_step is not None:
-        return None, Failed(TRAINS)
+        return Failed(TRAINS)
     model, reason = copy_of_model(context.workload, context.device)
     if reason is not None:
-        return None, Failed(reason)
+        return Failed(reason)
     workload = context.workload
     full = workload.around(model.float())
     low_pool = workload.pool(shape)
-    full_pool = [each_tensor(one, _in_full) for one in low_pool]
+    full_pool = [
+        each_tensor(inputs, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+        for inputs in low_pool
+    ]
     try:
-        if any(op.product is not None and op.product.low for op in _audited(context, full.invoke, full_pool[0])):
-            return None, Failed(_OWN_AUTOCAST)
+        audit = audit_call(context, lambda: full.invoke(full_pool[0]))
+        if any(op.product is not None and op.product.low for op in audit):
+            return Failed(_OWN_AUTOCAST)
         ways = _Ways(full.invoke, full_pool, workload.invoke, low_pool)
-        return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds), None
+        return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds)
     except _FAILURES as error:
-        return None, Failed(f"a float32 copy of the model cannot be called: {words_of(error)}", broken=True)
+        return Failed(f"a float32 copy of the model cannot be called: {words_of(error)}", broken=True)
 
 
 def low_dtype(kind: str) -> Any:
-    """Return bfloat16, or float16 where the device has no bfloat16: the first Ascend 910 and 310P, GPUs before Ampere."""
+    """bfloat16, or float16 where the device has no bfloat16: the first Ascend 910 and 310P, GPUs before Ampere."""
     import torch
 
     supported = getattr(getattr(torch, kind, None), "is_bf16_supported", None)
@@ -104,23 +108,20 @@ def low_dtype(kind: str) -> Any:
 
 
 def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[str]:
-    """Return by which switches the program allows its float32 products and convolutions to be rounded."""
+    """By which switches the program allows its float32 products and convolutions to be rounded."""
     import torch
 
-    found = []
+    switches = []
     if multiplies and (precision := torch.get_float32_matmul_precision()) != "highest":
-        found.append(f"float32_matmul_precision = {precision}")
+        switches.append(f"float32_matmul_precision = {precision}")
     if kind == "cuda" and convolves and torch.backends.cudnn.allow_tf32:
-        found.append("cudnn.allow_tf32")
+        switches.append("cudnn.allow_tf32")
     if kind == "npu":
-        module: Any = getattr(torch, "npu", None)
-        asked = [name for name, there in (("matmul", multiplies), ("conv", convolves)) if there]
-        found += [f"npu.{name}.allow_hf32" for name in asked if _allows(getattr(module, name, None))]
-    return found
-
-
-def _allows(owner: Any) -> bool:
-    return bool(getattr(owner, "allow_hf32", False))
+        npu: Any = getattr(torch, "npu", None)
+        owners = [name for name, used in (("matmul", multiplies), ("conv", convolves)) if used]
+        allowed = [name for name in owners if getattr(getattr(npu, name, None), "allow_hf32", False)]
+        switches += [f"npu.{name}.allow_hf32" for name in allowed]
+    return switches
 
 
 def _trial(context: StepContext, shape: str, ways: _Ways, *, dtype: str, against: Against, seconds: float) -> Trial:
@@ -148,22 +149,10 @@ def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str
 
 
 def _memory_ratio(context: StepContext, ways: _Ways) -> float | None:
-    """Return the peak of a low call over that of a full one, None where the device does not count or nothing is taken."""
+    """The peak of a low call over that of a full one, None where the device does not count or nothing is taken."""
     peaks = []
     for way, pool in ((ways.full, ways.full_pool), (ways.low, ways.low_pool)):
         # The first of two calls takes what libraries keep.
         counts = context.device.count_memory([partial(way, pool[0])] * 2)
         peaks.append(counts[-1].peak_bytes if counts else 0)
     return peaks[1] / peaks[0] if all(peaks) else None
-
-
-def _audited(context: StepContext, invoke: Callable[[Any], Any], inputs: Any) -> list[AuditedOp]:
-    return audit_call(context, lambda: invoke(inputs))
-
-
-def _in_full(tensor: Any) -> Any:
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
-def _word(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]

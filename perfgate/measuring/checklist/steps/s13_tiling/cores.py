@@ -1,4 +1,4 @@
-"""How an NPU's cores are used by the kernels of a recording: how many of them, and by which of their pipes."""
+"""How the kernels of a recording use an NPU's cores: how many of them, and which of their pipes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class Cores:
     vector: int | None
 
     def of(self, unit: Unit) -> int | None:
-        """Return how many of a unit there are, None where nobody tells."""
         return self.cube if unit == "cube" else self.vector
 
 
@@ -57,13 +56,13 @@ class CoreUse:
     bound: Bound | None
 
 
-def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
-    """Return the cores that a recording's settings or a device's properties tell, else those that its counters imply.
+def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
+    """The cores that a recording's settings or a device's properties tell, else those that its counters imply.
 
-    How many blocks kernels are split over says nothing of it: a kernel may use one. ``frequency`` is that of the cores in
-    hertz, where it is known.
+    How many blocks kernels are split over says nothing about that: a kernel may use a single core. ``frequency`` is that of
+    the cores in hertz, where it is known.
     """
-    cube, vector = (_whole(told, *names) for names in (("aic_cores", "cube cores"), ("aiv_cores", "vector cores")))
+    cube, vector = _number(settings, "aic_cores", "cube cores"), _number(settings, "aiv_cores", "vector cores")
     if cube is not None or vector is not None:
         return Cores(cube, vector)
     implied = _implied_cube_cores(kernels, frequency) if frequency else None
@@ -73,7 +72,7 @@ def known_cores(told: Mapping[str, str], kernels: Sequence[Kernel], frequency: f
 
 
 def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> int | None:
-    """Return how many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
+    """How many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
 
     On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
     """
@@ -87,28 +86,29 @@ def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> int | No
     return round(statistics.median(implied)) or None if implied else None
 
 
-def _unit_of(kernel: Kernel) -> Unit | None:
-    return _UNITS.get((kernel.core or "").upper())
-
-
 def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> list[CoreUse]:
-    """Return the types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
+    """The types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
     total = sum(kernel.duration_ns for kernel in kernels if not kernel.is_collective) or 1
     by_type: dict[tuple[str, Unit], list[Kernel]] = defaultdict(list)
     for kernel in kernels:
-        unit = _unit_of(kernel)
-        if unit is not None:
+        if (unit := _UNITS.get((kernel.core or "").upper())) is not None:
             by_type[kernel.type or kernel.name, unit].append(kernel)
     uses = [_use(op, unit, rows, cores.of(unit), total, attainable) for (op, unit), rows in by_type.items()]
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
 def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int, attainable: float) -> CoreUse:
-    spread = [row for row in rows if row.blocks] if cores else []
-    occupancy = _weighted([(row, min(row.blocks or 0, cores or 1) / (cores or 1)) for row in spread])
-    tail = _weighted([(row, _tail(row.blocks or 0, cores or 1)) for row in spread])
+    occupancy = tail = None
+    if cores:
+        blocks = [(row, row.blocks) for row in rows if row.blocks]
+        occupancy = _weighted([(row, min(count, cores) / cores) for row, count in blocks])
+        # Of the turns that the cores take for the blocks, the part that is used.
+        tail = _weighted([(row, count / (math.ceil(count / cores) * cores)) for row, count in blocks])
     computing, moving = _busiest(rows, _COMPUTING), _busiest(rows, _MOVING)
     attained = max((share for share in (computing, moving) if share is not None), default=None)
+    bound: Bound | None = None
+    if attained is not None:
+        bound = "neither" if attained < attainable else "compute" if attained == computing else "memory"
     return CoreUse(
         op=op,
         unit=unit,
@@ -116,36 +116,23 @@ def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int,
         occupancy=occupancy,
         tail=tail,
         attained=attained,
-        bound=None if attained is None else _bound(computing or 0.0, moving or 0.0, attainable),
+        bound=bound,
     )
 
 
-def _bound(computing: float, moving: float, attainable: float) -> Bound:
-    if max(computing, moving) < attainable:
-        return "neither"
-    return "compute" if computing >= moving else "memory"
-
-
-def _tail(blocks: int, cores: int) -> float:
-    """Return W / (ceil(W / cores) * cores): of the cores' turns that W blocks take, the part that is used."""
-    return blocks / (math.ceil(blocks / cores) * cores)
-
-
 def _busiest(rows: list[Kernel], pipes: tuple[str, ...]) -> float | None:
-    shares = [_weighted(_column(rows, prefix + pipe)) for prefix in _PREFIXES for pipe in pipes]
+    columns = [prefix + pipe for prefix in _PREFIXES for pipe in pipes]
+    shares = [_weighted([(row, row.counters[name]) for row in rows if name in row.counters]) for name in columns]
     return max((share for share in shares if share is not None), default=None)
 
 
-def _column(rows: list[Kernel], name: str) -> list[tuple[Kernel, float]]:
-    return [(row, row.counters[name]) for row in rows if name in row.counters]
-
-
 def _weighted(pairs: list[tuple[Kernel, float]]) -> float | None:
+    """The mean of the shares, by the time of their kernels."""
     time = sum(row.duration_ns for row, _ in pairs)
     return sum(row.duration_ns * share for row, share in pairs) / time if time else None
 
 
-def _whole(told: Mapping[str, str], *names: str) -> int | None:
+def _number(settings: Mapping[str, str], *names: str) -> int | None:
     # Ranks that differ are written as several numbers.
-    found = next((told[name] for name in names if name in told), "")
-    return int(found) if found.isdecimal() and int(found) else None
+    text = next((settings[name] for name in names if name in settings), "")
+    return int(text) if text.isdecimal() and int(text) else None

@@ -10,6 +10,7 @@ import numpy as np
 from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.launches import launch_starts, launched_or_began
+from perfgate.trace.steps import step_marks, windows_of
 
 
 class HeadSpans(NamedTuple):
@@ -36,13 +37,8 @@ HEAD_SPANS: Mapping[str, HeadSpans] = {
 }
 
 
-def spans_of(parts: Sequence[str]) -> HeadSpans | None:
-    """Return the names that the project gives, None where it gives none."""
-    return HeadSpans(*parts) if parts else None
-
-
 def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> HeadTimes | None:
-    """Return the medians over the calls, None where a call does not hold both spans and work after them.
+    """The medians over the calls, None where a call does not hold both spans and work after them.
 
     Work is what runs on the device, or where the trace shows no device the first operator inside the graph; inductor's own
     kernels on a CPU leave no mark in a trace.
@@ -53,33 +49,45 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> HeadTi
     launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
     order = np.lexsort((work.start, launched))
     launches, begins = launched[order], work.start[order]
-    compiler, graph = (_starts(events, part) for part in names)
-    found = []
+    compiler, graph = (np.sort(_named(events, part).start) for part in names)
+    parts = []
     for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-        entry = _first_from(compiler, start, end)
-        run = _NONE if entry == _NONE else _first_from(graph, entry, end)
-        launch = _NONE if run == _NONE else _first_from(launches, run, end)
-        if launch == _NONE:
+        entry = _next_start(compiler, start, end)
+        run = None if entry is None else _next_start(graph, entry, end)
+        launch = None if run is None else _next_start(launches, run, end)
+        if launch is None:
             return None
-        begun = int(begins[np.searchsorted(launches, launch)])
-        found.append(np.diff([start, entry, run, begun]))
-    return HeadTimes(*np.median(found, axis=0).tolist()) if found else None
+        began = int(begins[np.searchsorted(launches, launch)])
+        parts.append(np.diff([start, entry, run, began]))
+    return HeadTimes(*np.median(parts, axis=0).tolist()) if parts else None
 
 
-_NONE = -1
+def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> Mapping[str, float]:
+    """The nanoseconds of each part: from the begin of a step on, where the recording marks steps and each runs a graph.
+
+    Else the parts are those from the compiler's entry on; none where no known span is in the recording.
+    """
+    marks = step_marks(events)
+    for names in known:
+        entries = _named(events, names.compiler)
+        if not len(entries):
+            continue
+        if marks and (times := head_times(events, windows_of(marks), names)) is not None:
+            return times._asdict()
+        if (times := head_times(events, entries.intervals, names)) is not None:
+            return {"compiler": times.compiler, "graph": times.graph}
+    return {}
 
 
-def _first_from(starts: IntColumn, begin: int, end: int) -> int:
+def _next_start(starts: IntColumn, begin: int, end: int) -> int | None:
     at = int(np.searchsorted(starts, begin))
-    return int(starts[at]) if at < starts.size and starts[at] < end else _NONE
+    return int(starts[at]) if at < starts.size and starts[at] < end else None
 
 
-def _starts(events: EventTable, part: str) -> IntColumn:
-    codes = [code for code, name in enumerate(events.names) if part in name]
-    return np.sort(events.start[np.isin(events.name, codes)])
+def _named(events: EventTable, part: str) -> EventTable:
+    return events.select(np.isin(events.name, [code for code, name in enumerate(events.names) if part in name]))
 
 
 def _operators(events: EventTable) -> EventTable:
-    """Return the operators of a namespace; the compiler's own marks count as operators too, and have none."""
-    ops = events.of_kind("host_op")
-    return ops.select(np.isin(ops.name, [code for code, name in enumerate(ops.names) if "::" in name]))
+    """The operators of a namespace; the compiler's own marks count as operators too, and have none."""
+    return _named(events.of_kind("host_op"), "::")

@@ -24,26 +24,23 @@ _FEWEST_CALLS = 3
 
 
 def steady_calls(context: StepContext, shape: str) -> CallTrace:
-    """Return the run's trace of steady calls of a shape: what an earlier step recorded, else what is recorded now.
+    """The run's trace of steady calls of a shape: what an earlier step recorded, else what is recorded now.
 
     Raises MeasuringError where the device cannot record one.
     """
     name = trace_name(context.workload.name, shape)
-    kept = _kept(context.artifacts, name)
-    trace = _record(context, shape, name) if kept is None else read_calls(kept)
+    # The run cleared the traces of other runs before its first step.
+    paths = [context.artifacts / f"{name}{suffix}" for suffix in _SUFFIXES]
+    recorded = next((path for path in paths if path.is_file()), None)
+    trace = _record(context, shape, name) if recorded is None else read_calls(recorded)
     context.kept.append(_artifact(trace.path, context.workload.name))
     return trace
 
 
 def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
-    """Return the run's trace of steady calls, summarised as a recording made elsewhere would be; each call is a span."""
+    """The run's trace of steady calls, summarised as a recording made elsewhere would be; each call is a span."""
     (summary,) = summarize([steady_calls(context, shape).timeline])
     return summary
-
-
-def _kept(folder: Path, name: str) -> Path | None:
-    """Return the trace that an earlier step of this run left; the flow cleared those of other runs."""
-    return next((path for suffix in _SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
 
 
 def _record(context: StepContext, shape: str, name: str) -> CallTrace:
@@ -58,7 +55,6 @@ def _record(context: StepContext, shape: str, name: str) -> CallTrace:
 
 
 def _artifact(path: Path, workload: str) -> Artifact:
-    """Return the record of a trace that lies in the run's folder."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):

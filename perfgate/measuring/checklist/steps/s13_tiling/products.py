@@ -1,4 +1,4 @@
-"""The matrix products and convolutions of a call: found as they are dispatched, and run again by themselves, padded or not."""
+"""The matrix products and convolutions of a call: recorded at dispatch, and run again by themselves, padded or not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 _MOST_PADDING = 1.25
 
 
-class Form(NamedTuple):
+class _Form(NamedTuple):
     """Which sizes the dimensions of an operator's tensors are, by a letter each: of its arguments and of its result.
 
     Letters name the last dimensions of a tensor (those before are batches), or with ``leading`` the first ones. Dimensions
@@ -26,14 +26,14 @@ class Form(NamedTuple):
     leading: bool = False
 
 
-_FORMS: Mapping[str, Form] = {
-    "aten::mm": Form(("mk", "kn"), "mn"),
-    "aten::addmm": Form(("mn", "mk", "kn"), "mn"),
-    "aten::bmm": Form(("mk", "kn"), "mn"),
-    "aten::baddbmm": Form(("mn", "mk", "kn"), "mn"),
+_FORMS: Mapping[str, _Form] = {
+    "aten::mm": _Form(("mk", "kn"), "mn"),
+    "aten::addmm": _Form(("mn", "mk", "kn"), "mn"),
+    "aten::bmm": _Form(("mk", "kn"), "mn"),
+    "aten::baddbmm": _Form(("mn", "mk", "kn"), "mn"),
     # A kernel of its own only on devices from outside torch; elsewhere it arrives as addmm.
-    "aten::linear": Form(("mk", "nk", "n"), "mn"),
-    "aten::convolution": Form(("bc", "oc", "o"), "bo", padded="co", leading=True),
+    "aten::linear": _Form(("mk", "nk", "n"), "mn"),
+    "aten::convolution": _Form(("bc", "oc", "o"), "bo", padded="co", leading=True),
 }
 _TRANSPOSED, _GROUPS = 6, 8  # positions among the arguments of aten::convolution
 
@@ -62,21 +62,20 @@ class Product:
     count: int = 1
 
     @property
-    def form(self) -> Form:
-        """Return which sizes its dimensions are."""
+    def form(self) -> _Form:
         return _FORMS[self.op]
 
     def sizes(self) -> dict[str, int]:
-        """Return each lettered size; where a bias is spread over a dimension the size is that of the others."""
-        found: dict[str, int] = {}
+        """Each lettered size; where a bias is spread over a dimension the size is that of the others."""
+        sizes: dict[str, int] = {}
         for argument, letters in zip(self.arguments, self.form.arguments):
             if isinstance(argument, Operand):
                 for letter, dimension in _lettered(letters, argument.shape, leading=self.form.leading):
-                    found[letter] = max(found.get(letter, 0), argument.shape[dimension])
-        return found
+                    sizes[letter] = max(sizes.get(letter, 0), argument.shape[dimension])
+        return sizes
 
     def padding(self, multiple: int) -> dict[str, int]:
-        """Return the sizes that are no multiple and near the next one, and that next one."""
+        """The sizes that are no multiple and near the next one, and that next one."""
         nearest = {letter: -(-size // multiple) * multiple for letter, size in self.sizes().items()}
         return {
             letter: nearest[letter]
@@ -84,8 +83,8 @@ class Product:
             if letter in self.form.padded and size < nearest[letter] <= _MOST_PADDING * size
         }
 
-    def worded(self, padding: Mapping[str, int]) -> str:
-        """Return the shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
+    def shapes(self, padding: Mapping[str, int]) -> str:
+        """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
         shapes = [
             "x".join(str(size) for size in _padded_shape(argument, letters, self, padding))
             for argument, letters in zip(self.arguments, self.form.arguments)
@@ -112,16 +111,18 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
 
     with Recorder():  # type: ignore[no-untyped-call]
         call()
-    found = [replace(product, count=count) for product, count in counts.items()]
-    return sorted(found, key=lambda product: -product.flops * product.count)
+    products = [replace(product, count=count) for product, count in counts.items()]
+    return sorted(products, key=lambda product: -product.flops * product.count)
 
 
 def _can_be_replayed(name: str, args: tuple[Any, ...]) -> bool:
     import torch
 
-    found = [argument for argument in args if isinstance(argument, torch.Tensor)]
-    if not all(one.layout == torch.strided and one.is_floating_point() and not one.is_nested for one in found):
-        return False
+    for argument in args:
+        if isinstance(argument, torch.Tensor):
+            dense = argument.layout == torch.strided and not argument.is_nested
+            if not (dense and argument.is_floating_point()):
+                return False
     return name != "aten::convolution" or (not args[_TRANSPOSED] and args[_GROUPS] == 1)
 
 
@@ -166,25 +167,23 @@ class Replay:
         ]
 
     def plain(self) -> Any:
-        """Run it as the model does."""
         return self._product.function(*self._plain, **self._keywords)
 
     def padded(self) -> Any:
-        """Run it on the padded operands."""
         return self._product.function(*self._padded, **self._keywords)
 
     def outputs(self) -> tuple[Any, Any]:
-        """Return what both ways compute, of the padded one what is not padding."""
+        """What both ways compute, of the padded one what is not padding."""
         plain, padded = self.plain(), self.padded()
         return plain, padded[tuple(slice(size) for size in plain.shape)]
 
 
 def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tuple[str, int]]:
-    """Return letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
+    """Letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
     if leading:
         return list(zip(letters, range(len(shape))))
-    named = letters[-len(shape) :] if shape else ""
-    return list(zip(named, range(len(shape) - len(named), len(shape))))
+    last = letters[-len(shape) :] if shape else ""
+    return list(zip(last, range(len(shape) - len(last), len(shape))))
 
 
 def _padded_shape(operand: Operand, letters: str, product: Product, padding: Mapping[str, int]) -> tuple[int, ...]:
@@ -215,7 +214,7 @@ def _zero_padded(tensor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _laid_out(operand: Operand, shape: tuple[int, ...], place: Any) -> Any:
-    """Return memory for a tensor of a shape whose dimensions lie in the order in which those of the operand do."""
+    """Memory for a tensor of a shape whose dimensions lie in the order in which those of the operand do."""
     import torch
 
     order = sorted(range(len(shape)), key=lambda dimension: -operand.stride[dimension])

@@ -1,6 +1,6 @@
 """Audit single calls operator by operator: what is copied and why, in which layout and precision the work is done.
 
-The copies are those of the exact counters (``trace.dispatch.copied``), told apart by what they change.
+The copies are those of the exact counters (``counting.dispatch.copied``), told apart by what they change.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import tensors
+from perfgate.trace.recording import Kernel
 
 # What a copy changes: the order in memory, the device, the dtype, or nothing at all.
 Cause = Literal["layout", "device", "dtype", "duplicate"]
@@ -23,9 +24,10 @@ EITHER = "either"
 _WARM_UP_CALLS = 2
 _CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"})
 # Operators that bring a tensor into or out of oneDNN's own blocked formats (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
-_REORDERS = frozenset({
-    "aten::to_mkldnn", "aten::_to_dense", "aten::mkldnn_reorder_conv2d_weight", "aten::mkldnn_reorder_conv3d_weight",
-})  # fmt: skip
+_REORDERS = frozenset(
+    f"aten::{name}"
+    for name in ("to_mkldnn", "_to_dense", "mkldnn_reorder_conv2d_weight", "mkldnn_reorder_conv3d_weight")
+)
 # Names of the two orders by number of dimensions, as Ascend's tables word them.
 _ORDERS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
@@ -54,7 +56,7 @@ class Convolution(NamedTuple):
 
     @property
     def mixed(self) -> bool:
-        """Return whether one of them must be brought into the order of the other."""
+        """Whether one of them must be brought into the order of the other."""
         return EITHER not in self and self.input != self.weight
 
 
@@ -78,8 +80,14 @@ class AuditedOp(NamedTuple):
     convolution: Convolution | None
 
 
+def is_cast(kernel: Kernel) -> bool:
+    """Whether a kernel only converts: of type ``Cast``, or a copy whose result has another dtype."""
+    copies = kernel.type == "TensorMove" or "aclnnInplaceCopy" in kernel.name
+    return kernel.type == "Cast" or (copies and kernel.input_dtypes[:1] != kernel.output_dtypes[:1])
+
+
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
-    """Return the operators of a typical steady call on the inputs of a shape, in order of dispatch.
+    """The operators of a typical steady call on the inputs of a shape, in order of dispatch.
 
     Their times are the medians over so many calls; those of the last call where the calls do not dispatch the same.
     """
@@ -97,49 +105,49 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
     # torch is imported here, so that a step that audits can be listed without it.
     from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode
 
-    found: list[AuditedOp] = []
+    ops: list[AuditedOp] = []
     lines = SourceLines(context.root)
     clock = context.device.clock_ns
 
     class Auditor(WatchingMode):  # type: ignore[no-untyped-call]
-        took = 0
+        host_ns = 0
 
         def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             started = clock()
             result = func(*args, **keywords)
-            self.took = clock() - started
+            self.host_ns = clock() - started
             return result
 
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-            found.append(_audited(func, name, args, keywords, result, lines.of(sys._getframe(2)), self.took))
+            ops.append(_audited(func, name, args, keywords, result, lines.of(sys._getframe(2)), self.host_ns))
 
     with Auditor():  # type: ignore[no-untyped-call]
         call()
     context.device.synchronize()
-    return found
+    return ops
 
 
 def _audited(
-    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, took: int
+    func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, host_ns: int
 ) -> AuditedOp:
     from perfgate.measuring.counting.dispatch import copied, is_view
     from perfgate.measuring.counting.dispatched import MAX_INPUTS, form_of
 
     view = is_view(func)
-    read = list(tensors((args, keywords)))
+    inputs = list(tensors((args, keywords)))
     copies = tuple(_copy(target, source) for target, source in copied(name, args, result))
-    product = _product(func, args, keywords, result, read)
+    product = _product(func, args, keywords, result, inputs)
     written = 0 if view else sum(map(_bytes, tensors(result))) or sum(copy.size for copy in copies)
     return AuditedOp(
         name=name,
         line=line,
-        host_ns=took,
+        host_ns=host_ns,
         written=written,
         # A product reads a transposed matrix at no cost.
-        strided=0 if view or product else sum(_order(tensor) == "strided" for tensor in read),
-        inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
+        strided=0 if view or product else sum(_order(tensor) == "strided" for tensor in inputs),
+        inputs=", ".join(form_of(tensor) for tensor in inputs)[:MAX_INPUTS],
         copies=copies,
-        reorder=_pair(result, read[0]) if name in _REORDERS and read else None,
+        reorder=_pair(result, inputs[0]) if name in _REORDERS and inputs else None,
         product=product,
         convolution=Convolution(_order(args[0]), _order(args[1])) if name in _CONVOLUTIONS else None,
     )
@@ -165,7 +173,7 @@ def _pair(target: Any, source: Any) -> str:
 
 
 def _order(tensor: Any, *, either: str = EITHER) -> str:
-    """Return how a tensor lies in memory; ``either`` where it is contiguous in both orders that it might have."""
+    """How a tensor lies in memory; ``either`` where it is contiguous in both orders that it might have."""
     import torch
 
     if tensor.layout != torch.strided:
@@ -173,14 +181,14 @@ def _order(tensor: Any, *, either: str = EITHER) -> str:
     if tensor.is_nested:
         return "nested"
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    first = tensor.is_contiguous()
+    channels_first = tensor.is_contiguous()
     if tensor.dim() not in formats:
-        return "contiguous" if first else "strided"
-    last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
-    if first and last:
+        return "contiguous" if channels_first else "strided"
+    channels_last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
+    if channels_first and channels_last:
         return either
     names = _ORDERS[tensor.dim()]
-    return names[0] if first else names[1] if last else "strided"
+    return names[0] if channels_first else names[1] if channels_last else "strided"
 
 
 def _dtype(tensor: Any) -> str:
@@ -188,17 +196,17 @@ def _dtype(tensor: Any) -> str:
 
 
 def _product(
-    func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, read: list[Any]
+    func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, inputs: list[Any]
 ) -> Product | None:
     from perfgate.measuring.counting.dispatch import LOW_PRECISION
     from perfgate.measuring.counting.dispatched import flops_of
 
     flops = flops_of(func, args, keywords, result)
-    floating = [tensor for tensor in read if tensor.is_floating_point()]
+    floating = [tensor for tensor in inputs if tensor.is_floating_point()]
     if not flops or not floating:
         return None
     # A product in lower precision may still add a bias in full.
-    low = [tensor for tensor in read if tensor.dtype in LOW_PRECISION]
+    low = [tensor for tensor in inputs if tensor.dtype in LOW_PRECISION]
     return Product(flops, _dtype(low[0] if low else floating[0]), bool(low))
 
 

@@ -1,16 +1,24 @@
-"""What the kernels of a recording tell about fusion: fused ones by name, elementwise ones that run right after one another."""
+"""What a recording tells about fusion: fused kernels by name, elementwise ones right after one another, and CANN's own file.
+
+CANN's graph engine writes about its fusion passes when it compiles a graph (``fusion_result.json``):
+{"session_and_graph_id_0_0": {"graph_fusion": {PASS: {"effect_times": "1", "match_times": "1"}}, "ub_fusion": {...}}}, or a
+list of such; counts are strings (fusion_statistic_writer.cc of the graph engine; no recorded sample was found).
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfgate.measuring.checklist.steps._fusion_patterns import FEWEST_IN_CHAIN
-from perfgate.trace.recording import Kernel, Timeline
+from perfgate.measuring.checklist.steps.s06_fusion.patterns import FEWEST_IN_CHAIN
+from perfgate.trace.recording import Timeline
 from perfgate.trace.summary import DeviceSummary
 
 # Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
@@ -31,6 +39,9 @@ _ASCEND_ELEMENTWISE = re.compile(
 )
 _GPU_ELEMENTWISE = re.compile(r"elementwise_kernel")
 _NO_COMPUTING = re.compile(r"FillFunctor|copy", re.IGNORECASE)
+FUSION_RESULT = "fusion_result.json"
+# The file is small: a few lines a pass. What is larger is something else.
+_MOST_BYTES = 16 << 20
 
 
 class _Run(NamedTuple):
@@ -46,7 +57,7 @@ class _Run(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelFusion:
-    """What was found on one device, over all its spans: fused kernels, and nanoseconds in sequences and in all kernels.
+    """Of one device, over all its spans: fused kernels, and nanoseconds in sequences and in all kernels.
 
     ``heaviest`` is the sequence with the most time.
     """
@@ -59,19 +70,19 @@ class KernelFusion:
 
 
 def is_fused(name: str) -> bool:
-    """Return whether a kernel or operator does the work of several operators, by its name."""
+    """Whether a kernel or operator does the work of several operators, by its name."""
     return _FUSED.search(name) is not None
 
 
 def is_elementwise(name: str) -> bool:
-    """Return whether a kernel computes element by element, by its type or name."""
+    """Whether a kernel computes element by element, by its type or name."""
     if _GPU_ELEMENTWISE.search(name):
         return _NO_COMPUTING.search(name) is None
     return _ASCEND_ELEMENTWISE.fullmatch(name) is not None
 
 
 def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
-    """Return what the kernels of a device tell, None where none were recorded."""
+    """What the kernels of a device tell, None where none were recorded."""
     runs = sorted(_runs(summary.timeline), key=lambda run: (str(run.stream), run.start))
     if not runs:
         return None
@@ -90,23 +101,16 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
 def _runs(timeline: Timeline) -> Iterator[_Run]:
     """Yield the kernels of the profiler's table, else those of the timeline; collectives are none."""
     if timeline.kernels is not None:
-        yield from (_tabled(kernel) for kernel in timeline.kernels if not kernel.is_collective)
+        for kernel in timeline.kernels:
+            if not kernel.is_collective:
+                name, start = kernel.type or kernel.name, kernel.start_ns or 0
+                shapes = kernel.input_shapes, kernel.output_shapes
+                yield _Run(name, kernel.stream, start, kernel.duration_ns, *shapes)
         return
     events = timeline.events.of_kind("compute")
     columns = (events.group, events.track, events.start, events.duration)
     for group, track, start, duration in zip(*(column.tolist() for column in columns)):
         yield _Run(events.names[group], track, start, duration, (), ())
-
-
-def _tabled(kernel: Kernel) -> _Run:
-    return _Run(
-        name=kernel.type or kernel.name,
-        stream=kernel.stream,
-        start=kernel.start_ns or 0,
-        duration=kernel.duration_ns,
-        inputs=kernel.input_shapes,
-        outputs=kernel.output_shapes,
-    )
 
 
 def _sequences(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
@@ -124,7 +128,53 @@ def _sequences(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
 
 
 def _may_follow(first: _Run, second: _Run) -> bool:
-    """Return whether a kernel may take another's result: on its stream, and of its shape where shapes are known."""
+    """Whether a kernel may take another's result: on its stream, and of its shape where shapes are known."""
     if first.stream != second.stream:
         return False
     return not first.outputs or not second.inputs or bool(set(first.outputs) & set(second.inputs))
+
+
+class PassCounts(NamedTuple):
+    """How often each pass matched and took effect, over all graphs."""
+
+    matched: Counter[str]
+    took_effect: Counter[str]
+
+
+def read_fusion_result(*folders: Path) -> PassCounts | None:
+    """The counts of the first folder that has a readable file with passes in it, None where none has."""
+    for folder in folders:
+        file = folder / FUSION_RESULT
+        try:
+            if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+                continue
+            passes = list(_passes(json.loads(file.read_text())))
+        except (OSError, ValueError, RecursionError):  # a broken file tells nothing
+            continue
+        if passes:
+            counts = PassCounts(Counter(), Counter())
+            for name, fields in passes:
+                counts.matched[name] += _number(fields.get("match_times"))
+                counts.took_effect[name] += _number(fields.get("effect_times"))
+            return counts
+    return None
+
+
+def _passes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and counts of every pass, however deep it lies."""
+    if isinstance(document, list):
+        for member in document:
+            yield from _passes(member)
+    elif isinstance(document, dict):
+        for name, member in document.items():
+            if isinstance(member, dict) and "effect_times" in member:
+                yield name, member
+            else:
+                yield from _passes(member)
+
+
+def _number(text: Any) -> int:
+    try:
+        return max(int(text), 0)
+    except (TypeError, ValueError):
+        return 0

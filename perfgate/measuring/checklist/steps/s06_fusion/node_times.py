@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.measuring.checklist.steps._dataflow import Node, variant_of
+from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, variant_of
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, self_times
 from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
@@ -28,7 +28,7 @@ class NodeTimes(NamedTuple):
     total: float
 
     def of(self, positions: Sequence[int]) -> float | None:
-        """Return the time of some nodes together, None where that of one of them is not known."""
+        """The time of some nodes together, None where that of one of them is not known."""
         times = [time for at in positions if (time := self.nodes[at]) is not None]
         return sum(times) if len(times) == len(positions) else None
 
@@ -39,15 +39,14 @@ class _Window(NamedTuple):
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
-    """Return the median over the faster half of the calls: what disturbs one adds time, mostly around its operators.
+    """The median over the faster half of the calls: what disturbs a call adds time, mostly around its operators.
 
-    None where a call's events show none of the nodes.
-
-    With ``on_device`` the times are those of kernels; None also where the trace does not say which operator launched them.
+    None where a call's events show none of the nodes. With ``on_device`` the times are those of kernels; None also where
+    the trace does not say which operator launched them.
     """
     ops = trace.host_ops()
     spans = trace.spans()
-    kernels = _asked_kernels(trace) if on_device else None
+    kernels = _launched_kernels(trace) if on_device else None
     measured = []
     for start, end in zip(spans.start.tolist(), spans.end.tolist()):
         inside = ops.select((ops.start >= start) & (ops.start < end))
@@ -66,38 +65,38 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
 
 
 def _typical(times: Sequence[float | None]) -> float | None:
-    known = [time for time in times if time is not None]
-    return float(np.median(known)) if len(known) == len(times) else None
+    present = [time for time in times if time is not None]
+    return float(np.median(present)) if len(present) == len(times) else None
 
 
 def _windows(nodes: Sequence[Node], ops: EventTable) -> list[_Window | None]:
-    """Return when each node ran, None for one that no event stands for.
+    """When each node ran, None for one that no event stands for.
 
     An operator's event encloses those of what it calls, and there are events of composite operators too, which are no
     nodes. So the outermost events that have the name of any node are laid beside the nodes, in order; the variant of an
     operator that works in place is the same one, for the framework chooses between them behind the dispatcher.
     """
-    wanted = [node.variant for node in nodes]
-    seen, windows = _outermost(ops, frozenset(wanted))
-    found: list[_Window | None] = [None] * len(nodes)
-    for block in SequenceMatcher(None, wanted, seen, autojunk=False).get_matching_blocks():
-        found[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
-    return found
+    variants = [variant_of(node.name) for node in nodes]
+    names, windows = _outermost(ops, frozenset(variants))
+    matched: list[_Window | None] = [None] * len(nodes)
+    for block in SequenceMatcher(None, variants, names, autojunk=False).get_matching_blocks():
+        matched[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
+    return matched
 
 
-def _outermost(ops: EventTable, names: frozenset[str]) -> tuple[list[str], list[_Window]]:
-    """Return the events of some names that lie in no other such event of their thread, in order."""
+def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], list[_Window]]:
+    """Names and times of the events that lie in no other event of such a name in their thread, in order."""
     order = np.lexsort((-ops.duration, ops.start))
     rows = zip(ops.name[order].tolist(), ops.track[order].tolist(), ops.start[order].tolist(), ops.end[order].tolist())
-    seen, windows = [], []
+    names, windows = [], []
     covered: dict[int, int] = {}
     for name, track, start, end in rows:
         variant = variant_of(ops.names[name])
-        if start >= covered.get(track, start) and variant in names:
-            seen.append(variant)
+        if start >= covered.get(track, start) and variant in variants:
+            names.append(variant)
             windows.append(_Window(start, end))
             covered[track] = end
-    return seen, windows
+    return names, windows
 
 
 def _host_times(ops: EventTable, windows: Sequence[_Window | None]) -> NodeTimes:
@@ -105,37 +104,36 @@ def _host_times(ops: EventTable, windows: Sequence[_Window | None]) -> NodeTimes
     return NodeTimes([None if window is None else float(window.end - window.start) for window in windows], total)
 
 
-class _AskedKernels(NamedTuple):
+class _LaunchedKernels(NamedTuple):
     """When the operator that launched each kernel began, and the kernel's nanoseconds."""
 
-    asked: IntColumn
+    launched: IntColumn
     durations: IntColumn
 
 
-def _asked_kernels(trace: CallTrace) -> _AskedKernels:
-    """Return the kernels that an operator of the host asked for, on its own thread or over a queue."""
+def _launched_kernels(trace: CallTrace) -> _LaunchedKernels:
+    """The kernels that an operator of the host launched, on its own thread or over a queue."""
     stacks = stacks_of(trace.events)
     operators = operators_above(stacks)
     kernels = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
-    chosen = np.flatnonzero(kernels & (operators != NOTHING_AROUND))
-    return _AskedKernels(stacks.events.start[operators[chosen]], stacks.events.duration[chosen])
+    rows = np.flatnonzero(kernels & (operators != NOTHING_AROUND))
+    return _LaunchedKernels(stacks.events.start[operators[rows]], stacks.events.duration[rows])
 
 
-def _kernel_times(kernels: _AskedKernels, windows: Sequence[_Window | None]) -> NodeTimes | None:
-    """Give each kernel to the node in whose time on the host it was asked for."""
-    known = [(at, window) for at, window in enumerate(windows) if window is not None]
-    asked = kernels.asked
-    mine = (asked >= known[0][1].start) & (asked <= known[-1][1].end)
-    starts = np.asarray([window.start for _, window in known])
-    ends = np.asarray([window.end for _, window in known])
-    at = np.maximum(np.searchsorted(starts, asked[mine], side="right") - 1, 0)
-    durations = kernels.durations[mine]
-    joined = asked[mine] <= ends[at]
-    times = np.bincount(at[joined], weights=durations[joined], minlength=len(known))
+def _kernel_times(kernels: _LaunchedKernels, windows: Sequence[_Window | None]) -> NodeTimes | None:
+    """Give each kernel to the node in whose time on the host it was launched."""
+    ran = [(at, window) for at, window in enumerate(windows) if window is not None]
+    of_call = (kernels.launched >= ran[0][1].start) & (kernels.launched <= ran[-1][1].end)
+    launched, durations = kernels.launched[of_call], kernels.durations[of_call]
+    starts = np.asarray([window.start for _, window in ran])
+    ends = np.asarray([window.end for _, window in ran])
+    at = np.maximum(np.searchsorted(starts, launched, side="right") - 1, 0)
+    joined = launched <= ends[at]
+    times = np.bincount(at[joined], weights=durations[joined], minlength=len(ran))
     total = float(durations.sum())
     if not total or times.sum() < _LEAST_JOINED * total:
         return None
     nodes: list[float | None] = [None] * len(windows)
-    for (position, _), time in zip(known, times.tolist()):
+    for (position, _), time in zip(ran, times.tolist()):
         nodes[position] = time
     return NodeTimes(nodes, total)

@@ -1,0 +1,336 @@
+"""Find what could be one kernel and is several: by the flow of data from operator to operator, each in one pattern only.
+
+The order of dispatch alone does not say what could be one kernel: it takes which operator uses the result of which.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+Role = Literal["product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"]
+
+# What fusing keeps as a kernel of its own and hangs the others on.
+_CONVOLUTIONS = frozenset({"convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"})
+_PRODUCTS = _CONVOLUTIONS | {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "matmul"}
+_REDUCTIONS = frozenset({"mean", "var", "var_mean", "std", "sum"})
+_BATCH_NORMS = frozenset(
+    {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_batch_norm_no_update"}
+    | {"cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index", "batch_norm"}
+)
+_MOVES = frozenset({"clone", "_to_copy", "copy_", "contiguous"})
+# Position of the argument ``training`` in the schemas of batch normalization: normalizing by the batch cannot be folded.
+_TRAINING_ARGUMENT = 5
+
+PatternKind = Literal[
+    "attention", "layer_norm", "rms_norm", "conv_norm_activation", "matmul_activation", "gelu", "elementwise"
+]
+
+# A chain of fewer is as fast fused by hand as it is worth.
+FEWEST_IN_CHAIN = 3
+_ACTIVATIONS = frozenset(
+    {"relu", "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "sigmoid", "tanh"}
+    | {"clamp", "clamp_min", "softplus", "prelu"}
+)
+_ADDITIONS = frozenset({"add", "sub"})
+_ROOTS = frozenset({"rsqrt", "sqrt", "std"})
+_SCALINGS = frozenset({"mul", "div"})
+_CENTRED = frozenset({"sub", "var", "var_mean", "std"})
+_SQUARES = frozenset({"pow", "square", "mul", "sub"})
+_BETWEEN: frozenset[Role] = frozenset({"pointwise", "move"})
+
+
+class Node(NamedTuple):
+    """One operator of a call that computes something, views left out.
+
+    ``inputs`` are the positions of the operators whose results it takes, in the order of its arguments; what comes from
+    outside the call (weights, inputs) is not among them. ``elements`` is the size of its first result.
+    """
+
+    name: str
+    role: Role
+    inputs: tuple[int, ...]
+    elements: int
+    line: str | None
+
+    @property
+    def plain(self) -> str:
+        """The name without namespace and without the underscore of the variant that works in place."""
+        return variant_of(self.name).rpartition("::")[2]
+
+
+def variant_of(name: str) -> str:
+    """The name of an operator without the underscore of its variant that works in place (``aten::add_``)."""
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
+    """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
+    from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode, is_view, weak_storage
+
+    nodes: list[Node] = []
+    lines = SourceLines(root)
+    # Who wrote to a storage last. A view shares its base's storage, and so its writer. The weak references keep the
+    # numbers of storages that are gone from being used again, and no memory.
+    writers: dict[int, int] = {}
+    storages: list[Any] = []
+
+    class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
+        def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+            if is_view(func):
+                return
+            sources = [weak_storage(tensor) for tensor in _flat((args, keywords))]
+            inputs = [writers[source.cdata] for source in sources if source is not None and source.cdata in writers]
+            results = [(tensor, storage) for tensor in _flat(result) if (storage := weak_storage(tensor)) is not None]
+            for _, storage in results:
+                storages.append(storage)
+                writers[storage.cdata] = len(nodes)
+            nodes.append(
+                Node(
+                    name=name,
+                    role=_role(func, name, args),
+                    inputs=tuple(dict.fromkeys(inputs)),
+                    elements=results[0][0].numel() if results else 0,
+                    line=lines.of(sys._getframe(2)),
+                )
+            )
+
+    with Recorder():  # type: ignore[no-untyped-call]
+        call()
+    return tuple(nodes)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for member in value:
+            yield from _flat(member)
+    elif isinstance(value, dict):
+        yield from _flat(list(value.values()))
+    else:
+        yield value
+
+
+def _role(func: Any, name: str, args: tuple[Any, ...]) -> Role:
+    import torch
+
+    plain = name.rpartition("::")[2].rstrip("_")
+    if plain in _PRODUCTS:
+        return "product"
+    if plain in _BATCH_NORMS:
+        trains = len(args) > _TRAINING_ARGUMENT and args[_TRAINING_ARGUMENT] is True
+        return "other" if trains else "batch_norm"
+    if "softmax" in plain and "backward" not in plain:
+        return "softmax"
+    if plain in _REDUCTIONS:
+        return "reduction"
+    if name.rpartition("::")[2] in _MOVES:
+        return "move"
+    return "pointwise" if torch.Tag.pointwise in func.tags else "other"
+
+
+class Pattern(NamedTuple):
+    """Operators, by position in the call, that could be one kernel; ``merged`` are those that fusing does away with."""
+
+    kind: PatternKind
+    ops: tuple[int, ...]
+    merged: tuple[int, ...]
+
+
+def can_hold_patterns(nodes: Sequence[Node]) -> bool:
+    """Whether any operator is of a sort that could be part of a pattern."""
+    pointwise = sum(node.role == "pointwise" for node in nodes)
+    return pointwise > 1 or any(node.role in ("product", "softmax") for node in nodes)
+
+
+def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
+    """Every pattern, in the order of the call: the largest kinds claim their operators first."""
+    graph = _Graph(nodes)
+    finders: tuple[Callable[[_Graph], Iterator[Pattern]], ...] = (_attentions, _norms, _after_products, _chains)
+    patterns = [pattern for finder in finders for pattern in finder(graph)]
+    return sorted(patterns, key=lambda pattern: pattern.ops)
+
+
+class _Graph:
+    """The nodes, who takes whose result, and which nodes a pattern has claimed."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.claimed: set[int] = set()
+        self.takers: list[list[int]] = [[] for _ in nodes]
+        for at, node in enumerate(nodes):
+            for source in node.inputs:
+                self.takers[source].append(at)
+
+    def free(self, role: Role) -> list[int]:
+        return [at for at, node in enumerate(self.nodes) if node.role == role and at not in self.claimed]
+
+    def up(self, at: int) -> Sequence[int]:
+        return self.nodes[at].inputs
+
+    def down(self, at: int) -> Sequence[int]:
+        return self.takers[at]
+
+    def path(
+        self,
+        start: int,
+        step: Callable[[int], Sequence[int]],
+        goal: Callable[[Node], bool],
+        *,
+        through: Collection[Role],
+    ) -> list[int] | None:
+        """The shortest way from after ``start`` to a free node that is the goal, through free nodes of some roles."""
+        ways = [[following] for following in step(start)]
+        visited: set[int] = set()
+        while ways:
+            way = ways.pop(0)
+            node = self.nodes[way[-1]]
+            if way[-1] in visited or way[-1] in self.claimed:
+                continue
+            visited.add(way[-1])
+            if goal(node):
+                return way
+            if node.role in through:
+                ways += [[*way, following] for following in step(way[-1])]
+        return None
+
+    def pattern(self, kind: PatternKind, ops: Collection[int], *, remaining: Collection[int] = ()) -> Pattern:
+        """Claim the operators; the remaining ones stay kernels of their own."""
+        self.claimed.update(ops)
+        return Pattern(kind, tuple(sorted(ops)), tuple(sorted(set(ops) - set(remaining))))
+
+
+def _attentions(graph: _Graph) -> Iterator[Pattern]:
+    """Product, scale and mask, softmax, product: what ``scaled_dot_product_attention`` does in one kernel."""
+    for softmax in graph.free("softmax"):
+        before = graph.path(softmax, graph.up, _is_product, through=_BETWEEN)
+        after = graph.path(softmax, graph.down, _is_product, through=_BETWEEN)
+        if before and after:
+            yield graph.pattern("attention", {*before, softmax, *after}, remaining={before[-1], after[-1]})
+
+
+def _is_product(node: Node) -> bool:
+    return node.role == "product" and node.plain not in _CONVOLUTIONS
+
+
+def _norms(graph: _Graph) -> Iterator[Pattern]:
+    """A mean or variance, the root of it, and what is scaled by that: layer or RMS normalization written out."""
+    for reduction in graph.free("reduction"):
+        # A mean that is taken off first belongs to the pattern of the second reduction.
+        root = None if reduction in graph.claimed else _root_of(graph, reduction)
+        scaled = root and graph.path(root[-1], graph.down, lambda node: node.plain in _SCALINGS, through=_BETWEEN)
+        if root and scaled:
+            ops = {*_before_reduction(graph, reduction), reduction, *root, *scaled, *_affine(graph, scaled[-1])}
+            centred = any(graph.nodes[at].plain in _CENTRED for at in ops)
+            yield graph.pattern("layer_norm" if centred else "rms_norm", ops)
+
+
+def _root_of(graph: _Graph, reduction: int) -> list[int] | None:
+    """The way from a reduction to the root of its result; a standard deviation is a root itself."""
+    if graph.nodes[reduction].plain in _ROOTS:
+        return [reduction]
+    return graph.path(reduction, graph.down, lambda node: node.plain in _ROOTS, through=_BETWEEN)
+
+
+def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
+    """The squares that are summed up, and the mean that was taken off before."""
+    ops: set[int] = set()
+    waiting = list(graph.up(reduction))
+    while waiting:
+        at = waiting.pop()
+        node = graph.nodes[at]
+        squares = node.role == "pointwise" and node.plain in _SQUARES
+        if at in graph.claimed or at in ops or not (squares or node.plain == "mean"):
+            continue
+        ops.add(at)
+        # What the mean is taken of is what is normalized, and no part of it.
+        waiting += graph.up(at) if squares else ()
+    return ops
+
+
+def _affine(graph: _Graph, at: int) -> list[int]:
+    """The weight and bias that follow: one result each, taken together with something from outside the call."""
+    ops: list[int] = []
+    while len(takers := graph.down(at)) == 1 and len(ops) < 2:
+        at = takers[0]
+        node = graph.nodes[at]
+        if at in graph.claimed or len(node.inputs) != 1 or node.plain not in _ADDITIONS | _SCALINGS:
+            break
+        ops.append(at)
+    return ops
+
+
+def _after_products(graph: _Graph) -> Iterator[Pattern]:
+    """A convolution or matrix product, and what follows its result alone: normalization by constants, bias, activation."""
+    for product in graph.free("product"):
+        following = list(_epilogue(graph, product))
+        if following:
+            convolves = graph.nodes[product].plain in _CONVOLUTIONS
+            kind: PatternKind = "conv_norm_activation" if convolves else "matmul_activation"
+            yield graph.pattern(kind, {product, *following}, remaining={product})
+
+
+def _epilogue(graph: _Graph, product: int) -> list[int]:
+    """What could be computed with the product's result at hand; nothing where it ends in a mere addition."""
+    following: list[int] = []
+    at = product
+    while len(takers := graph.down(at)) == 1 and takers[0] not in graph.claimed:
+        at = takers[0]
+        node = graph.nodes[at]
+        activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
+        if not (activates or node.role == "batch_norm" or node.plain in _ADDITIONS):
+            break
+        following.append(at)
+        if activates:
+            break
+    while following and graph.nodes[following[-1]].plain in _ADDITIONS:
+        following.pop()
+    return following
+
+
+def _chains(graph: _Graph) -> Iterator[Pattern]:
+    """Element by element one after another: operators that take each other's results, at least three deep."""
+    pointwise = {at for at in graph.free("pointwise") if graph.nodes[at].elements > 1}
+    stages = _stages(graph, pointwise)
+    for group in _connected(graph, pointwise, stages):
+        if _depth(graph, group) >= FEWEST_IN_CHAIN:
+            names = {graph.nodes[at].plain for at in group}
+            written_out = "erf" in names or {"tanh", "pow"} <= names
+            yield graph.pattern("gelu" if written_out else "elementwise", group)
+
+
+def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
+    """For each node how many others than the pointwise ones lie before it, on the longest way.
+
+    Two pointwise ones of one stage can be one kernel. The sums of two residual branches cannot, though one takes the other's
+    result: a matrix product between them needs the first, and the second needs the product.
+    """
+    stages: list[int] = []
+    for at in range(len(graph.nodes)):
+        stages.append(max((stages[source] + (not {source, at} <= pointwise) for source in graph.up(at)), default=0))
+    return stages
+
+
+def _connected(graph: _Graph, pointwise: set[int], stages: Sequence[int]) -> Iterator[set[int]]:
+    """The groups of pointwise nodes of one stage, joined by who takes whose result, in the order of the call."""
+    unclaimed = set(pointwise)
+    for first in sorted(pointwise):
+        group: set[int] = set()
+        waiting = [first]
+        while waiting:
+            at = waiting.pop()
+            if at in unclaimed and stages[at] == stages[first]:
+                unclaimed.remove(at)
+                group.add(at)
+                waiting += [*graph.up(at), *graph.down(at)]
+        if group:
+            yield group
+
+
+def _depth(graph: _Graph, group: set[int]) -> int:
+    """How many operators of a group follow one another at most."""
+    depth: dict[int, int] = {}
+    for at in sorted(group):
+        depth[at] = 1 + max((depth[source] for source in graph.up(at) if source in depth), default=0)
+    return max(depth.values())

@@ -1,0 +1,255 @@
+"""Step 9: what compiling the call to a graph takes and gains, and what breaks the graph."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.catalogue.lookup import card
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.steps.s09_graph.compilation import (
+    BACKENDS,
+    GRAPHS_ONLY,
+    Compiled,
+    NotCompiledError,
+    apart,
+    compiled,
+    compiled_twin,
+    compiling,
+    missing_compiler,
+)
+from perfgate.measuring.checklist.steps.s09_graph.head import (
+    HEAD_SPANS,
+    HeadSpans,
+    HeadTimes,
+    head_of_steps,
+    head_times,
+)
+from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.counting.compiled import Compilations, compilations, has_compiled
+from perfgate.measuring.counting.counters import WARM_UP_CALLS
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.versus import Versus
+from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.tally import Site
+
+_TRACED_CALLS = 5
+_MOST_PLACES = 10
+# One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
+_LAUNCHES: Mapping[str, re.Pattern[str]] = {
+    "graph": re.compile(r"(cuda|hip)GraphLaunch|aclmdlRIExecute|Model@|ModelExecute"),
+    "kernel": re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel"),
+}
+_LEVEL_WITHOUT_MODELS = "Level0"
+_NO_GAIN = "the compiled call is not faster beyond doubt, so no number of calls pays for compiling"
+_NO_HEAD = "the trace does not show the compiler's entry, the graph and work after it in every call"
+_NO_SIGNS = "the recording holds neither launches of kernels or graphs nor kernels with the number of a graph"
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """The most seconds for taking graphs and for compiling, and the seconds of the comparison."""
+
+    graphs: float
+    compile: float
+    compare: float
+
+
+# Quick is 20 s at most on a small model: what is left is a copy of the model, a trace and the caches.
+_QUICK = _Effort(graphs=4.0, compile=14.0, compare=1.0)
+_FULL = _Effort(graphs=60.0, compile=120.0, compare=5.0)
+
+
+class GraphStep:
+    """Take the graphs of every shape for breaks and recompiles; compile the first shape for the device and time it."""
+
+    card = card(9)
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Unavailable where torch compiles nothing for the device, or can neither take nor run a graph."""
+        if context.device.kind not in BACKENDS:
+            return unavailable(missing_compiler(context.device.kind) or "")
+        effort = _QUICK if context.quick else _FULL
+        shape = context.workload.shapes[0]
+        with quiet():
+            call = context.workload.caller(shape)
+            for _ in range(WARM_UP_CALLS):
+                call()
+            compiles_itself = has_compiled()
+            graphs = _take_graphs(context, effort, compiles_itself=compiles_itself)
+            timed = _time_graph(context, shape, effort)
+        if isinstance(graphs, str) and isinstance(timed, str):
+            return unavailable("; ".join(dict.fromkeys([graphs, timed])))
+        outcome = _judge_graphs(graphs, context.limits)
+        outcome.add(_judge_timed(timed, {"shape": shape}, compiles_itself=compiles_itself))
+        return outcome
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Say what every device of a recording ran from graphs, and what its host launched."""
+        spans = [HeadSpans(*context.graph_spans)] if context.graph_spans else list(dict.fromkeys(HEAD_SPANS.values()))
+        level = context.recording.settings.get("level")
+        outcome = StepOutcome()
+        for summary in context.summaries:
+            outcome.values += _signs_of_graphs(summary, level, spans)
+        return outcome if outcome.values else unavailable(_NO_SIGNS)
+
+
+STEP = GraphStep()
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A compiled call, how far it is from the plain one, and what is known of its times."""
+
+    call: Compiled
+    versus: Versus
+    cached_ns: int
+    head: HeadTimes | None
+
+    @property
+    def cold_seconds(self) -> float:
+        """What compiling took, a steady call taken off."""
+        return max(self.call.cold_ns - self.versus.second_ns, 0.0) / 1e9
+
+    @property
+    def calls_to_break_even(self) -> float | None:
+        """How many calls pay for compiling, None where the compiled call is not faster beyond doubt."""
+        saved = (self.versus.first_ns - self.versus.second_ns) / 1e9
+        return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
+
+
+def _take_graphs(context: StepContext, effort: _Effort, *, compiles_itself: bool) -> Compilations | str:
+    """What is compiled over calls of every shape, or why nothing can be."""
+    workload = context.workload
+    context.progress("taking the graphs of every shape")
+    try:
+        with apart(), compiling(effort.graphs):
+            twin = workload if compiles_itself else compiled_twin(workload, GRAPHS_ONLY)
+            return compilations(twin, workload.shapes, root=context.root)
+    except NotCompiledError as error:
+        return str(error)
+
+
+def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | str:
+    """The times of the compiled call, or why there are none."""
+    context.progress(f"compiling the call of shape {shape}")
+    spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
+    try:
+        with compiled(context, shape, seconds=effort.compile) as call:
+            context.progress(f"timing the compiled call of shape {shape}")
+            versus = call.compare(context, seconds=effort.compare)
+            with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
+                trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
+            return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
+    except NotCompiledError as error:
+        return str(error)
+
+
+def _judge_graphs(graphs: Compilations | str, limits: Limits) -> StepOutcome:
+    """Count breaks and recompiles; a finding for each place that breaks the graph, and for each that is compiled anew."""
+    if isinstance(graphs, str):
+        return StepOutcome(missing(("graph.breaks", "graph.recompiles"), graphs))
+    places = {site for sites in graphs.breaks.values() for site in sites}
+    # Those with a line of the project first.
+    breaks = sorted(places, key=lambda site: (site.line is None, site.line or "", site.name))
+    recompiles: Counter[Site] = Counter()
+    for sites in (*graphs.adapting.values(), *graphs.steady.values()):
+        recompiles.update(sites)
+    reasons_by_line: dict[str | None, Counter[str]] = {}
+    for site, count in recompiles.items():
+        reasons_by_line.setdefault(site.line, Counter())[site.name] += count
+    findings = [
+        finding("graph.break", "warning", {"reason": site.name, "line": site.line}) for site in breaks[:_MOST_PLACES]
+    ]
+    for line, reasons in reasons_by_line.items():
+        (reason, _), *_ = reasons.most_common(1)
+        times = float(sum(reasons.values()))
+        findings += above("graph.recompiles", times, limits, {"reason": reason, "line": line})
+    return StepOutcome(
+        [
+            Value(metric="graph.breaks", value=float(len(breaks))),
+            Value(metric="graph.recompiles", value=float(sum(recompiles.values()))),
+        ],
+        findings,
+    )
+
+
+def _judge_timed(timed: _Timed | str, labels: dict[str, str], *, compiles_itself: bool) -> StepOutcome:
+    """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
+    outcome = StepOutcome()
+    if compiles_itself:
+        outcome.findings.append(finding("graph.compiled_already", "info", labels))
+    if isinstance(timed, str):
+        metrics = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
+        outcome.values += missing(metrics, timed, labels)
+        return outcome
+    if timed.call.agrees:
+        outcome.values.append(timed.versus.value("graph.speedup", labels))
+    else:
+        outcome.values += missing("graph.speedup", timed.call.disagreement, labels)
+    cached = max(timed.cached_ns - timed.versus.second_ns, 0.0) / 1e9
+    break_even = timed.calls_to_break_even
+    outcome.values += [
+        Value(metric="graph.compile_cold", value=timed.cold_seconds, labels=labels),
+        Value(metric="graph.compile_cached", value=cached, labels=labels),
+        Value(
+            metric="graph.break_even",
+            value=break_even,
+            labels=labels,
+            reason=_NO_GAIN if break_even is None else None,
+        ),
+    ]
+    if timed.head is None:
+        outcome.values += missing("graph.head", _NO_HEAD, labels)
+    else:
+        outcome.values += [
+            Value(metric="graph.head", value=ns / 1e9, count=_TRACED_CALLS, labels={**labels, "part": part})
+            for part, ns in timed.head._asdict().items()
+        ]
+    outcome.findings += _judge_gain(timed, labels, compiles_itself=compiles_itself)
+    return outcome
+
+
+def _judge_gain(timed: _Timed, labels: dict[str, str], *, compiles_itself: bool) -> list[Finding]:
+    evidence: MaybeEvidence = {
+        **labels,
+        "graph.speedup": timed.versus.speedup,
+        "at least": timed.versus.low,
+        "compile [s]": timed.cold_seconds,
+    }
+    if not timed.call.agrees:
+        return [finding("graph.disagrees", "warning" if compiles_itself else "info", evidence)]
+    if compiles_itself:
+        return [] if timed.versus.faster else [finding("graph.no_gain", "warning", evidence)]
+    if timed.calls_to_break_even is None:
+        return []
+    return [finding("graph.gain", "info", {**evidence, "calls until it has paid": timed.calls_to_break_even})]
+
+
+def _signs_of_graphs(summary: DeviceSummary, level: str | None, names: Sequence[HeadSpans]) -> list[Value]:
+    """What one device and its host show of graphs; nothing for what was not recorded. ``names`` are spans to look for."""
+    labels = profiled(summary)
+    events = summary.timeline.events.of_kind("runtime")
+    kinds = [next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None) for name in events.names]
+    launches = Counter(kind for code in events.name.tolist() if (kind := kinds[code]) is not None)
+    values = [
+        Value(metric="graph.launches", value=count / summary.spans, labels={**labels, "kind": kind})
+        for kind, count in sorted(launches.items())
+    ]
+    # Kernels that a graph ran carry its number, where the profiler's table has one.
+    kernels = [kernel for kernel in summary.timeline.kernels or () if not kernel.is_collective]
+    if kernels and level != _LEVEL_WITHOUT_MODELS:
+        share = sum(kernel.model_id is not None for kernel in kernels) / len(kernels)
+        values.append(Value(metric="graph.replayed_share", value=share, labels=labels))
+    parts = head_of_steps(summary.timeline.events, names)
+    return values + [
+        Value(metric="graph.head", value=ns / 1e9, labels={**labels, "part": part}) for part, ns in parts.items()
+    ]

@@ -1,0 +1,212 @@
+"""Step 13: whether kernels use the cores that there are, and whether a model's sizes fit what the hardware works in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfgate.catalogue.lookup import card
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
+    Limits,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
+from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, CoreUse, core_uses, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
+from perfgate.measuring.checklist.traces import steady_summary
+from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.quiet import quiet
+from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.trace.summary import DeviceSummary
+
+_TOP_OPS = 10
+# A gain of less than a hundredth of the call is not worth a word.
+_NOTICEABLE = 0.01
+# Padding with zeros changes nothing but the order of summation; bfloat16 has eight bits of mantissa.
+_TOLERANCE = 0.05
+_ALIGNED = (
+    "the sizes of all matrix products and convolutions are multiples already, or padding would cost more than a quarter"
+)
+_NO_PRODUCTS = "a call runs no matrix product and no convolution whose sizes could be tried"
+_NO_CORES = "the profiler of this device tells neither cores nor pipes of a kernel"
+_NO_PIPES = "the shares of the pipes were not collected; on an NPU record at Level1 with AiCMetrics.PipeUtilization"
+_CORES_UNKNOWN = "nobody tells how many cores the device has, so the numbers of blocks say nothing"
+_NO_BLOCKS = "the recording does not say over how many cores a kernel was split; on an NPU record at Level1"
+_UNEQUAL = "the padded operands give another result, so this is no way to do the same"
+_TOO_LONG = "one run takes {seconds:.2f} s, too long to be repeated here"
+_TOO_LARGE = "the device has no memory left for the operands"
+
+
+@dataclass(frozen=True)
+class _Effort:
+    warm_up_seconds: float
+    products: int
+    seconds: float
+    longest_ns: int
+
+
+_QUICK = _Effort(warm_up_seconds=0.3, products=3, seconds=0.5, longest_ns=50_000_000)
+_FULL = _Effort(warm_up_seconds=2.0, products=8, seconds=2.0, longest_ns=500_000_000)
+
+
+class TilingStep:
+    """The use of cores from a trace, where its profiler tells it; and the model's own products, run again padded."""
+
+    card = card(13)
+
+    def measure(self, context: StepContext) -> StepOutcome:
+        """Measure the first shape; not applicable where there is neither a product to try nor a core to look at."""
+        shape = context.workload.shapes[0]
+        with quiet():
+            context.progress(f"sizes of matrix products with inputs of shape {shape}")
+            outcome = _try_sizes(context, shape)
+            reasons = [] if outcome.values else [_NO_PRODUCTS]
+            if context.shows_kernels:
+                context.progress(f"use of cores with inputs of shape {shape}")
+                summary, properties = steady_summary(context, shape), context.device.properties()
+                reasons += _judge_cores(summary, {"shape": shape}, properties, context.limits, outcome)
+        return outcome if outcome.values else not_applicable("; ".join(reasons))
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Judge the use of cores on every rank; unavailable where the recording does not show it."""
+        outcome, reasons = StepOutcome(), list[str]()
+        for summary in context.summaries:
+            settings = context.recording.settings
+            reasons += _judge_cores(summary, profiled(summary), settings, context.limits, outcome)
+        return outcome if outcome.values else unavailable("; ".join(dict.fromkeys(reasons)) or _NO_BLOCKS)
+
+
+STEP = TilingStep()
+
+
+def _judge_cores(
+    summary: DeviceSummary, labels: dict[str, str], settings: Mapping[str, str], limits: Limits, outcome: StepOutcome
+) -> list[str]:
+    """Add what the table of kernels says of each of the heaviest operators; return what it does not say."""
+    kernels = summary.kernels()
+    if not kernels:
+        return [_NO_CORES]
+    reasons = []
+    highest = summary.timeline.core_frequency[1] if summary.timeline.core_frequency else None
+    cores = known_cores(settings, kernels, highest)
+    uses = core_uses(kernels, cores, attainable=limit("tiling.attained.warning", limits))[:_TOP_OPS]
+    for use in uses:
+        outcome.values += _use_values(use, labels)
+        outcome.findings += _judge_use(use, labels["shape"], limits)
+    if cores == Cores(None, None) and any(kernel.blocks for kernel in kernels):
+        outcome.values += missing("tiling.occupancy", _CORES_UNKNOWN, labels)
+    elif all(use.occupancy is None for use in uses):
+        reasons.append(_NO_BLOCKS)
+    if outcome.values and all(use.attained is None for use in uses):
+        outcome.values += missing("tiling.attained", _NO_PIPES, labels)
+    # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
+    if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
+        seconds = sum(call.total_ns for call in calls) / summary.spans / 1e9
+        outcome.values.append(Value(metric="tiling.host_time", value=seconds, labels=labels))
+    return reasons
+
+
+def _use_values(use: CoreUse, labels: dict[str, str]) -> list[Value]:
+    of_op = {**labels, "op": use.op, "unit": use.unit}
+    values = []
+    if use.occupancy is not None:
+        values.append(Value(metric="tiling.occupancy", value=use.occupancy, labels=of_op))
+    if use.tail is not None:
+        values.append(Value(metric="tiling.tail", value=use.tail, labels=of_op))
+    if use.attained is not None and use.bound is not None:
+        values.append(Value(metric="tiling.attained", value=use.attained, labels={**of_op, "bound": use.bound}))
+    return values
+
+
+def _judge_use(use: CoreUse, shape: str, limits: Limits) -> list[Finding]:
+    """Judge an operator that takes much of the time."""
+    findings: list[Finding] = []
+    if use.time_share >= limit("tiling.heavy", limits):
+        evidence: MaybeEvidence = {"op": use.op, "unit": use.unit, "time_share": use.time_share, "shape": shape}
+        if use.attained is not None:
+            findings += below("tiling.attained", use.attained, limits, evidence)
+        if use.occupancy is not None:
+            findings += below("tiling.occupancy", use.occupancy, limits, evidence)
+    return findings
+
+
+def _try_sizes(context: StepContext, shape: str) -> StepOutcome:
+    """Run the largest products whose sizes are no multiples again, as they are and padded; nothing without products."""
+    effort = _QUICK if context.quick else _FULL
+    inputs = context.workload.pool(shape)[0]
+    state = find_steady_state(context.workload.caller(shape), context.device, cap_seconds=effort.warm_up_seconds)
+    products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
+    context.device.synchronize()
+    if not products:
+        return StepOutcome()
+    multiple = max(1, round(limit("tiling.multiple", context.limits)))
+    labels = {"shape": shape}
+    share = _aligned_share(products, multiple)
+    outcome = StepOutcome([Value(metric="tiling.aligned_share", value=share, labels=labels)])
+    unfit = [(product, padding) for product in products if (padding := product.padding(multiple))]
+    for product, padding in unfit[: effort.products]:
+        outcome.add(_try_padding(context, product, padding, labels, effort, call_ns=state.call_ns))
+    if not unfit:
+        outcome.values += missing("tiling.padding_gain", _ALIGNED, labels)
+    return outcome
+
+
+def _aligned_share(products: Sequence[Product], multiple: int) -> float:
+    """The part of all operations that is in products which padding would not change."""
+    total = sum(product.flops * product.count for product in products)
+    aligned = sum(product.flops * product.count for product in products if not product.padding(multiple))
+    return aligned / total if total else 1.0
+
+
+def _try_padding(
+    context: StepContext,
+    product: Product,
+    padding: Mapping[str, int],
+    labels: dict[str, str],
+    effort: _Effort,
+    *,
+    call_ns: float,
+) -> StepOutcome:
+    labels = {**labels, "op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
+    try:
+        versus = _compare(context, product, padding, effort)
+    except RuntimeError as error:
+        if not context.device.is_out_of_memory(error):
+            raise
+        versus = _TOO_LARGE
+    if isinstance(versus, str):
+        return StepOutcome(missing("tiling.padding_gain", versus, labels))
+    outcome = StepOutcome([versus.value("tiling.padding_gain", labels)])
+    saved_ns = (versus.first_ns - versus.second_ns) * product.count
+    if saved_ns > _NOTICEABLE * call_ns:
+        evidence: MaybeEvidence = {
+            **labels,
+            "count": product.count,
+            "saves": saved_ns / 1e9,
+            "gain": versus.speedup,
+            "line": product.line,
+        }
+        outcome.findings = above("tiling.padding_gain", versus.low, context.limits, evidence)
+    return outcome
+
+
+def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus | str:
+    """How much faster the padded product is, or why that was not measured."""
+    with context.device.inference_mode():
+        replay = Replay(product, padding, context.device.handle())
+        plain, padded = replay.outputs()
+        if not agreement(plain, padded).within(_TOLERANCE):
+            return _UNEQUAL
+        once_ns = timed_call(replay.plain, context.device)
+        if once_ns > effort.longest_ns:
+            return _TOO_LONG.format(seconds=once_ns / 1e9)
+        return compare(replay.plain, replay.padded, context.device, seconds=effort.seconds, seed=context.seed)
