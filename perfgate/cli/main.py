@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import NoReturn
@@ -12,6 +13,7 @@ from perfgate.cli import commands
 from perfgate.cli.measuring import Program
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
+from perfgate.git.settings import untie
 from perfgate.plugins import load_member, member_names
 from perfgate.system.interrupts import install
 from perfgate.version import __version__
@@ -49,6 +51,7 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
     make_streams_last()
+    untie(os.environ)
     try:
         install()
         cli.main(standalone_mode=False, obj=Program())

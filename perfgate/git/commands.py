@@ -1,4 +1,7 @@
-"""Run git: the one door to it."""
+"""The one door to git: GitPython starts every command, and here is what bounds it.
+
+A command runs no hook and no shell, writes nothing to the index, may be ended at any time, and ends with us.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import IO, NamedTuple
 
 from perfgate.errors import RepositoryError
@@ -22,17 +27,10 @@ COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # All files that two commits do not share, a renamed one under both names. A .gitmodules can ask that changes of a submodule
 # are shown nowhere.
 NAMES_OF_CHANGED = ("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=none")
-# What ties git to one clone (git rev-parse --local-env-vars). A hook that runs perfgate has them set, and `worktree add`
-# would write the caller's index through GIT_INDEX_FILE.
-_TIES = frozenset({
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR", "GIT_NAMESPACE",
-    "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INTERNAL_SUPER_PREFIX",
-})  # fmt: skip
 # Hooks must not run, whatever the command: they may be the change's own code, in our environment.
 _OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 # Optional locks: `git status` would write a refreshed index, and the index is the user's.
-_SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
+_SETTINGS = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
 
 
 class GitResult(NamedTuple):
@@ -63,10 +61,10 @@ def run_git(
 
     It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
     """
-    done = exchange_with_git(
+    result = exchange_with_git(
         folder, arguments, extra, stop_when_interrupted=stop_when_interrupted, limit_seconds=limit_seconds
     )
-    return GitResult(done.code, _text(done.output).rstrip("\n"), done.errors)
+    return GitResult(result.code, _text(result.output).rstrip("\n"), result.errors)
 
 
 def exchange_with_git(
@@ -79,19 +77,23 @@ def exchange_with_git(
     limit_seconds: float | None = None,
 ) -> GitBytes:
     """Run git as ``run_git`` does, with ``feed`` as its standard input, and return its output as it is."""
-    inherited = {name: value for name, value in os.environ.items() if name not in _TIES}
+    git = _library()
+    if not folder.is_dir():
+        # GitPython would run in the current folder instead.
+        raise RepositoryError(f"{folder} does not exist")
     try:
-        process = subprocess.Popen(
+        # The limits of GitPython's own waiting end with SIGKILL to a list of processes taken earlier; a session of its own
+        # is killed as a whole.
+        running = git.Git(folder).execute(
             ["git", *_OPTIONS, *arguments],
-            cwd=folder,
-            env={**inherited, **_SETTINGS, **extra},
-            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            istream=subprocess.PIPE if feed else None,
+            env={**_SETTINGS, **extra},
+            as_process=True,
             start_new_session=True,
         )
-    except FileNotFoundError:
+    except git.GitCommandNotFound:
         raise RepositoryError("git is not installed or not on PATH") from None
+    process: subprocess.Popen[bytes] = running.proc
     try:
         _begin_to_feed(process, feed)
         output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
@@ -101,10 +103,19 @@ def exchange_with_git(
     return GitBytes(process.returncode, output, " ".join(_text(errors).split()))
 
 
-def _begin_to_feed(process: subprocess.Popen[bytes], feed: bytes) -> None:
-    """Let a thread write what git reads.
+@cache
+def _library() -> ModuleType:
+    """GitPython, imported by the first command only: it takes some tenths of a second, and asks git for its version."""
+    # Without git it would print a warning or refuse to be imported; a command says it better.
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
 
-    ``communicate`` would send no more of it once it has timed out (CPython 3.11, subprocess.Popen._communicate).
+    return git
+
+
+def _begin_to_feed(process: subprocess.Popen[bytes], feed: bytes) -> None:
+    """Write what git reads in a thread: ``communicate`` would send no more of it once it has timed out (CPython
+    3.11, subprocess.Popen._communicate).
     """
     pipe, process.stdin = process.stdin, None
     if pipe is not None:

@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 
 # No configuration file of the user or the machine is read.
 NO_FILES = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+# What ties git to one clone (git rev-parse --local-env-vars), without the settings that a user gave by `git -c`.
+_TIES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+)
+
+
+def untie(environ: MutableMapping[str, str]) -> None:
+    """Remove from an environment what ties git to the clone of a calling hook.
+
+    The command line does this once, before anything else: GitPython gives every command the environment of the process, and
+    `worktree add` would write the caller's index through GIT_INDEX_FILE.
+    """
+    for name in _TIES:
+        environ.pop(name, None)
 
 
 def alone_in(home: Path) -> dict[str, str]:

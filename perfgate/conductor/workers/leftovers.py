@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import stat
 from collections import Counter
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perfgate.conductor.workers.logs import one_line
+from perfgate.system.folders import remove_folder
 from perfgate.system.processes import kill_children, name_of
 
 _ROUNDS = 20
@@ -75,15 +75,6 @@ def sweep_out(out: Path) -> list[str]:
 def remove(path: Path) -> None:
     """Remove a file, a link, or a folder and everything in it."""
     remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder and everything in it, also where user code took the right to write away."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        for parent, _, _ in os.walk(folder):
-            Path(parent).chmod(stat.S_IRWXU)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _leads_out(path: Path, root: Path) -> bool:

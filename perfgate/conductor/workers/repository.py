@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.conductor.workers.leftovers import remove_folder
 from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git.commands import NAMES_OF_CHANGED, run_git
+from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back
 
 WORKTREE_FOLDER = "perfgate-worktrees"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfgate.conductor.workers.leftovers import remove_folder
 from perfgate.errors import MeasuringError
+from perfgate.system.folders import remove_folder
 
 PREFIX = "perfgate-scratch-"
 _UNLOCKED = "perfgate-new-"

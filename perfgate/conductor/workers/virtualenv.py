@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
-from perfgate.conductor.workers.leftovers import left_processes, remove_folder
+from perfgate.conductor.workers.leftovers import left_processes
 from perfgate.conductor.workers.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers.worker import Say
 from perfgate.errors import ConfigError, MeasuringError
+from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.processes import adopt_orphans, children, kill_children, kill_group
 

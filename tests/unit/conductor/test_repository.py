@@ -12,6 +12,7 @@ import pytest
 
 from perfgate.conductor.workers.repository import WORKTREE_FOLDER, Repository
 from perfgate.errors import HostileRepositoryError, RepositoryError
+from perfgate.git.settings import untie
 
 
 def git(folder: Path, *arguments: str, **environment: str) -> str:
@@ -316,6 +317,7 @@ def test_worktrees__called_from_a_git_hook__the_callers_repository_and_index_sta
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
     monkeypatch.setenv("GIT_INDEX_FILE", str(clone / ".git" / "index"))
+    untie(os.environ)
     repository = Repository(clone)
     assert repository.root == clone
     with repository.worktrees({"base": "main"}, link=[]) as trees:
