@@ -25,9 +25,18 @@ from perfgate.toml import tomllib
 CONFIG_NAME = "perfgate.toml"
 # The files that say which packages a project needs, where it has them. Of pyproject.toml only the dependencies count.
 REQUIREMENTS = (
-    "requirements*.txt", "requirements/*.txt", "constraints*.txt", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock",
-    "pylock*.toml", "Pipfile.lock", "environment.yml", "conda-lock.yml",
-)  # fmt: skip
+    "requirements*.txt",
+    "requirements/*.txt",
+    "constraints*.txt",
+    "pyproject.toml",
+    "uv.lock",
+    "poetry.lock",
+    "pdm.lock",
+    "pylock*.toml",
+    "Pipfile.lock",
+    "environment.yml",
+    "conda-lock.yml",
+)
 # What no program reads while it computes.
 PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
 
@@ -36,15 +45,29 @@ PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
 ACCELERATOR_CPUS = 4
 
 
+# Fewer pairs show nothing: the rule cannot reach its error with them.
+FEWEST_PAIRS = 8
+# A longer limit than a year is a mistyped one.
+_YEAR = 365 * 86_400.0
+
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Pairs = Annotated[int, msgspec.Meta(ge=FEWEST_PAIRS)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=_YEAR)]
+Chance = Annotated[float, msgspec.Meta(gt=0, lt=0.5)]
+Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
 def _doc(text: str) -> msgspec.Meta:
-    """What a setting means; it stands in the schema, and from there in docs/configuration.md."""
+    """What a setting means; it stands in the schema beside its bounds, and from there in docs/configuration.md."""
     return msgspec.Meta(description=text)
 
 
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How worker processes run."""
 
-    threads: Annotated[int, _doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
+    threads: Annotated[Count, _doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
     python_path: Annotated[
         list[str], _doc("Folders of the project that are put on Python's path, where they exist.")
     ] = msgspec.field(default_factory=lambda: [".", "src"])
@@ -66,45 +89,54 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     setup: Annotated[
         str, _doc("The shell command that installs the dependencies of one side into a virtual environment of its own.")
     ] = ""
-    setup_timeout: Annotated[float, _doc("Seconds that `setup` may take.")] = 1800.0
+    setup_timeout: Annotated[Seconds, _doc("Seconds that `setup` may take.")] = 1800.0
     inherit_packages: Annotated[
         bool, _doc("Whether such an environment sees the packages of the running Python after its own.")
     ] = True
-    load_timeout: Annotated[float, _doc("Seconds that loading the workload may take.")] = 300.0
+    load_timeout: Annotated[Seconds, _doc("Seconds that loading the workload may take.")] = 300.0
     step_timeout: Annotated[
-        float, _doc("Seconds that one step of the checklist, or one request of a pair, may take.")
+        Seconds, _doc("Seconds that one step of the checklist, or one request of a pair, may take.")
     ] = 300.0
-    memory_limit: Annotated[int, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
+    memory_limit: Annotated[Count, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
         bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")
     ] = False
-    seed: Annotated[int, _doc("The seed of the inputs and of every draw of lots.")] = 20201120
+    seed: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], _doc("The seed of the inputs and of every draw of lots.")
+    ] = 20201120
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the gate decides. Pairs of base and head are measured until a look decides."""
 
-    looks: Annotated[list[int], _doc("The numbers of pairs after which the gate may decide, rising.")] = msgspec.field(
-        default_factory=lambda: list(DEFAULT_LOOKS)
-    )
+    looks: Annotated[
+        Annotated[list[Pairs], msgspec.Meta(min_length=1, max_length=MOST_LOOKS)],
+        _doc("The numbers of pairs after which the gate may decide, rising."),
+    ] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     budget: Annotated[
-        float, _doc("Seconds of pairs for each workload. Once they are spent, no pair after the second look begins.")
+        Seconds,
+        _doc("Seconds of pairs for each workload. Once they are spent, no pair after the second look begins."),
     ] = 60.0
-    aa_pairs: Annotated[int, _doc("Pairs of base and base, which show the noise. They come with the first look.")] = 7
+    aa_pairs: Annotated[
+        Annotated[int, msgspec.Meta(ge=5)],
+        _doc("Pairs of base and base, which show the noise. They come with the first look."),
+    ] = 7
     quads: Annotated[
-        int | None,
+        Annotated[int, msgspec.Meta(ge=2)] | None,
         _doc(
             "Groups of four blocks in a pair, each in another memory layout. Unset: 4 to 16, by what starting a pair costs."
         ),
     ] = None
-    block_seconds: Annotated[float, _doc("Seconds of calls in one block.")] = 0.02
+    block_seconds: Annotated[Annotated[float, msgspec.Meta(gt=0, le=60)], _doc("Seconds of calls in one block.")] = 0.02
     cpus: Annotated[
-        int | None, _doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator.")
+        Count | None,
+        _doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator."),
     ] = None
-    alpha: Annotated[float, _doc("The chance of a false alarm of the whole gate.")] = 0.01
-    alpha_ok: Annotated[float, _doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
+    alpha: Annotated[Chance, _doc("The chance of a false alarm of the whole gate.")] = 0.01
+    alpha_ok: Annotated[Chance, _doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
     ok_margin: Annotated[
-        float | None, _doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.')
+        Share | None,
+        _doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'),
     ] = None
     tolerance: Annotated[
         dict[str, float],
@@ -126,7 +158,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str, _doc("The branch whose runs are kept and which changes are compared with. Empty: the remote's default.")
     ] = ""
     keep: Annotated[
-        int,
+        Count,
         _doc(
             "Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."
         ),
@@ -143,14 +175,14 @@ class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the trace of every workload must show. The gate fails where it does not."""
 
-    kernels: Annotated[list[str], _doc("Patterns of the names of kernels or operators.")] = []
+    kernels: Annotated[list[Text], _doc("Patterns of the names of kernels or operators.")] = []
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a trace names a compiled call."""
 
     spans: Annotated[
-        list[str],
+        list[Text],
         _doc(
             "Two parts of names: of the compiler's entry and of running the graph. Unset: those of the device's own compiler, "
             "on an NPU `npu_fx_compiler inference` and `ExecuteGraph`."
@@ -171,8 +203,8 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     but prose is ignored by default.
     """
 
-    relevant: Annotated[list[str], _doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
-    ignore: Annotated[list[str], _doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
+    relevant: Annotated[list[Text], _doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
+    ignore: Annotated[list[Text], _doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
         default_factory=lambda: list(PROSE)
     )
 
@@ -217,7 +249,6 @@ class WorkloadReference:
 
     @property
     def text(self) -> str:
-        """Return the reference as it is written in perfgate.toml."""
         return f"{self.file}:{self.attribute}"
 
 
@@ -241,7 +272,6 @@ class Config:
     paths: PathSettings = field(default_factory=PathSettings)
 
     def policy(self) -> Policy:
-        """Return what the gate tolerates, as it goes into the decision document."""
         gate = self.gate
         return Policy(
             alpha=gate.alpha,
@@ -255,18 +285,17 @@ class Config:
         )
 
     def pair_cpus(self) -> int:
-        """Return how many CPUs a pair is pinned to, 0 for all granted."""
         if self.gate.cpus is not None:
             return self.gate.cpus
         return 1 if self.device.partition(":")[0] == "cpu" else ACCELERATOR_CPUS
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
-        """Return the workloads named, or all of them. Raises ConfigError for a name that is not there."""
-        known = {reference.name: reference for reference in self.workloads}
+        """The workloads named, or all of them. Raises ConfigError for a name that is not there."""
+        references = {reference.name: reference for reference in self.workloads}
         for name in names:
-            if name not in known:
-                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, known)}")
-        return tuple(known[name] for name in names) if names else self.workloads
+            if name not in references:
+                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, references)}")
+        return tuple(references[name] for name in names) if names else self.workloads
 
 
 def load_config(
@@ -295,14 +324,14 @@ def load_config(
     return parse_config(text, path, device=device, needs_workload=needs_workload)
 
 
-def report_language(given: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
-    """Return the language that comments and reports are written in.
+def report_language(option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
+    """The language that comments and reports are written in.
 
     ``given`` on the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
     ``root/perfgate.toml`` where there is one, then English. LANG and LC_ALL do not count: what a job posts must not depend
     on the machine that it runs on. Raises ConfigError for a language that there is not.
     """
-    chosen = given or environ.get("PERFGATE_LANG")
+    chosen = option or environ.get("PERFGATE_LANG")
     if not chosen:
         there = (root / CONFIG_NAME).is_file()
         return load_config(root, environ=environ, needs_workload=False).report.language if there else "en"
@@ -323,8 +352,8 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
     try:
         parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    _check_ranges(parsed, path)
+        raise ConfigError(f"{path}: {_refusal(error, raw)}") from error
+    _check_lists(parsed, path)
     root = path.parent
     limits = _limits(parsed.limits, path)
     return Config(
@@ -346,9 +375,14 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
 
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
-    "measure": MeasureSettings, "gate": GateSettings, "store": StoreSettings, "expect": ExpectSettings,
-    "graph": GraphSettings, "report": ReportSettings, "paths": PathSettings,
-}  # fmt: skip
+    "measure": MeasureSettings,
+    "gate": GateSettings,
+    "store": StoreSettings,
+    "expect": ExpectSettings,
+    "graph": GraphSettings,
+    "report": ReportSettings,
+    "paths": PathSettings,
+}
 
 
 def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
@@ -376,66 +410,45 @@ def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
 
 
 def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str) -> None:
-    known = record.__struct_fields__
+    names = record.__struct_fields__
     for key in table:
-        if key not in known:
+        if key not in names:
             raise ConfigError(
-                f"{path}: {where}unknown key {key!r}{_did_you_mean(key, known)}; known keys: {', '.join(known)}"
+                f"{path}: {where}unknown key {key!r}{_did_you_mean(key, names)}; known keys: {', '.join(names)}"
             )
 
 
-def _did_you_mean(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+def _did_you_mean(word: str, names: Any) -> str:
+    close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _check_ranges(parsed: ConfigFile, path: Path) -> None:
-    gate = parsed.gate
-    measure = parsed.measure
-    wrong = [
-        (
-            not gate.looks or gate.looks[0] < 8,
-            "[gate] looks must start at 8 pairs or more: fewer show nothing",
-            gate.looks,
-        ),
-        (gate.looks != sorted(set(gate.looks)), "[gate] looks must be growing numbers of pairs", gate.looks),
-        (len(gate.looks) > MOST_LOOKS, f"[gate] looks may be at most {MOST_LOOKS}", gate.looks),
-        (not 0 < gate.budget < math.inf, "[gate] budget must be above 0 seconds", gate.budget),
-        (gate.aa_pairs < 5, "[gate] aa_pairs must be at least 5", gate.aa_pairs),
-        (gate.quads is not None and gate.quads < 2, "[gate] quads must be at least 2", gate.quads),
-        (not 0 < gate.alpha < 0.5, "[gate] alpha must lie between 0 and 0.5", gate.alpha),
-        (not 0 < gate.alpha_ok < 0.5, "[gate] alpha_ok must lie between 0 and 0.5", gate.alpha_ok),
-        (not 0 < gate.block_seconds <= 60, "[gate] block_seconds must lie between 0 and 60", gate.block_seconds),
-        (not 0 <= (gate.ok_margin or 0) < 1, "[gate] ok_margin must be 0 or more and below 1", gate.ok_margin),
-        (gate.cpus is not None and gate.cpus < 0, "[gate] cpus must be 0 (all granted) or more", gate.cpus),
-        (
-            not all(pattern.strip() for pattern in (*parsed.paths.relevant, *parsed.paths.ignore)),
-            "[paths] patterns must not be empty texts",
-            [*parsed.paths.relevant, *parsed.paths.ignore],
-        ),
-        ("" in parsed.expect.kernels, "[expect] kernels must not be empty texts", parsed.expect.kernels),
-        (
-            len(parsed.graph.spans) not in (0, 2) or "" in parsed.graph.spans,
-            "[graph] spans must be two texts: of the compiler's entry and of running the graph",
-            parsed.graph.spans,
-        ),
-        (parsed.store.keep < 0, "[store] keep must be 0 (all) or more", parsed.store.keep),
-        (measure.threads < 0, "[measure] threads must be 0 (all granted) or more", measure.threads),
-        (not 0 < measure.load_timeout < math.inf, "[measure] load_timeout must be above 0", measure.load_timeout),
-        (not 0 < measure.step_timeout < math.inf, "[measure] step_timeout must be above 0", measure.step_timeout),
-        (not 0 < measure.setup_timeout < math.inf, "[measure] setup_timeout must be above 0", measure.setup_timeout),
-        (
-            not all(map(_stays_inside, measure.requirements)),
-            "[measure] requirements must be patterns of files inside the project's folder",
-            measure.requirements,
-        ),
-        (measure.memory_limit < 0, "[measure] memory_limit must be 0 (none) or more bytes", measure.memory_limit),
-        (not 0 <= measure.seed < 2**63, "[measure] seed must lie between 0 and 2^63", measure.seed),
-    ]
-    for is_wrong, message, found in wrong:
-        if is_wrong:
-            raise ConfigError(f"{path}: {message}, found {found}")
-    _check_tolerances(gate.tolerance, path)
+def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any]) -> str:
+    """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there."""
+    expectation, _, place = str(error).partition(" - at `$.")
+    if not place or "[...]" in place:  # a table of the project's own names: msgspec does not say which entry it is
+        return str(error)
+    value: Any = raw
+    for key in re.findall(r"\w+", place):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    table, _, name = place.rstrip("`").partition(".")
+    where = f"[{table}] {name}" if name else table
+    return f"{where} must be {expectation.removeprefix('Expected ')}, found {value!r}"
+
+
+def _check_lists(parsed: ConfigFile, path: Path) -> None:
+    looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
+    if looks != sorted(set(looks)):
+        raise ConfigError(f"{path}: [gate] looks must be growing numbers of pairs, found {looks}")
+    if len(spans) not in (0, 2):
+        raise ConfigError(
+            f"{path}: [graph] spans must be two texts: of the compiler's entry and of running the graph, found {spans}"
+        )
+    if not all(map(_stays_inside, requirements)):
+        raise ConfigError(
+            f"{path}: [measure] requirements must be patterns of files inside the project's folder, found {requirements}"
+        )
+    _check_tolerances(parsed.gate.tolerance, path)
 
 
 def _stays_inside(pattern: str) -> bool:
@@ -445,18 +458,17 @@ def _stays_inside(pattern: str) -> bool:
 def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
-        wanted = parse_place(name).metric
-        if not wanted.startswith(("ops.count:", "ops.time:", *SUBROUTINE_TIMES)) and not fnmatch.filter(
-            METRICS, wanted
+        metric = parse_place(name).metric
+        if not metric.startswith(("ops.count:", "ops.time:", *SUBROUTINE_TIMES)) and not fnmatch.filter(
+            METRICS, metric
         ):
-            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(wanted, METRICS)}")
+            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(metric, METRICS)}")
         if not 0 <= value < math.inf:
             raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
 
 
 def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str, LimitSetting]:
-    """Return every limit the project sets by its full name; of a pattern and a name, the name counts."""
-    found: dict[str, LimitSetting] = {}
+    limits: dict[str, LimitSetting] = {}
     for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
         setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
         names = [key] if key in LIMITS else fnmatch.filter(LIMITS, key)
@@ -464,12 +476,11 @@ def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str
             raise ConfigError(f"{path}: [limits] unknown limit {key!r}{_did_you_mean(key, LIMITS)}")
         if setting.value is not None and not math.isfinite(setting.value):
             raise ConfigError(f"{path}: [limits] {key} must be a finite number, found {setting.value}")
-        found.update(dict.fromkeys(names, setting))
-    return found
+        limits.update(dict.fromkeys(names, setting))
+    return limits
 
 
 def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, float]:
-    """Return the bounds of the limits that gate. Raises ConfigError for one whose number no run document holds."""
     gating = {name: setting for name, setting in limits.items() if setting.gating}
     unable = [name for name in gating if name not in GATING_LIMITS]
     if unable:
