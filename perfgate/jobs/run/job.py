@@ -31,7 +31,7 @@ from perfgate.jobs.shared.session import (
 )
 from perfgate.jobs.trace.flame import with_flame_graph
 from perfgate.locale import Language
-from perfgate.measuring.checklist.members import step_numbers
+from perfgate.measuring.checklist import step_numbers
 
 AVAILABLE_STEPS = step_numbers()
 # Three digits: a larger number is no step, and a range of it would fill the memory.

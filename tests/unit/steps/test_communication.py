@@ -16,8 +16,15 @@ import torch
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.collectives import job
-from perfgate.measuring.checklist.collectives.job import environment, run_job
-from perfgate.measuring.checklist.collectives.plan import Meeting, Plan, RankReport, Timed, sizes_up_to
+from perfgate.measuring.checklist.collectives.job import (
+    Meeting,
+    OperationSamples,
+    Plan,
+    RankReport,
+    environment,
+    run_job,
+    sizes_up_to,
+)
 from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, operation_times, skew
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s16_communication import STEP, judge_skew
@@ -91,7 +98,8 @@ def report(
     return RankReport(
         rank=rank,
         timed=[
-            Timed(operation="all_reduce", size=size, nanoseconds=ns, right=right) for size, ns in nanoseconds.items()
+            OperationSamples(operation="all_reduce", size=size, nanoseconds=ns, right=right)
+            for size, ns in nanoseconds.items()
         ],
         meetings=[Meeting(arrived_ns=at, worked_ns=MS) for at in arrived or [0]],
     )
@@ -234,8 +242,7 @@ STARTER = """
 import sys
 from pathlib import Path
 import msgspec
-from perfgate.measuring.checklist.collectives.job import run_job
-from perfgate.measuring.checklist.collectives.plan import Plan
+from perfgate.measuring.checklist.collectives.job import Plan, run_job
 run_job(msgspec.json.decode(sys.argv[1], type=Plan), ranks=2, folder=Path(sys.argv[2]), limit_seconds=600.0)
 """
 

@@ -21,14 +21,14 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from perfgate.measuring.checklist.collectives.plan import (
+from perfgate.measuring.checklist.collectives.job import (
     OPERATIONS,
     PLAN_FILE,
     Meeting,
     Operation,
+    OperationSamples,
     Plan,
     RankReport,
-    Timed,
     failure_file,
     report_file,
 )
@@ -37,7 +37,7 @@ from perfgate.system.processes import die_with_parent
 _WARM_UPS = 3
 _FEWEST = 3
 # A rank holds an input and an output, the backend as much again.
-_HELD = 8
+_MEMORY_SHARES = 8
 _WORK_SIZE = 384
 _WORK_PRODUCTS = 8
 _ELEMENT = 4  # bytes of a float32
@@ -62,12 +62,12 @@ class _Rank:
         self.met = torch.zeros(1, device=self.device)
 
     def synchronize(self) -> None:
-        """Wait for the device; a CPU has done what it was told."""
+        """Wait for the device; on a CPU every call is done when it returns."""
         if self.device.type != "cpu":
             self.module.synchronize()
 
     def free_bytes(self) -> int:
-        """Return the memory this rank may use."""
+        """The memory this rank may use."""
         if self.device.type != "cpu":
             return int(self.module.mem_get_info()[0])
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -75,7 +75,7 @@ class _Rank:
         return int(available.split()[1]) * 1024 // self.size
 
     def agreed(self, number: float, how: Any) -> float:
-        """Return the largest or smallest of the numbers of all ranks."""
+        """The largest or smallest of the numbers of all ranks."""
         tensor = torch.tensor([number], dtype=torch.float32, device=self.device)
         dist.all_reduce(tensor, op=how)
         return float(tensor.item())
@@ -85,7 +85,7 @@ class _Prepared(NamedTuple):
     """One operation on tensors of its own: ``run`` it, and ask whether the result is right after ``fill``."""
 
     run: Callable[[], Any]
-    fill: Callable[[], None]
+    fill: Callable[[], Any]
     right: Callable[[], bool]
 
 
@@ -103,9 +103,9 @@ def main(folder: Path) -> None:
 
 
 def _report(rank: _Rank) -> RankReport:
-    largest = rank.agreed(rank.free_bytes(), dist.ReduceOp.MIN) / _HELD
+    largest = rank.agreed(rank.free_bytes(), dist.ReduceOp.MIN) / _MEMORY_SHARES
     sizes = [size for size in rank.plan.sizes if size <= largest]
-    timed: list[Timed] = []
+    timed: list[OperationSamples] = []
     refused: dict[str, str] = {}
     for operation in OPERATIONS:
         if why := _refusal(rank, operation):
@@ -116,7 +116,7 @@ def _report(rank: _Rank) -> RankReport:
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
-    """Return why the backend does not have an operation, nothing where it does: every rank is told alike, nothing is sent."""
+    """Why the backend does not have an operation, nothing where it does: every rank gets the same answer, nothing is sent."""
     try:
         _PREPARE[operation](rank, 1).run()
     except (RuntimeError, NotImplementedError) as error:
@@ -125,8 +125,8 @@ def _refusal(rank: _Rank, operation: Operation) -> str:
     return ""
 
 
-def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[Timed]:
-    found = []
+def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[OperationSamples]:
+    samples = []
     for size in sizes:
         prepared = _PREPARE[operation](rank, size // _ELEMENT // rank.size)
         slowest = rank.agreed(max(_once(rank, prepared) for _ in range(_WARM_UPS)), dist.ReduceOp.MAX) / 1e9
@@ -135,14 +135,16 @@ def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[Tim
         prepared.fill()
         prepared.run()
         rank.synchronize()
-        found.append(Timed(operation=operation, size=size, nanoseconds=nanoseconds, right=prepared.right()))
+        samples.append(
+            OperationSamples(operation=operation, size=size, nanoseconds=nanoseconds, right=prepared.right())
+        )
         if slowest > rank.plan.seconds:
             break
-    return found
+    return samples
 
 
 def _once(rank: _Rank, prepared: _Prepared) -> int:
-    """Return the nanoseconds of one run that all ranks begin together, as far as a barrier can make them."""
+    """The nanoseconds of one run that all ranks begin together, as far as a barrier can make them."""
     dist.barrier()
     rank.synchronize()
     started = perf_counter_ns()
@@ -157,7 +159,7 @@ def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
     total = rank.size * (rank.size + 1) / 2
     return _Prepared(
         lambda: dist.all_reduce(data),
-        lambda: _set(data, rank.number + 1.0),
+        lambda: data.fill_(rank.number + 1.0),
         lambda: bool((data == total).all()),
     )
 
@@ -168,7 +170,7 @@ def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
     expected = torch.arange(1.0, rank.size + 1, device=rank.device).repeat_interleave(part)
     return _Prepared(
         lambda: gather(everyone, mine),
-        lambda: _set(mine, rank.number + 1.0),
+        lambda: mine.fill_(rank.number + 1.0),
         lambda: bool((everyone == expected).all()),
     )
 
@@ -181,7 +183,7 @@ def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
     total = rank.size * (rank.size + 1) / 2 + rank.size * rank.number
     return _Prepared(
         lambda: scatter(mine, everyone),
-        lambda: _copy(everyone, parts),
+        lambda: everyone.copy_(parts),
         lambda: bool((mine == total).all()),
     )
 
@@ -193,24 +195,16 @@ _PREPARE: dict[Operation, Callable[[_Rank, int], _Prepared]] = {
 }
 
 
-def _set(tensor: torch.Tensor, value: float) -> None:
-    tensor.fill_(value)
-
-
-def _copy(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    tensor.copy_(values)
-
-
 def _meet(rank: _Rank) -> list[Meeting]:
     """Let all ranks do the same work and then meet, again and again, and note when this one was through."""
-    left = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
+    ones = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
     meetings = []
     for _ in range(rank.plan.rounds):
         dist.barrier()
         rank.synchronize()
         started = perf_counter_ns()
         for _ in range(_WORK_PRODUCTS):
-            torch.mm(left, left)
+            torch.mm(ones, ones)
         rank.synchronize()
         arrived = perf_counter_ns()
         dist.all_reduce(rank.met)
@@ -224,21 +218,18 @@ def end_with_job() -> None:
     die_with_parent(os.getppid())
 
     def watch() -> None:
-        # A read that returns: there is nothing to be said but that the other end is gone.
+        # A read that returns says that the other end is gone: nobody writes.
         os.read(sys.stdin.fileno(), 1)
         os._exit(1)
 
     threading.Thread(target=watch, name="perfgate-life-line", daemon=True).start()
 
 
-def _main_or_why(folder: Path) -> None:
-    """Run, and leave why it failed in the folder: the launcher's own words of it are a table of exit codes."""
-    try:
-        main(folder)
-    except Exception as error:
-        failure_file(folder, int(os.environ["RANK"])).write_text(f"{type(error).__name__}: {error}")
-        raise
-
-
 if __name__ == "__main__":
-    _main_or_why(Path(sys.argv[1]))
+    FOLDER = Path(sys.argv[1])
+    try:
+        main(FOLDER)
+    except Exception as error:
+        # The launcher's own report is a table of exit codes.
+        failure_file(FOLDER, int(os.environ["RANK"])).write_text(f"{type(error).__name__}: {error}")
+        raise

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.measuring.checklist.collectives.plan import OPERATIONS, Operation, RankReport
+from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, RankReport
 from perfgate.stats.lines import TransferLine, transfer_line
 
 # A rank that is last in so many of the meetings is so by more than chance: of 20 and two ranks 18 or more have 0.04 %.
@@ -27,7 +27,7 @@ class SizeTimes:
 
     @property
     def seconds(self) -> float:
-        """Return the median time."""
+        """The median time."""
         return float(np.median(self.nanoseconds)) / 1e9
 
 
@@ -41,20 +41,19 @@ class OperationTimes:
     wrong: tuple[int, ...]
 
     def bus_bandwidth(self, size: SizeTimes) -> float:
-        """Return bytes a second over the busiest link, comparable between operations and numbers of ranks."""
+        """Bytes a second over the busiest link, comparable between operations and numbers of ranks."""
         return size.size / size.seconds * bus_factor(self.operation, self.ranks)
 
     def best(self) -> SizeTimes:
-        """Return the size with the highest bandwidth."""
+        """The size with the highest bandwidth."""
         return max(self.sizes, key=self.bus_bandwidth)
 
     def line(self) -> TransferLine | None:
-        """Return what a size costs; None for fewer than three sizes."""
+        """What a size costs; None for fewer than three sizes."""
         if len(self.sizes) < _FEWEST_SIZES:
             return None
-        return transfer_line(
-            np.array([float(one.size) for one in self.sizes]), np.array([one.seconds for one in self.sizes])
-        )
+        bytes_sent = np.array([float(times.size) for times in self.sizes])
+        return transfer_line(bytes_sent, np.array([times.seconds for times in self.sizes]))
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Skew:
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """Return what turns bytes over time into the load of a link (nccl-tests, doc/PERFORMANCE.md).
+    """What turns bytes over time into the load of a link (nccl-tests, doc/PERFORMANCE.md).
 
     The size is that of the whole: of an all-gather what comes out, of a reduce-scatter what goes in.
     """
@@ -79,22 +78,24 @@ def bus_factor(operation: Operation, ranks: int) -> float:
 
 
 def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
-    """Return the operations that the backend has; the ranks' repetitions are matched by their order."""
-    found = []
+    """The operations that the backend has; the ranks' repetitions are matched by their order."""
+    operations = []
     for operation in OPERATIONS:
-        by_rank = [[one for one in report.timed if one.operation == operation] for report in reports]
-        together = list(zip(*by_rank))
-        if together:
-            sizes = (SizeTimes(ranks[0].size, np.max([one.nanoseconds for one in ranks], axis=0)) for ranks in together)
-            wrong = (ranks[0].size for ranks in together if not all(one.right for one in ranks))
-            found.append(OperationTimes(operation, len(reports), tuple(sizes), tuple(wrong)))
-    return found
+        by_rank = [[sample for sample in report.timed if sample.operation == operation] for report in reports]
+        by_size = list(zip(*by_rank))
+        if by_size:
+            sizes = (
+                SizeTimes(ranks[0].size, np.max([rank.nanoseconds for rank in ranks], axis=0)) for ranks in by_size
+            )
+            wrong = (ranks[0].size for ranks in by_size if not all(rank.right for rank in ranks))
+            operations.append(OperationTimes(operation, len(reports), tuple(sizes), tuple(wrong)))
+    return operations
 
 
 def skew(reports: Sequence[RankReport]) -> Skew:
-    """Return how far apart the ranks come, round by round."""
-    arrived = np.array([[one.arrived_ns for one in report.meetings] for report in reports])
-    worked = np.array([[one.worked_ns for one in report.meetings] for report in reports])
+    """How far apart the ranks come, round by round."""
+    arrived = np.array([[meeting.arrived_ns for meeting in report.meetings] for report in reports])
+    worked = np.array([[meeting.worked_ns for meeting in report.meetings] for report in reports])
     rounds = arrived.shape[1]
     times_last = np.bincount(arrived.argmax(axis=0), minlength=len(reports))
     last = int(times_last.argmax())

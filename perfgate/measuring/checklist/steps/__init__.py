@@ -1,1 +1,1 @@
-"""The members: one numbered step a file."""
+"""The members: one numbered step a module or package."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,17 +32,6 @@ _MODES = (_PLAIN, "pinned", "prefetch")
 _EXPOSED = "transfer.exposed_share"
 _HOST_MEMORY = "the device works in host memory: there is nothing to copy"
 _NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
-
-
-@dataclass(frozen=True)
-class _Effort:
-    rounds: int
-    seconds: float
-    warm_up_seconds: float
-
-
-_QUICK = _Effort(rounds=10, seconds=3.0, warm_up_seconds=1.0)
-_FULL = _Effort(rounds=40, seconds=20.0, warm_up_seconds=10.0)
 
 
 class TransferStep:
@@ -96,12 +84,12 @@ def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, np
     (end-to-end - device-only) / end-to-end, of medians of calls made in the same round in random order: what the
     machine does meanwhile hits all ways alike.
     """
-    effort = _QUICK if context.quick else _FULL
+    most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.quick else (40, 20.0, 10.0)
     device, chance = context.device, random.Random(context.seed)
-    find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=effort.warm_up_seconds)
-    latest = device.clock_ns() + int(effort.seconds * 1e9)
+    find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
+    latest = device.clock_ns() + int(seconds * 1e9)
     rounds: list[dict[str, float]] = []
-    while len(rounds) < effort.rounds and (len(rounds) < _FEWEST_ROUNDS or device.clock_ns() < latest):
+    while len(rounds) < most_rounds and (len(rounds) < _FEWEST_ROUNDS or device.clock_ns() < latest):
         order = chance.sample(list(transfers.calls), len(transfers.calls))
         rounds.append({mode: _median_ns(transfers.calls[mode], device) for mode in order})
     on_device = np.asarray([times[_ON_DEVICE] for times in rounds])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from perfgate.stats.summary import quantile
 from perfgate.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.trace.summary import DeviceSummary
-from perfgate.trace.tally import SYNCS, CallTally, Dispatched
+from perfgate.trace.tally import SYNCS, CallTally
 
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
@@ -42,16 +42,6 @@ _HOST_DEVICE = "the host is the device: a call returns when it is done, so there
 _RECORDED = "a recording shows calls under the profiler, which slows launching; it takes calls made here"
 _NOTHING = "the trace holds no kernel and no operator"
 _NO_KERNEL = "no kernel ran on the device"
-
-
-@dataclass(frozen=True)
-class _Effort:
-    warm_up_seconds: float
-    enqueue_seconds: float
-
-
-_QUICK = _Effort(warm_up_seconds=0.5, enqueue_seconds=0.5)
-_FULL = _Effort(warm_up_seconds=5.0, enqueue_seconds=3.0)
 
 
 class SmallOpsStep:
@@ -84,19 +74,24 @@ STEP = SmallOpsStep()
 
 
 def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
-    effort = _QUICK if context.quick else _FULL
     call, labels = context.workload.caller(shape), {"shape": shape}
-    state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
+    state = find_steady_state(call, context.device, cap_seconds=0.5 if context.quick else 5.0)
     summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
     names = {name for name, op in tally.ops.items() if op.count and not op.view}
     launches = _launches_of(summary, context.limits, dispatched=names)
     if launches is None:
         return StepOutcome()
-    loops = _loops_of(tally.order or [])
-    outcome = _judge_launches(launches, summary, labels, context.limits, line=loops[0].line if loops else None)
+    # Operators on little data; views move none and launch nothing.
+    loops = Counter(
+        _Site(op.op, op.line)
+        for op in tally.order or []
+        if 0 < op.moved_bytes <= _SMALL_BYTES and (op.flops or 0) <= _SMALL_FLOPS
+    )
+    line = next((site.line for site, _ in loops.most_common(1)), None)
+    outcome = _judge_launches(launches, summary, labels, context.limits, line=line)
     outcome.findings += _judge_loops(loops, context.limits, shape)
-    seconds = effort.enqueue_seconds
+    seconds = 0.5 if context.quick else 3.0
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
     bound = _launch_bound(context, call, summary, tally, labels, enqueued=enqueued)
     outcome.values.append(bound)
@@ -180,8 +175,13 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     """
     if not summary.work:
         return None
-    inside = summary.work[0].inside()
-    work = _outermost(inside, dispatched) if summary.on_host else inside.of_kind("compute")
+    work = summary.work[0].inside()
+    if not summary.on_host:
+        work = work.of_kind("compute")
+    elif dispatched:
+        work = work.select(np.isin(work.name, [code for code, name in enumerate(work.names) if name in dispatched]))
+    if summary.on_host:
+        work = work.select(enclosing(work.start, work.duration, work.track) == NOTHING_AROUND)
     if not len(work):
         return None
     shorter_ns = limit("small_ops.short", limits) * 1e9
@@ -198,13 +198,6 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
         shortest=short.names[int(groups[counts.argmax()])] if len(short) else None,
         gap_ns=None if summary.on_host else _mean_gap(summary),
     )
-
-
-def _outermost(ops: EventTable, dispatched: Collection[str]) -> EventTable:
-    if dispatched:
-        codes = [code for code, name in enumerate(ops.names) if name in dispatched]
-        ops = ops.select(np.isin(ops.name, codes))
-    return ops.select(enclosing(ops.start, ops.duration, ops.track) == NOTHING_AROUND)
 
 
 def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
@@ -270,34 +263,18 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     return union_length(calls.intervals) / summary.spans / 1e9 if len(calls) else None
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """One operator, so many times dispatched on little data by one line in one call."""
+class _Site(NamedTuple):
+    """One operator on little data, dispatched by one line."""
 
     op: str
     line: str | None
-    count: int
 
 
-def _loops_of(order: Sequence[Dispatched]) -> list[_Loop]:
-    """The operators of one call on little data, by line, the most frequent first; views launch nothing."""
-    counts = Counter(
-        (call.op, call.line)
-        for call in order
-        if 0 < call.moved_bytes <= _SMALL_BYTES and (call.flops or 0) <= _SMALL_FLOPS
-    )
-    return [_Loop(op, line, count) for (op, line), count in counts.most_common(_MOST_LOOPS)]
-
-
-def _judge_loops(loops: Sequence[_Loop], limits: Limits, shape: str) -> list[Finding]:
+def _judge_loops(loops: Counter[_Site], limits: Limits, shape: str) -> list[Finding]:
     """A finding for each operator that is dispatched more often from one line than the limit allows."""
-    most = limit("small_ops.loop.warning", limits)
-    return [
-        finding(
-            "small_ops.loop",
-            "warning",
-            {"op": loop.op, "count": loop.count, "shape": shape, "limit": most, "line": loop.line},
-        )
-        for loop in loops
-        if loop.count > most
-    ]
+    most, findings = limit("small_ops.loop.warning", limits), list[Finding]()
+    for site, count in loops.most_common(_MOST_LOOPS):
+        if count > most:
+            evidence = {**site._asdict(), "count": count, "shape": shape, "limit": most}
+            findings.append(finding("small_ops.loop", "warning", evidence))
+    return findings

@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
@@ -45,16 +44,6 @@ _NO_COUNTERS = (
     "the recording has no counters of the L2 cache; on an NPU record it with aic_metrics=AiCMetrics.L2Cache, or on 910A and "
     "310P with l2_cache=True"
 )
-
-
-@dataclass(frozen=True)
-class _Effort:
-    warm_up_seconds: float
-    seconds: float
-
-
-_QUICK = _Effort(warm_up_seconds=0.3, seconds=1.5)
-_FULL = _Effort(warm_up_seconds=3.0, seconds=8.0)
 
 
 class CacheStep:
@@ -135,9 +124,8 @@ class _Buffers:
 
 def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[dict[str, float]]:
     """Nanoseconds of a call in each way, once a round and in random order: what the machine does meanwhile meets all alike."""
-    effort = _QUICK if context.quick else _FULL
     device, chance = context.device, random.Random(context.seed)
-    find_steady_state(buffers.same, device, cap_seconds=effort.warm_up_seconds)
+    find_steady_state(buffers.same, device, cap_seconds=0.3 if context.quick else 3.0)
 
     def cold() -> float:
         sweep()
@@ -146,7 +134,7 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
     ways: dict[str, Callable[[], float]] = {_HOT: lambda: _repeated(buffers.same, device), _COLD: cold}
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
-    until = device.clock_ns() + int(effort.seconds * 1e9)
+    until = device.clock_ns() + int((1.5 if context.quick else 8.0) * 1e9)
     rounds: list[dict[str, float]] = []
     while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
         rounds.append({way: ways[way]() for way in chance.sample(list(ways), len(ways))})

@@ -14,8 +14,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.collectives.job import run_job
-from perfgate.measuring.checklist.collectives.plan import Plan, RankReport, sizes_up_to
+from perfgate.measuring.checklist.collectives.job import Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.collectives.results import OperationTimes, Skew, operation_times, skew
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,6 @@ _NO_STACKS = (
 _NOTHING_RAN = "the trace shows nothing that ran"
 _NO_PLAIN_CALLS = "a recording shows profiled calls alone"
 _NO_TIMELINE = "the recording holds tables, and no timeline to draw"
-
-
-@dataclass(frozen=True)
-class _Effort:
-    """``rounds`` of profiled calls between plain ones, each of at most ``seconds`` and ``most`` calls."""
-
-    rounds: int
-    seconds: float
-    most: int
-
-
-_QUICK = _Effort(rounds=5, seconds=0.1, most=10)
-_FULL = _Effort(rounds=15, seconds=0.1, most=10)
-# Where a recording takes seconds to be analysed, two rounds are all that there is patience for.
-_LATE_ROUNDS = 2
 
 
 class ProfileStep:
@@ -109,13 +93,14 @@ def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
     """Compare profiled calls with the plain ones before and after them; the profiler's start and end are not counted."""
     context.progress(f"profiling calls of shape {shape} in turns with plain ones")
     call, device, labels = context.workload.caller(shape), context.device, {"shape": shape}
-    effort = _QUICK if context.quick else _FULL
     late = "late_analysis" in device.capabilities
+    # Where a recording takes seconds to be analysed, two rounds are all that there is patience for.
+    rounds = 2 if late else 5 if context.quick else 15
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts) as folder:
         state = find_steady_state(call, device, cap_seconds=0.5)
-        calls = calls_within(state.call_ns, seconds=effort.seconds, fewest=3, most=effort.most)
+        calls = calls_within(state.call_ns, seconds=0.1, fewest=3, most=10)
         plain, recordings = [_plain_ns(call, device, calls)], []
-        for number in range(_LATE_ROUNDS if late else effort.rounds):
+        for number in range(rounds):
             if late:
                 recordings.append(device.record_raw(call, calls=calls, folder=Path(folder)))
             else:
@@ -123,7 +108,9 @@ def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
                 recordings.append(device.record_trace(call, calls=calls, folder=Path(folder), name=name))
             plain.append(_plain_ns(call, device, calls))
         analysed = device.analyse_raw(Path(folder), recordings) if late else recordings
-        profiled = {path: _profiled_ns(path) for path in analysed}
+        # A typical call, by its mark in the trace.
+        spans = {path: read_calls(path).spans() for path in analysed}
+        profiled = {path: float(np.median(marks.end - marks.start)) for path, marks in spans.items()}
     ratios = [
         2 * profiled[path] / (before + after)
         for path, before, after in zip(recordings, plain, plain[1:])
@@ -138,9 +125,3 @@ def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
 
 def _plain_ns(call: Callable[[], Any], device: Device, calls: int) -> float:
     return float(np.median(time_calls(call, device, CallBudget(calls)).wall))
-
-
-def _profiled_ns(path: Path) -> float:
-    """A typical call, by its mark in the trace."""
-    spans = read_calls(path).spans()
-    return float(np.median(spans.end - spans.start))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -18,10 +17,10 @@ from perfgate.measuring.checklist.step import (
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, CoreUse, core_uses, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, core_uses, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
@@ -100,8 +99,22 @@ def _judge_cores(
     cores = known_cores(settings, kernels, highest)
     uses = core_uses(kernels, cores, attainable=limit("tiling.attained.warning", limits))[:_TOP_OPS]
     for use in uses:
-        outcome.values += _use_values(use, labels)
-        outcome.findings += _judge_use(use, labels["shape"], limits)
+        of_op = {**labels, "op": use.op, "unit": use.unit}
+        evidence: MaybeEvidence = {
+            "op": use.op,
+            "unit": use.unit,
+            "time_share": use.time_share,
+            "shape": labels["shape"],
+        }
+        heavy = use.time_share >= limit("tiling.heavy", limits)
+        if use.attained is not None and use.bound is not None:
+            outcome.values += several({"tiling.attained": use.attained}, {**of_op, "bound": use.bound})
+            outcome.findings += below("tiling.attained", use.attained, limits, evidence) if heavy else []
+        if use.occupancy is not None:
+            outcome.values += several({"tiling.occupancy": use.occupancy}, of_op)
+            outcome.findings += below("tiling.occupancy", use.occupancy, limits, evidence) if heavy else []
+        if use.tail is not None:
+            outcome.values += several({"tiling.tail": use.tail}, of_op)
     if cores == Cores(None, None) and any(kernel.blocks for kernel in kernels):
         outcome.values += missing("tiling.occupancy", _CORES_UNKNOWN, labels)
     elif all(use.occupancy is None for use in uses):
@@ -111,32 +124,8 @@ def _judge_cores(
     # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
     if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
         seconds = sum(call.total_ns for call in calls) / summary.spans / 1e9
-        outcome.values.append(Value(metric="tiling.host_time", value=seconds, labels=labels))
+        outcome.values += several({"tiling.host_time": seconds}, labels)
     return reasons
-
-
-def _use_values(use: CoreUse, labels: dict[str, str]) -> list[Value]:
-    of_op = {**labels, "op": use.op, "unit": use.unit}
-    values = []
-    if use.occupancy is not None:
-        values.append(Value(metric="tiling.occupancy", value=use.occupancy, labels=of_op))
-    if use.tail is not None:
-        values.append(Value(metric="tiling.tail", value=use.tail, labels=of_op))
-    if use.attained is not None and use.bound is not None:
-        values.append(Value(metric="tiling.attained", value=use.attained, labels={**of_op, "bound": use.bound}))
-    return values
-
-
-def _judge_use(use: CoreUse, shape: str, limits: Limits) -> list[Finding]:
-    """Judge an operator that takes much of the time."""
-    findings: list[Finding] = []
-    if use.time_share >= limit("tiling.heavy", limits):
-        evidence: MaybeEvidence = {"op": use.op, "unit": use.unit, "time_share": use.time_share, "shape": shape}
-        if use.attained is not None:
-            findings += below("tiling.attained", use.attained, limits, evidence)
-        if use.occupancy is not None:
-            findings += below("tiling.occupancy", use.occupancy, limits, evidence)
-    return findings
 
 
 def _try_sizes(context: StepContext, shape: str) -> StepOutcome:
@@ -150,21 +139,16 @@ def _try_sizes(context: StepContext, shape: str) -> StepOutcome:
         return StepOutcome()
     multiple = max(1, round(limit("tiling.multiple", context.limits)))
     labels = {"shape": shape}
-    share = _aligned_share(products, multiple)
-    outcome = StepOutcome([Value(metric="tiling.aligned_share", value=share, labels=labels)])
     unfit = [(product, padding) for product in products if (padding := product.padding(multiple))]
+    # The part of all operations that is in products which padding would not change.
+    total = sum(product.flops * product.count for product in products)
+    changed = sum(product.flops * product.count for product, _ in unfit)
+    outcome = StepOutcome(several({"tiling.aligned_share": (total - changed) / total if total else 1.0}, labels))
     for product, padding in unfit[: effort.products]:
         outcome.add(_try_padding(context, product, padding, labels, effort, call_ns=state.call_ns))
     if not unfit:
         outcome.values += missing("tiling.padding_gain", _ALIGNED, labels)
     return outcome
-
-
-def _aligned_share(products: Sequence[Product], multiple: int) -> float:
-    """The part of all operations that is in products which padding would not change."""
-    total = sum(product.flops * product.count for product in products)
-    aligned = sum(product.flops * product.count for product in products if not product.padding(multiple))
-    return aligned / total if total else 1.0
 
 
 def _try_padding(
