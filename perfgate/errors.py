@@ -29,6 +29,10 @@ class DocumentError(PerfgateError):
     """A run or decision document cannot be read, or is not one."""
 
 
+class PluginError(PerfgateError):
+    """Something that an installed package adds to perfgate cannot be used."""
+
+
 class RepositoryError(PerfgateError):
     """Git cannot give us the commits to compare."""
 

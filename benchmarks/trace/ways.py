@@ -32,11 +32,11 @@ class Document(msgspec.Struct):
 
 
 def perfgate(path: Path) -> dict[str, Any]:
+    from perfgate import trace
     from perfgate.trace.gaps import device_gaps
-    from perfgate.trace.read import read_recording
-    from perfgate.trace.top import top
+    from perfgate.trace.rows import top
 
-    (timeline,) = read_recording(path).timelines
+    (timeline,) = trace.read(path).timelines
     rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)
     assert found is not None
     return {"names": len(rows), "total_us": sum(row.total_ns for row in rows) / 1e3, "gaps": len(found.gaps),

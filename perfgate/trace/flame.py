@@ -11,8 +11,7 @@ import numpy.typing as npt
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, totals_by_name
 from perfgate.trace.events import KINDS, NO_TEXT, EventTable
-from perfgate.trace.frames import Frame, frame
-from perfgate.trace.stacks import Stacks, levels
+from perfgate.trace.stacks import Frame, Stacks, frame, levels
 
 # A stack of generated code may be as deep as Python allows; what lies deeper is time of the frame at this depth.
 MOST_LEVELS = 256

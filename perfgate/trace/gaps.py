@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfgate.document.trace import GapCause
 from perfgate.trace.analysis import IntColumn, Intervals, gaps, intersection, joined, union
 from perfgate.trace.events import DEVICE_KINDS, EventTable
-from perfgate.trace.launches import NOT_RECORDED, launch_starts
+from perfgate.trace.spans import NOT_RECORDED, launch_starts
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perfgate.document.run import KernelTimes, KernelWork
+from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.events import KIND_CODES
-from perfgate.trace.kernels import OUTSIDE
-from perfgate.trace.readers._ascend.kinds import type_by_name
 from perfgate.trace.recording import Kernel
+from perfgate.trace.spans import OUTSIDE
 from perfgate.trace.summary import DeviceSummary
 
 # Columns of AiCMetrics.PipeUtilization, in microseconds; without a prefix on chips with one kind of core (310P, 910A).

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from perfgate.trace.events import EventTable
-from perfgate.trace.readers._categories import COLLECTIVES
-
-RecordingFormat = Literal["ascend-pytorch", "ascend-db", "ascend-trace-view", "msprof", "kineto", "chrome"]
+from perfgate.trace.events import COLLECTIVE_PREFIXES, EventTable
 
 
 class Kernel(NamedTuple):
@@ -52,7 +49,9 @@ class Kernel(NamedTuple):
     def is_collective(self) -> bool:
         """Return whether it is the share of a collective operation."""
         # At level 0 the profiler names no core: there only the name tells.
-        return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(COLLECTIVES)
+        return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(
+            COLLECTIVE_PREFIXES
+        )
 
 
 class ProfilerStep(NamedTuple):
@@ -222,12 +221,13 @@ class Timeline:
 class Recording:
     """Everything one file or folder of a profiler says.
 
+    ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
     ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
     ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason.
     """
 
     path: Path
-    format: RecordingFormat
+    format: str
     timelines: tuple[Timeline, ...]
     software: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)

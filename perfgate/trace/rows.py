@@ -1,28 +1,63 @@
-"""The work of a timeline as rows that can be aligned with another's: operators and kernels by name, shapes and line."""
+"""The work of a timeline as rows: what takes the time of a whole recording, and what an average call or step did."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from perfgate.document.alignment import TimedRow
 from perfgate.document.flame import FlameUnit
-from perfgate.trace.analysis import counts_by_name, totals_by_name
+from perfgate.document.trace import TopKey, TopKind
+from perfgate.errors import UsageError
+from perfgate.trace.analysis import (
+    IntColumn,
+    Intervals,
+    counts_by_name,
+    self_times,
+    totals_by_name,
+    union_length,
+)
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
-from perfgate.trace.frames import frame, project_places
 from perfgate.trace.gaps import device_gaps
 from perfgate.trace.recording import Kernel, Timeline
-from perfgate.trace.stacks import Stacks, stacks_of
+from perfgate.trace.stacks import Stacks, frame, project_places, stacks_of
 
+# What stands for the host's work: operators, else Python functions, else whatever was recorded (plain Chrome traces).
 _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))
 
 
 @dataclass(frozen=True)
-class Work:
+class TopRow:
+    """One operator: how often, and nanoseconds over the recording. ``shapes`` are those of its inputs, by shape only."""
+
+    name: str
+    kind: TopKind
+    count: int
+    total_ns: int
+    shapes: str | None = None
+
+
+@dataclass(frozen=True)
+class Top:
+    """The rows of one timeline, most time first; of its device, or of its host.
+
+    On a device a row's time is that of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
+    it can add up to more than one where streams overlap. On the host both are self time.
+    """
+
+    side: Literal["device", "host"]
+    base_ns: int
+    rows: tuple[TopRow, ...]
+
+
+@dataclass(frozen=True)
+class UnitWork:
     """What a timeline did in an average unit: nanoseconds, and rows with nanoseconds and counts of one unit.
 
-    Of what was not recorded the time is None.
+    The time of what was not recorded is None.
     """
 
     unit: FlameUnit
@@ -35,35 +70,127 @@ class Work:
     rows: tuple[TimedRow, ...]
 
 
-def work_of(timeline: Timeline) -> Work:
-    """Return the work of a timeline. Kernels come from the device's timeline, else from the profiler's table of them."""
+def top(timeline: Timeline, *, by: TopKey, host: bool) -> Top:
+    """What took the time of a timeline's device; of its host where ``host`` is set, or no device was recorded.
+
+    Where neither events nor kernels were collected, the profiler's own totals answer by type. Raises UsageError where
+    rows by shape are asked for and the recording has no shapes.
+    """
+    return (None if host else _top_of_device(timeline, by)) or _top_of_host(timeline, by)
+
+
+def unit_work(timeline: Timeline) -> UnitWork:
+    """Kernels come from the device's timeline, else from the profiler's table of them."""
     stacks = stacks_of(timeline.events)
     device = stacks.on_device.any()
-    host = _host_kinds(stacks.events)
-    rows = [*_rows(stacks, host), *_rows(stacks, DEVICE_KINDS)]
+    host_kinds = _host_kinds(stacks.events)
+    rows = [*_unit_rows(stacks, host_kinds), *_unit_rows(stacks, DEVICE_KINDS)]
     if not device and timeline.kernels:
         steps = {kernel.step for kernel in timeline.kernels if kernel.step is not None}
-        rows += _rows_of_kernels(timeline.kernels, max(len(steps), 1))
-    known = device or bool(timeline.kernels)
-    return Work(
+        rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
+    has_kernels = device or bool(timeline.kernels)
+    gaps = device_gaps(stacks.events) if device else None
+    return UnitWork(
         unit=stacks.unit,
         units=stacks.units,
-        kernel_ns=_sum(rows, "compute") if known else None,
-        copy_ns=_sum(rows, "copy") if device else None,
-        communication_ns=_sum(rows, "comm") if known else None,
-        gap_ns=_gap_ns(stacks) if device else None,
-        host_ns=_sum(rows, "host") if host else None,
+        kernel_ns=_total(rows, "compute") if has_kernels else None,
+        copy_ns=_total(rows, "copy") if device else None,
+        communication_ns=_total(rows, "comm") if has_kernels else None,
+        gap_ns=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units,
+        host_ns=_total(rows, "host") if host_kinds else None,
         rows=tuple(rows),
     )
 
 
+def _top_of_device(timeline: Timeline, by: TopKey) -> Top | None:
+    work = timeline.events.of_kind(*DEVICE_KINDS)
+    kernels = timeline.kernels or ()
+    # On Ascend only the table of kernels has the shapes; it has no copies.
+    if kernels and (not len(work) or (by == "shape" and any(kernel.input_shapes for kernel in kernels))):
+        return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by))
+    if len(work):
+        return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by))
+    if by == "type" and timeline.types:
+        rows = [TopRow(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
+        return Top("device", sum(row.total_ns for row in rows), _most_time_first(rows))
+    return None
+
+
+def _top_of_host(timeline: Timeline, by: TopKey) -> Top:
+    calls = timeline.events.of_kind(*(_host_kinds(timeline.events) or _HOST_KINDS[0]))
+    if not len(calls) and by != "shape" and timeline.operators:
+        rows = [TopRow(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]
+        return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
+    own = self_times(calls.start, calls.duration, calls.track)
+    return Top("host", int(own.sum()), _top_rows(calls, own, by))
+
+
 def _host_kinds(events: EventTable) -> tuple[EventKind, ...]:
-    """Return what stands for the host's work: operators, else functions, else whatever was recorded."""
     return next((kinds for kinds in _HOST_KINDS if len(events.of_kind(*kinds))), ())
 
 
-def _rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
-    """Return a row for each name, form of inputs and calling function among events of some kinds."""
+def _top_rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, ...]:
+    name = events.name if by == "name" else events.group
+    key = name
+    if by == "shape":
+        if len(events) and not (events.shape != NO_TEXT).any():
+            raise _no_shapes()
+        key = name * (len(events.names) + 1) + events.shape + 1
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    totals, counts = totals_by_name(row, time, first.size), counts_by_name(row, first.size)
+    rows = []
+    for position, count, total in zip(first.tolist(), counts.tolist(), totals.tolist()):
+        kind, shape = KINDS[events.kind[position]], int(events.shape[position])
+        rows.append(
+            TopRow(
+                name=events.names[name[position]],
+                kind=kind if kind in ("compute", "copy", "comm") else "host",
+                count=count,
+                total_ns=total,
+                shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
+            )
+        )
+    return _most_time_first(rows)
+
+
+def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey) -> tuple[TopRow, ...]:
+    if by == "shape" and not any(kernel.input_shapes for kernel in kernels):
+        raise _no_shapes()
+    totals: dict[tuple[str, TopKind, str | None], list[int]] = {}
+    for kernel in kernels:
+        name = kernel.name if by == "name" else kernel.type or kernel.name
+        shapes = str([list(shape) for shape in kernel.input_shapes]) if by == "shape" else None
+        total = totals.setdefault((name, "comm" if kernel.is_collective else "compute", shapes), [0, 0])
+        total[0] += 1
+        total[1] += kernel.duration_ns
+    return _most_time_first(
+        [TopRow(name, kind, count, time, shapes) for (name, kind, shapes), (count, time) in totals.items()]
+    )
+
+
+def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
+    """Nanoseconds in which any kernel ran; the sum of all where the table does not say when."""
+    spans = [
+        (kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels if kernel.start_ns is not None
+    ]
+    if len(spans) < len(kernels):
+        return sum(kernel.duration_ns for kernel in kernels)
+    table = np.array(spans, dtype=np.int64)
+    return union_length(Intervals(table[:, 0], table[:, 1]))
+
+
+def _most_time_first(rows: Iterable[TopRow]) -> tuple[TopRow, ...]:
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name, row.shapes or "")))
+
+
+def _no_shapes() -> UsageError:
+    return UsageError(
+        "the recording tells no shapes; record with record_shapes=True (on an NPU also at Level1), or use --by type"
+    )
+
+
+def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+    """A row for each name, form of inputs and calling function among events of some kinds."""
     events = stacks.events
     nearest, places = project_places(events, stacks.called_by)
     chosen = np.flatnonzero(np.isin(events.kind, [KINDS.index(kind) for kind in kinds]))
@@ -72,12 +199,12 @@ def _rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
     key += nearest[chosen] + 1
     _, first, row = np.unique(key, return_index=True, return_inverse=True)
     times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
-    found = []
-    for at, time, count in zip(chosen[first].tolist(), times.tolist(), counts.tolist()):
-        kind, shape, place = KINDS[events.kind[at]], int(events.shape[at]), int(nearest[at])
-        found.append(
+    rows = []
+    for position, time, count in zip(chosen[first].tolist(), times.tolist(), counts.tolist()):
+        kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(nearest[position])
+        rows.append(
             TimedRow(
-                op=frame(events.names[events.group[at]], kind).name,
+                op=frame(events.names[events.group[position]], kind).name,
                 time=time / stacks.units,
                 count=count / stacks.units,
                 shape=None if shape == NO_TEXT else events.names[shape],
@@ -85,28 +212,22 @@ def _rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
                 kind=kind if kind in DEVICE_KINDS else "host",
             )
         )
-    return found
+    return rows
 
 
-def _rows_of_kernels(kernels: tuple[Kernel, ...], units: int) -> list[TimedRow]:
-    sums: dict[tuple[str, str, str | None], list[int]] = {}
+def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRow]:
+    totals: dict[tuple[str, str, str | None], list[int]] = {}
     for kernel in kernels:
         shape = ";".join(",".join(map(str, shape)) for shape in kernel.input_shapes) or None
         key = kernel.type or kernel.name, "comm" if kernel.is_collective else "compute", shape
-        found = sums.setdefault(key, [0, 0])
-        found[0] += kernel.duration_ns
-        found[1] += 1
+        total = totals.setdefault(key, [0, 0])
+        total[0] += kernel.duration_ns
+        total[1] += 1
     return [
         TimedRow(op=op, time=time / units, count=count / units, shape=shape, kind=kind)
-        for (op, kind, shape), (time, count) in sums.items()
+        for (op, kind, shape), (time, count) in totals.items()
     ]
 
 
-def _gap_ns(stacks: Stacks) -> float | None:
-    """Return the time in which nothing ran on the device, from its first event to the end of its last."""
-    found = device_gaps(stacks.events, exposed=False)
-    return None if found is None else (found.end_ns - found.start_ns - found.busy_ns) / stacks.units
-
-
-def _sum(rows: list[TimedRow], kind: str) -> float:
+def _total(rows: Iterable[TimedRow], kind: str) -> float:
     return sum(row.time for row in rows if row.kind == kind)

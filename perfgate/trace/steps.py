@@ -14,8 +14,8 @@ import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals, joined, union, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KIND_CODES, EventTable
-from perfgate.trace.kernels import OUTSIDE, span_of
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.spans import OUTSIDE, span_of
 
 # What torch.profiler and torch_npu.profiler name the span between two calls of step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.events import (
     CALL,
     DEVICE_KINDS,
@@ -22,7 +23,10 @@ from perfgate.trace.events import (
     EventTable,
     EventTableBuilder,
 )
-from perfgate.trace.kernels import (
+from perfgate.trace.operators import OperatorTotal, operator_totals
+from perfgate.trace.recording import Kernel, ProfilerStep, Timeline
+from perfgate.trace.spans import (
+    COLLECTIVES,
     DEVICE_COPIES,
     KERNEL_METRICS,
     OUTSIDE,
@@ -31,11 +35,7 @@ from perfgate.trace.kernels import (
     count_work,
     span_of,
 )
-from perfgate.trace.operators import OperatorTotal, operator_totals
-from perfgate.trace.readers._ascend.kinds import type_by_name
-from perfgate.trace.recording import Kernel, ProfilerStep, Timeline
 from perfgate.trace.steps import STEP_NAME, Mark, profiler_steps, shows_copies
-from perfgate.trace.tally import COLLECTIVES
 
 Unit = Literal["profiler step", "call", "whole recording"]
 

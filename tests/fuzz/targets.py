@@ -17,6 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfgate import trace
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.trace.job import Choice, trace_steps
@@ -27,8 +28,7 @@ from perfgate.measuring.devices.nvidia_smi import APP_FIELDS, FIELDS, parse_apps
 from perfgate.plugins import load_members
 from perfgate.trace import readers
 from perfgate.trace.gaps import device_gaps
-from perfgate.trace.read import read_recording
-from perfgate.trace.top import top
+from perfgate.trace.rows import top
 
 DATA = Path(__file__).parents[1] / "data"
 _KEYS: tuple[TopKey, ...] = ("type", "name", "shape")
@@ -194,7 +194,7 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
 
 def _analyse(path: Path) -> None:
     """Read a recording, ask it everything, and hold the answers against what must be true of any."""
-    recording = read_recording(path)
+    recording = trace.read(path)
     for timeline in recording.timelines:
         assert timeline.label
         assert bool((timeline.events.duration >= 0).all())

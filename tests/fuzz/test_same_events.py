@@ -10,8 +10,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfgate import trace
 from perfgate.trace.gaps import device_gaps
-from perfgate.trace.read import read_recording
 from tests.fuzz.targets import scratch
 
 # Microseconds since 1970, where a float is 250 ns wide.
@@ -70,7 +70,7 @@ def test_gaps__same_events_in_two_formats__equal_to_decimal_arithmetic(spans: li
         for file, text in (("t.pt.trace.json", as_kineto(spans)), ("trace_view.json", as_trace_view(spans))):
             path = Path(name) / file
             path.write_text(text)
-            (timeline,) = read_recording(path).timelines
+            (timeline,) = trace.read(path).timelines
             found = device_gaps(timeline.events)
 
             assert (found.busy_ns if found else 0) == int(busy * 1000)

@@ -25,8 +25,9 @@ import json
 from perfgate.measuring.timing.blocks import BlockRecorder
 from perfgate.measuring.counting.collect import read_calls
 from perfgate.measuring.counting.counters import count_calls
-from perfgate.trace.kernels import kernel_counters, work_by_span
-from perfgate.trace.read import read_recording
+from perfgate.trace import read
+from perfgate.measuring.counting.kernels import kernel_counters
+from perfgate.trace.spans import work_by_span
 from perfgate.measuring.workload.bound import BoundWorkload
 from tests.softnpu import npu_workloads
 
@@ -47,7 +48,7 @@ for name, recording in recordings.items():
     trace = read_calls(recording)
     works = work_by_span(trace.events, trace.spans())
     assert len(works) == 4 and all(work == works[0] for work in works), works
-    [timeline] = read_recording(recording).timelines
+    [timeline] = read(recording).timelines
     found[name]["device"] = kernel_counters(works[0])
     found[name]["products"] = sorted({kernel.input_dtypes[0] for kernel in timeline.kernels if "MatMul" in kernel.type})
 Path(sys.argv[1]).write_text(json.dumps(found))

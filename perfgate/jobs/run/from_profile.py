@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate import trace
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
@@ -22,7 +23,6 @@ from perfgate.jobs.shared.session import ci_context, forget_results, now, prepar
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.contradictions import contradictions
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary, summarize
 from perfgate.version import __version__
@@ -67,7 +67,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     project = _project(directory)
     say(f"reading {options.profile.name}")
-    recording = read_recording(options.profile)
+    recording = trace.read(options.profile)
     summaries = summarize(recording.timelines)
     _refuse_silent(recording, summaries)
     files = recording_files(options.profile)

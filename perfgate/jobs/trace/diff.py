@@ -10,7 +10,7 @@ from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.trace import DiffCost, DiffDocument, DiffRow, DiffTimeline, DiffTotals, TopKind
 from perfgate.errors import UsageError
 from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose
-from perfgate.trace.rows import Work, work_of
+from perfgate.trace.rows import UnitWork, unit_work
 
 _NS = 1e9
 # Two recordings of one program differ by this much in the time of an operator on a machine that others use too.
@@ -47,7 +47,7 @@ def _labelled(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
 
 
 def _diff(label: str, base: ChosenTimeline, head: ChosenTimeline, choice: Choice, tolerance: float) -> DiffTimeline:
-    before, after = work_of(base.timeline), work_of(head.timeline)
+    before, after = unit_work(base.timeline), unit_work(head.timeline)
     if before.unit != after.unit:
         raise UsageError(
             f"{label}: base was recorded by {before.unit} and head by {after.unit}, so their times are of different "
@@ -84,7 +84,7 @@ def _cost(row: TimedRow | None) -> DiffCost | None:
     return None if row is None else DiffCost(time=row.time / _NS, count=row.count, shapes=row.shape, line=row.line)
 
 
-def _totals(work: Work) -> DiffTotals:
+def _totals(work: UnitWork) -> DiffTotals:
     return DiffTotals(
         kernel=_seconds(work.kernel_ns),
         copy=_seconds(work.copy_ns),

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perfgate import trace
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
@@ -21,7 +22,6 @@ from perfgate.judging.report.flame import collapsed_stacks, render_flame, speeds
 from perfgate.locale import Language
 from perfgate.measuring.counting.collect import trace_name
 from perfgate.trace.flame import flame_tree
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Timeline
 from perfgate.trace.stacks import stacks_of
 
@@ -127,7 +127,7 @@ def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     trees = []
     for artifact in run.artifacts:
         if artifact.kind == "trace":
-            recording = read_recording(beside(folder / "run.json", artifact.path))
+            recording = trace.read(beside(folder / "run.json", artifact.path))
             several = len(recording.timelines) > 1
             trees += [_tree(timeline, _name(artifact.path, timeline, several)) for timeline in recording.timelines]
     return trees

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from perfgate import trace
 from perfgate.document.files import read_run
 from perfgate.document.trace import (
     CauseTotal,
@@ -25,10 +26,9 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import UsageError
 from perfgate.trace.gaps import CAUSES, Gap, device_gaps
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
+from perfgate.trace.rows import top
 from perfgate.trace.summary import tells_of_device
-from perfgate.trace.top import top
 
 _NS = 1e9
 _NOTHING = "neither events nor a table of kernels or operators was collected"
@@ -97,11 +97,11 @@ def recordings_of(path: Path) -> list[Recording]:
         raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
-        return [read_recording(path)]
+        return [trace.read(path)]
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
         raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
-    return [read_recording(beside(document, name)) for name in traces]
+    return [trace.read(beside(document, name)) for name in traces]
 
 
 def beside(document: Path, name: str) -> Path:

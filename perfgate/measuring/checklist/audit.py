@@ -103,7 +103,8 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
 def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
     """Make one call and return the operators of the framework that it dispatches, in order."""
     # torch is imported here, so that a step that audits can be listed without it.
-    from perfgate.measuring.counting.dispatch import SourceLines, WatchingMode
+    from perfgate.measuring.counting.dispatch import WatchingMode
+    from perfgate.measuring.counting.source_lines import SourceLines
 
     ops: list[AuditedOp] = []
     lines = SourceLines(context.root)
@@ -130,8 +131,7 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
 def _audited(
     func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None, host_ns: int
 ) -> AuditedOp:
-    from perfgate.measuring.counting.dispatch import copied, is_view
-    from perfgate.measuring.counting.dispatched import MAX_INPUTS, form_of
+    from perfgate.measuring.counting.dispatch import MAX_INPUTS, copied, form_of, is_view
 
     view = is_view(func)
     inputs = list(tensors((args, keywords)))
@@ -198,8 +198,7 @@ def _dtype(tensor: Any) -> str:
 def _product(
     func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, inputs: list[Any]
 ) -> Product | None:
-    from perfgate.measuring.counting.dispatch import LOW_PRECISION
-    from perfgate.measuring.counting.dispatched import flops_of
+    from perfgate.measuring.counting.dispatch import LOW_PRECISION, flops_of
 
     flops = flops_of(func, args, keywords, result)
     floating = [tensor for tensor in inputs if tensor.is_floating_point()]

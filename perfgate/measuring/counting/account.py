@@ -18,11 +18,11 @@ from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.roofline import work_of
+from perfgate.measuring.counting.tally import Dispatched
 from perfgate.trace.analysis import Intervals, intersection, joined, union
 from perfgate.trace.gaps import DeviceGaps, Gap, device_gaps
-from perfgate.trace.kernels import span_of
+from perfgate.trace.spans import span_of
 from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
-from perfgate.trace.tally import Dispatched
 
 # Rows kept per shape. What stands in none is summed up, and the document says how many there were.
 MAX_ROWS = 120

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from perfgate import trace
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._npu_profiler import SUFFIX, pack
 from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis import Intervals
 from perfgate.trace.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Timeline
 
 
@@ -85,7 +85,7 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
 
 def read_calls(path: Path) -> CallTrace:
     """Return what a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
-    timelines = read_recording(path).timelines
+    timelines = trace.read(path).timelines
     if len(timelines) != 1:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
     calls = timelines[0].events.named(CALL).of_kind("annotation")

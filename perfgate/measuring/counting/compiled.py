@@ -16,8 +16,8 @@ import msgspec
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites
+from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
-from perfgate.trace.tally import Site
 
 GRAPH_BREAKS = "counters.graph_breaks"
 RECOMPILES = "counters.recompiles"
@@ -97,7 +97,7 @@ def _graph_breaks(root: Path) -> set[Site]:
     """
     from torch._dynamo.utils import graph_break_reasons
 
-    from perfgate.measuring.counting.dispatch import SourceLines
+    from perfgate.measuring.counting.source_lines import SourceLines
 
     lines = SourceLines(root)
     return {
@@ -132,7 +132,7 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, root: 
 
 def _recompile_site(compiled: Any, root: Path) -> Site:
     """Return the guard that failed, at its own line where torch names it, else at that of the compiled function."""
-    from perfgate.measuring.counting.dispatch import SourceLines
+    from perfgate.measuring.counting.source_lines import SourceLines
 
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     guard = _GUARD.match(_first_line(compiled.recompile_reason or _NEW))

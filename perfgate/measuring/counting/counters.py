@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
+from perfgate.measuring.counting.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
 from perfgate.measuring.devices.device import Device, MemoryCount
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
-from perfgate.trace.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
 WARM_UP_CALLS = 3

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -15,12 +14,8 @@ from torch._C import DispatchKey
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import perfgate
-from perfgate.measuring.counting.dispatched import describe, flops_of, form_of
-from perfgate.measuring.devices.batches import tensors
-from perfgate.measuring.devices.device import HostWait
-from perfgate.trace.tally import (
-    COLLECTIVES,
+from perfgate.measuring.counting.source_lines import SourceLines
+from perfgate.measuring.counting.tally import (
     COPIES,
     COPY_BYTES,
     FLOPS,
@@ -29,9 +24,13 @@ from perfgate.trace.tally import (
     NONCONTIGUOUS_COPIES,
     SYNCS,
     CallTally,
+    Dispatched,
     MadeBlock,
     OpTally,
 )
+from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.device import HostWait
+from perfgate.trace.spans import COLLECTIVES
 
 # Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
 # copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.
@@ -61,7 +60,6 @@ _MATRIX_PRODUCTS = frozenset(
 # only these), without what merely waits for one or wraps its result.
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
 _AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
-_PACKAGE = str(Path(perfgate.__file__).resolve().parent)
 
 # Whether this torch would do by itself what ``WatchingMode`` does only where the compiler is loaded.
 _TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
@@ -290,46 +288,6 @@ def is_view(func: Any) -> bool:
     return bool(marks) and not any(mark.is_write for mark in marks)
 
 
-class SourceLines:
-    """Find the innermost line of the project on the Python stack.
-
-    The project is what lies below ``root`` and belongs neither to an installed package nor to perfgate itself. An
-    operator of the backward pass has no line of its own: it is charged to the line that started the pass.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
-        self._known: dict[str, str | None] = {}
-
-    def of(self, frame: FrameType | None) -> str | None:
-        """Return ``file:line`` relative to the root, None where no frame is the project's."""
-        while frame is not None:
-            line = self.at(frame.f_code.co_filename, frame.f_lineno)
-            if line is not None:
-                return line
-            frame = frame.f_back
-        return None
-
-    def at(self, name: str, number: int | None) -> str | None:
-        """Return ``file:line`` of a line of a file, None where the file is not the project's."""
-        file = self._file(name)
-        return None if file is None else f"{file}:{number}"
-
-    def _file(self, name: str) -> str | None:
-        if name not in self._known:
-            self._known[name] = self._relative(name)
-        return self._known[name]
-
-    def _relative(self, name: str) -> str | None:
-        if name.startswith("<"):
-            return None
-        path = Path(name).resolve()
-        installed = {"site-packages", "dist-packages"} & set(path.parts)
-        if installed or _PACKAGE in map(str, path.parents) or self._root not in path.parents:
-            return None
-        return path.relative_to(self._root).as_posix()
-
-
 class AutocastLines:
     """While active, know the line of the project that entered the innermost enabled region of ``torch.autocast``."""
 
@@ -403,3 +361,59 @@ def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
     return any(
         size > 1 and ours != theirs for size, ours, theirs in zip(target.shape, target.stride(), source.stride())
     )
+
+
+MAX_INPUTS = 200  # characters
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def describe(
+    func: Any,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+    result: Any,
+    *,
+    line: str | None,
+    flops: int | None,
+    view: bool,
+) -> Dispatched:
+    """Return what one dispatched operator was."""
+    read = list(tensors((args, keywords)))
+    return Dispatched(
+        op=func._schema.name,
+        line=line,
+        inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
+        flops=flops,
+        moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *tensors(result))),
+        view=view,
+    )
+
+
+def form_of(tensor: torch.Tensor) -> str:
+    """Return dtype, shape and what is unusual about the layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
+    text = f"{str(tensor.dtype).partition('.')[2]}[{','.join(str(size) for size in tensor.shape)}]"
+    if tensor.layout != torch.strided:
+        return f"{text} {str(tensor.layout).partition('.')[2]}"
+    if tensor.is_nested or tensor.is_contiguous():
+        return text
+    channels_last = _CHANNELS_LAST.get(tensor.dim())
+    if channels_last is not None and tensor.is_contiguous(memory_format=channels_last):
+        return f"{text} channels_last"
+    return f"{text} strided"
+
+
+def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
+    """Return the arithmetic of an operator by torch's own formulas, None where there is none for it."""
+    formula = _formulas().get(getattr(func, "overloadpacket", None))
+    return None if formula is None else int(formula(*args, **keywords, out_val=result))
+
+
+def _formulas() -> dict[Any, Callable[..., int]]:
+    from torch.utils.flop_counter import flop_registry
+
+    formulas: dict[Any, Callable[..., int]] = flop_registry
+    return formulas
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_nested else tensor.numel() * tensor.element_size()

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.run import RowKind
+from perfgate.measuring.counting.tally import Dispatched
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.stacks import Stacks
-from perfgate.trace.tally import Dispatched
 
 # The share of a call's dispatched operators, views aside, that must be found again in every traced call. Where a graph was
 # compiled, or a call does one thing now and another then, their order says nothing, and no line is better than a wrong one.
@@ -137,7 +137,7 @@ class _Functions:
 
     def __init__(self, root: Path) -> None:
         # torch is imported there; here only where something is measured.
-        from perfgate.measuring.counting.dispatch import SourceLines
+        from perfgate.measuring.counting.source_lines import SourceLines
 
         self._folders = [str(root), *sys.path]
         self._lines = SourceLines(root)

@@ -20,7 +20,7 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.trace.analysis import self_times, union_length
 from perfgate.trace.events import CALL
-from perfgate.trace.kernels import OUTSIDE, span_of
+from perfgate.trace.spans import OUTSIDE, span_of
 
 # What disturbs an operator adds time and never takes any. Of median, lower quartile, low quantiles and minimum, each of an
 # operator's sum in a call or of each of its events by itself, this one of the events spread least from pair to pair

@@ -18,8 +18,8 @@ import msgspec
 import perfgate
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
+from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.trace.tally import Site
 
 PYTHON_CALLS = "counters.python_calls"
 BYTECODES = "counters.bytecodes"
@@ -61,7 +61,7 @@ def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None
     are left out where there are more than ``MOST_BYTECODES``.
     """
     # Imports torch, which whoever lists the steps does without.
-    from perfgate.measuring.counting.dispatch import SourceLines
+    from perfgate.measuring.counting.source_lines import SourceLines
 
     counting = _Counting(SourceLines(root))
     before = sys.gettrace()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perfgate.document.run import Roof, Work
+from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
-from perfgate.trace.tally import Dispatched
 
 # A product of this size is far beyond every balance of a machine: 85 operations a byte.
 _MATRIX = 512

@@ -20,7 +20,7 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 
 if TYPE_CHECKING:
-    from perfgate.measuring.counting.dispatch import SourceLines
+    from perfgate.measuring.counting.source_lines import SourceLines
 
 # The layers of a stack are one subroutine: a change of their code slows them all.
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
@@ -34,7 +34,7 @@ class SubroutineTimes:
 
     def __init__(self, workload: BoundWorkload, device: Device, root: Path) -> None:
         # Imports torch, which a worker's own modules leave to the server.
-        from perfgate.measuring.counting.dispatch import SourceLines
+        from perfgate.measuring.counting.source_lines import SourceLines
 
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}

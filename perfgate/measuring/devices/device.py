@@ -151,7 +151,7 @@ class Device(Protocol):
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
-        Returns its path; ``trace.read.read_recording`` understands it. Every call is waited for and stands in a host event
+        Returns its path; ``perfgate.trace.read`` understands it. Every call is waited for and stands in a host event
         ``CALL``. What fails leaves no file.
         """
 
@@ -162,7 +162,7 @@ class Device(Protocol):
         """
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
-        """Analyse raw recordings of any process, all in ``folder``; return those that ``read_recording`` can now read.
+        """Analyse raw recordings of any process, all in ``folder``; return those that ``perfgate.trace.read`` can now read.
 
         Raises MeasuringError where that is none of them.
         """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.trace.readers._ascend.database import is_database
-from perfgate.trace.readers._ascend.export import read_export
+from perfgate.trace.ascend.database import is_database
+from perfgate.trace.ascend.export import read_export
 from perfgate.trace.recording import Recording
 
 READS = "ascend_pytorch_profiler*.db and msprof_*.db, the SQLite exports"

@@ -6,15 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfgate.errors import DocumentError
-from perfgate.trace.readers._archive import unpacked
-from perfgate.trace.readers._ascend.folder import (
-    OUTPUT,
-    analysed_folders,
-    holds_profiles,
-    raw_folders,
-    read_rank,
-    recording_of,
-)
+from perfgate.trace.ascend.archive import unpacked
+from perfgate.trace.ascend.folder import OUTPUT, analysed_folders, holds_profiles, raw_folders, read_rank, recording_of
 from perfgate.trace.recording import Recording
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip of them)"

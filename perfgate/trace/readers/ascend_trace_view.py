@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perfgate.trace.readers._ascend.timelines import device_events
-from perfgate.trace.readers._ascend.view import read_view
-from perfgate.trace.readers._json_events import looks_like
+from perfgate.trace.ascend.timeline import device_events
+from perfgate.trace.ascend.view import read_view
+from perfgate.trace.chrome_events import looks_like
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.steps import profiler_steps
 

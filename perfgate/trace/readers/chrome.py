@@ -16,18 +16,26 @@ import numpy as np
 
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
+from perfgate.trace.chrome_events import (
+    HOST,
+    KIND_OF_CATEGORY,
+    UNNAMED,
+    ChromeEvent,
+    absent_device,
+    event_lists,
+    request_of,
+    timelines_by_device,
+)
 from perfgate.trace.events import (
+    COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
     KIND_CODES,
     NO_CORRELATION,
     EventKind,
     EventTable,
     EventTableBuilder,
+    nanoseconds,
 )
-from perfgate.trace.readers._categories import COLLECTIVES, KIND_OF_CATEGORY, request_of
-from perfgate.trace.readers._devices import HOST, UNNAMED, absent_device, timelines_by_device
-from perfgate.trace.readers._json_events import ChromeEvent, event_lists
-from perfgate.trace.readers._times import nanoseconds
 from perfgate.trace.recording import Recording
 from perfgate.trace.steps import STEP_NAME
 
@@ -188,7 +196,7 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
         return known
     if known is None and track.device == HOST:
         return "other"
-    if track.collectives or name.lower().startswith(COLLECTIVES):
+    if track.collectives or name.lower().startswith(COLLECTIVE_PREFIXES):
         return "comm"
     return "copy" if _COPY.search(name) else "compute"
 

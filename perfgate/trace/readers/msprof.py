@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfgate.trace.readers._ascend.about import About, read_cores
-from perfgate.trace.readers._ascend.folder import MAX_FOLDERS, Rank, rank_of, recording_of
-from perfgate.trace.readers._ascend.tables import Tables
+from perfgate.trace.ascend.about import About, read_cores
+from perfgate.trace.ascend.folder import MAX_FOLDERS, Rank, rank_of, recording_of
+from perfgate.trace.ascend.tables import Tables
 from perfgate.trace.recording import Recording
 
 READS = "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv, msprof_*.json and others)"

@@ -6,8 +6,8 @@ import importlib.util
 from collections import Counter
 from pathlib import Path
 
+from perfgate import trace
 from perfgate.trace.gaps import device_gaps
-from perfgate.trace.read import read_recording
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "trace" / "generate.py"
 
@@ -21,7 +21,7 @@ def test_generate__two_layouts__same_gaps_causes_and_steps(tmp_path: Path) -> No
     found = []
     for layout, name in (("kineto", "a.pt.trace.json"), ("trace_view", "trace_view.json")):
         generate.write(tmp_path / name, layout=layout, events=6000)
-        (timeline,) = read_recording(tmp_path / name).timelines
+        (timeline,) = trace.read(tmp_path / name).timelines
         gaps = device_gaps(timeline.events)
         assert gaps is not None
         found.append((gaps.busy_ns, gaps.gaps, [step.number for step in timeline.steps or ()]))

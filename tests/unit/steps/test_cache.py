@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s15_cache import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -127,7 +127,7 @@ def rates(outcome):
 
 
 def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
-    outcome = judged(read_recording(sample("msprof-910B-20cores-2608/PROF_L2Cache", tmp_path)))
+    outcome = judged(trace.read(sample("msprof-910B-20cores-2608/PROF_L2Cache", tmp_path)))
 
     assert rates(outcome) == {
         ("GroupedMatmul", "read"): pytest.approx((7382 + 7389) / (7382 + 7389 + 31 + 24)),
@@ -139,7 +139,7 @@ def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
 
 
 def test_cache__recorded_without_l2_counters__unavailable_and_how_to_get_them(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "AiCMetrics.L2Cache" in outcome.reason

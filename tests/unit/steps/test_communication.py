@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.collectives import job
 from perfgate.measuring.checklist.collectives.job import (
@@ -31,7 +32,6 @@ from perfgate.measuring.checklist.steps.s16_communication import STEP, judge_ske
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Collective, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -277,7 +277,7 @@ def recorded(*timelines: Timeline, limits: dict[str, float] | None = None) -> St
 
 
 def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path: Path) -> None:
-    recording = read_recording(sample(ALEXNET, tmp_path))
+    recording = trace.read(sample(ALEXNET, tmp_path))
     summaries = summarize(recording.timelines)
     outcome = STEP.judge_recording(RecordingContext(recording, summaries, "model", {}))
 
@@ -305,7 +305,7 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
 
 
 def test_communication__recorded_npus__waiting_transit_and_idle_as_the_file_has_them(tmp_path: Path) -> None:
-    recording = read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
+    recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     summaries = summarize(recording.timelines)
     outcome = STEP.judge_recording(RecordingContext(recording, summaries, "model", {}))
 

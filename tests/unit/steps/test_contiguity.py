@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s14_contiguity import STEP
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
@@ -149,7 +149,7 @@ def test_contiguity__kernels_of_a_live_trace__share(tmp_path):
 
 
 def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     # 11 TensorMove and 5 Transpose; the 57 TransData are step 7's.
     assert numbers(outcome, "contiguity.kernel_share")["rank 0"] == pytest.approx(0.0781, abs=1e-4)
@@ -158,7 +158,7 @@ def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_pat
 
 
 def test_contiguity__recorded_qwen__below_the_limit(tmp_path):
-    outcome = judged(read_recording(sample(QWEN, tmp_path)))
+    outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert numbers(outcome, "contiguity.kernel_share")["rank 0"] == pytest.approx(0.0254, abs=1e-3)
     assert outcome.status == "ok"

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s07_format import STEP
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
@@ -123,7 +123,7 @@ def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes():
 
 
 def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     # 57 TransData take 1423.202 us of the 8873.737 us of all kernels (SOURCES.md of the samples, test_ascend_samples).
     assert numbers(outcome, "format.share")["rank 0"] == pytest.approx(1_423_202 / 8_873_737)
@@ -135,14 +135,14 @@ def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path):
 
 
 def test_format__recorded_qwen__none_is_zero_and_ok(tmp_path):
-    outcome = judged(read_recording(sample(QWEN, tmp_path)))
+    outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert outcome.status == "ok"
     assert numbers(outcome, "format.share")["rank 0"] == 0.0
 
 
 def test_format__recording_of_a_gpu__its_own_kernels_by_step(tmp_path):
-    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json")))
+    outcome = judged(trace.read(kineto_recording(tmp_path / "t.json")))
 
     # Two nchwToNhwcKernel of 40 and 50 us in 400 us of compute.
     assert numbers(outcome, "format.share") == {"rank 0": pytest.approx(90 / 400)}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s06_fusion import STEP, judge_patterns, merged_share
@@ -20,7 +21,6 @@ from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import CALL, NO_CORRELATION, EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -285,7 +285,7 @@ def judged(recording: Recording):
 
 def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path):
     step = [(GEMM, 100), (ELEMENTWISE, 20), (ELEMENTWISE, 20), (ELEMENTWISE, 60), (GEMM, 100)]
-    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
+    outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
 
     found = {value.metric: value.value for value in outcome.values}
     assert found == {
@@ -299,7 +299,7 @@ def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path
 
 def test_recorded__products_between_them__no_sequence(tmp_path):
     step = [(ELEMENTWISE, 20), (GEMM, 100), (ADD, 20), (GEMM, 100), (ELEMENTWISE, 20), ("triton_poi_fused_add_0", 20)]
-    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
+    outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
 
     assert (outcome.status, outcome.findings) == ("ok", [])
     assert {value.metric: value.value for value in outcome.values}["fusion.fused_kernels"] == 1.0
@@ -325,7 +325,7 @@ def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_
 
 
 def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to_no_sequence(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     found = {value.metric: value.value for value in outcome.values}
     # ForeachAddList three times and ForeachMulScalar once; sequences of its 20 Mul mostly differ in shape.

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s09_graph
@@ -23,7 +24,6 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis import Intervals
 from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.steps import profiler_steps
 from perfgate.trace.summary import summarize
@@ -348,7 +348,7 @@ def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones():
 
 
 def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own(tmp_path):
-    recording = read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
+    recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
     assert {value.metric: value.value for value in outcome.values} == {

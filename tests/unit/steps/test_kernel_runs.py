@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.read import read_recording
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ALL_REDUCE, GEMM, kineto_recording
@@ -136,7 +136,7 @@ def judged(recording, expected, limits=None):
 
 
 def test_recorded__long_kernels_and_missing_ones__named(tmp_path):
-    recording = read_recording(kineto_recording(tmp_path / "t.json", steps=(RECORDED_STEP,) * 3))
+    recording = trace.read(kineto_recording(tmp_path / "t.json", steps=(RECORDED_STEP,) * 3))
     step = judged(recording, (f"{GEMM[:6]}*", "flash_fwd*"), {"ops.kernel_time.warning": 90e-6})
 
     # The all-reduce takes 100 us, but a kernel of a collective waits for other ranks.
@@ -148,7 +148,7 @@ def test_recorded__long_kernels_and_missing_ones__named(tmp_path):
 
 def test_recorded_on_an_npu__kernels_by_type_and_by_name(tmp_path):
     step = judged(
-        read_recording(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)),
+        trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)),
         ("FlashAttentionScore", "aclnnFlashAttention*", "PagedAttention*"),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s17_memory import STEP
@@ -16,7 +17,6 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -219,7 +219,7 @@ def test_memory__cpu_that_keeps_what_is_not_torchs__growth_of_the_process_alone(
 
 
 def recorded(name: str, folder: Path) -> StepOutcome:
-    recording = read_recording(sample(name, folder))
+    recording = trace.read(sample(name, folder))
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from perfgate import trace
 from perfgate.measuring.checklist.agreement import Agreement
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
@@ -12,7 +13,6 @@ from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.checklist.steps.s08_precision.trial import Trial
 from perfgate.measuring.timing.versus import Versus
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -255,7 +255,7 @@ def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full():
 
 
 def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path):
-    outcome = judged(read_recording(sample(QWEN, tmp_path)))
+    outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert numbers(outcome, "precision.low_share")["rank 0"] == 1.0
     # 287 Cast, 2.593 % of the time of all kernels (SOURCES.md of the samples).
@@ -265,7 +265,7 @@ def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path):
 
 
 def test_precision__recorded_alexnet__full_and_partly_rounded(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     assert numbers(outcome, "precision.low_share")["rank 0"] == 0.0
     # Convolutions are HF32 eligible there, matrix products are not.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps import s11_preprocess
@@ -18,7 +19,6 @@ from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.pipeline import _exposed, measure_exposed
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import ProfilerStep, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -191,7 +191,7 @@ def test_measure_exposed__stage_that_raises__its_own_error_and_no_thread_left() 
 
 
 def _recorded(path: Path) -> StepOutcome:
-    recording = read_recording(path)
+    recording = trace.read(path)
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "recorded", {}))
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from perfgate import trace
 from perfgate.document.run import StepResult
 from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
@@ -18,7 +18,7 @@ from tests.samples import unpacked
 
 
 def checklist(folder: Path, *, limits: dict[str, float] | None = None, **fields: object) -> RecordedChecklist:
-    recording = read_recording(kineto_recording(folder / "t.json", **fields))  # type: ignore[arg-type]
+    recording = trace.read(kineto_recording(folder / "t.json", **fields))  # type: ignore[arg-type]
     return judged(recording, limits)
 
 
@@ -200,7 +200,7 @@ def test_recorded_checklist__busy_too_little__worded_by_what_takes_most(
 
 
 def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(tmp_path: Path) -> None:
-    recording = read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
+    recording = trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
 
     utilization = judged(recording).steps[1]
 
@@ -212,7 +212,7 @@ def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(t
 
 
 def test_recorded_checklist__shares_of_a_step__add_up_to_one(tmp_path: Path) -> None:
-    recording = read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
+    recording = trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
 
     shares = {
         (value.metric, value.labels["shape"]): value.value or 0.0

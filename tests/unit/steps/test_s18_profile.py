@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.document.run import Finding
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
@@ -16,7 +17,6 @@ from perfgate.measuring.checklist.steps.s18_profile import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -106,7 +106,7 @@ def test_profile__profiler_that_does_not_work__unavailable_in_its_words(tmp_path
 
 
 def judged(path: Path) -> StepOutcome:
-    recording = read_recording(path)
+    recording = trace.read(path)
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s12_small_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -171,7 +171,7 @@ def judged(recording: Recording, limits=None):
 
 
 def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
     got = values(outcome)
 
     # 191 rows, of which four are shares of collectives, which are long.
@@ -185,14 +185,14 @@ def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path):
 
 
 def test_small_ops__recorded_qwen__short_kernels(tmp_path):
-    got = values(judged(read_recording(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path))))
+    got = values(judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path))))
 
     assert (got["small_ops.launches"], got["small_ops.short_share"]) == (2448, pytest.approx(827 / 2448))
 
 
 def test_small_ops__recorded_steps_of_short_kernels__attention(tmp_path):
     steps = ((("vectorized_elementwise_kernel", 4),) * 30,) * 3
-    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json", steps=steps)))
+    outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=steps)))
 
     assert found(outcome) == [("small_ops.time_share", "warning")]
     assert values(outcome)["small_ops.gap"] == pytest.approx(1e-6)

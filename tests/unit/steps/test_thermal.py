@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
@@ -35,7 +36,6 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading
 from perfgate.sampling import sampling
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
@@ -291,7 +291,7 @@ def test_thermal__recorded_without_a_clock__unavailable() -> None:
 
 
 def test_thermal__recorded_npu__clock_as_its_trace_shows_it(tmp_path: Path) -> None:
-    recording = read_recording(sample(ALEXNET, tmp_path))
+    recording = trace.read(sample(ALEXNET, tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
     # AI Core Freq is 1800 MHz throughout.

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s13_tiling import STEP
@@ -13,7 +14,6 @@ from perfgate.measuring.checklist.steps.s13_tiling.products import Replay, recor
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import kineto_recording
@@ -225,7 +225,7 @@ def of_op(outcome, metric):
 
 
 def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_no_pipe_keeps_busy(tmp_path):
-    outcome = judged(read_recording(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     occupancy, attained = of_op(outcome, "tiling.occupancy"), of_op(outcome, "tiling.attained")
     # 24 cube and 48 vector cores, as cube_utilization at 1800 MHz implies; every Conv2D is split over 16.
@@ -238,7 +238,7 @@ def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_
 
 
 def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path):
-    outcome = judged(read_recording(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
     bounds = {
         value.labels["op"]: value.labels["bound"] for value in outcome.values if value.metric == "tiling.attained"
@@ -251,7 +251,7 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
 
 
 def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
-    outcome = judged(read_recording(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
+    outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 
     missing = {value.metric: value.reason for value in outcome.values if value.value is None}
     assert list(missing) == ["tiling.occupancy", "tiling.attained"]
@@ -260,7 +260,7 @@ def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
 
 
 def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path):
-    outcome = judged(read_recording(kineto_recording(tmp_path / "t.json")))
+    outcome = judged(trace.read(kineto_recording(tmp_path / "t.json")))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "neither cores nor pipes" in outcome.reason

@@ -14,13 +14,13 @@ from perfgate.measuring.counting.account import AccountOf, account_for
 from perfgate.measuring.counting.collect import CallTrace, record_calls
 from perfgate.measuring.counting.counters import count_in_order
 from perfgate.measuring.counting.roofline import measure_roof
+from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventKind, EventTableBuilder
 from perfgate.trace.recording import Timeline
-from perfgate.trace.tally import Dispatched
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, fake_workload
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from perfgate.measuring.counting.dispatch import CountingMode
-from perfgate.trace.tally import CallTally
+from perfgate.measuring.counting.tally import CallTally
 
 CONTIGUOUS = torch.randn(8, 16, 64)
 TURNED = torch.randn(16, 8, 64).transpose(0, 1)

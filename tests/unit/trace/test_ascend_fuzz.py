@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.read import read_recording
 
 from .test_ascend_view import arrow, hardware, process, span
 
@@ -76,7 +76,7 @@ def read(path):
     tracemalloc.start()
     try:
         with contextlib.suppress(DocumentError):
-            recording = read_recording(path)
+            recording = trace.read(path)
             for timeline in recording.timelines:
                 assert timeline.events.duration.min(initial=0) >= 0
     finally:
@@ -140,7 +140,7 @@ def export(tmp_path_factory):
         ):
             connection.execute(f"CREATE TABLE {table} ({columns})")
             connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-    assert len(read_recording(path).timelines[0].kernels) == 20
+    assert len(trace.read(path).timelines[0].kernels) == 20
     return path.read_bytes()
 
 

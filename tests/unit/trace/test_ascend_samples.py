@@ -7,9 +7,9 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
+from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import Intervals, gaps, union_length
-from perfgate.trace.read import read_recording
 
 from .ascend import ALEXNET, GPT, QWEN, groups, kinds, sample
 
@@ -19,13 +19,13 @@ def compute(timeline):
 
 
 def only(path):
-    (timeline,) = read_recording(path).timelines
+    (timeline,) = trace.read(path).timelines
     return timeline
 
 
 @pytest.fixture
 def level1(tmp_path):
-    return read_recording(sample(f"{ALEXNET}/text/level1", tmp_path))
+    return trace.read(sample(f"{ALEXNET}/text/level1", tmp_path))
 
 
 def test_alexnet_level1__two_ranks__kernels_types_and_step(level1):
@@ -187,7 +187,7 @@ def test_alexnet_database_and_text__two_runs_of_one_program__same_operators(tmp_
 
 
 def test_qwen3__cann_8_3__new_words_and_no_format_conversion(tmp_path):
-    recording = read_recording(sample(QWEN, tmp_path))
+    recording = trace.read(sample(QWEN, tmp_path))
     first, second = recording.timelines
     kernels = compute(first)
 
@@ -212,7 +212,7 @@ def test_qwen3__cann_8_3__new_words_and_no_format_conversion(tmp_path):
 
 
 def test_gpt3_2309__old_headers_and_a_shifted_row__counted_not_guessed(tmp_path):
-    recording = read_recording(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
+    recording = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
     (timeline,) = recording.timelines
 
     assert len(timeline.kernels) == 20
@@ -290,7 +290,7 @@ def test_msprof__each_group_of_counters__by_its_columns(group, column, value, tm
 
 
 def test_msprof_pipe_utilization__cube_utilization__is_occupancy_of_cores(tmp_path):
-    recording = read_recording(sample("msprof-910B-20cores-2608/PROF_PipeUtilization", tmp_path))
+    recording = trace.read(sample("msprof-910B-20cores-2608/PROF_PipeUtilization", tmp_path))
     kernel = recording.timelines[0].kernels[2]
     cores, megahertz = int(recording.settings["aic_cores"]), float(recording.settings["aic_frequency_mhz"])
 
@@ -312,7 +312,7 @@ def test_msprof_memory__calls_tasks_and_types(tmp_path):
 
 
 def test_msprof__folder_of_several_runs__all_of_them(tmp_path):
-    recording = read_recording(sample("msprof-910B-20cores-2608", tmp_path))
+    recording = trace.read(sample("msprof-910B-20cores-2608", tmp_path))
 
     assert recording.format == "msprof"
     assert [len(timeline.kernels) for timeline in recording.timelines] == [3, 3, 3, 3]
@@ -326,4 +326,4 @@ def test_heat_map__process_names_behind_the_events__still_by_name(tmp_path):
 
 def test_cluster_tables__no_profile__refused(tmp_path):
     with pytest.raises(DocumentError, match="no profiler output"):
-        read_recording(sample("mstt-advisor/cluster_analysis_output", tmp_path))
+        trace.read(sample("mstt-advisor/cluster_analysis_output", tmp_path))

@@ -9,9 +9,9 @@ from dataclasses import astuple
 
 import pytest
 
+from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.read import read_recording
-from perfgate.trace.readers import _archive
+from perfgate.trace.ascend import archive
 
 from .ascend import groups, kinds, written
 
@@ -21,7 +21,7 @@ HEADER_2025 = "Step Id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator
 
 
 def only(folder):
-    (timeline,) = read_recording(folder).timelines
+    (timeline,) = trace.read(folder).timelines
     return timeline
 
 
@@ -33,7 +33,7 @@ def kernels(folder, text):
 def refused(folder, text, name="kernel_details.csv"):
     written(folder, f"{OUTPUT}/{name}", text)
     with pytest.raises(DocumentError) as error:
-        read_recording(folder)
+        trace.read(folder)
     return str(error.value)
 
 
@@ -88,7 +88,7 @@ def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path):
     found = kernels(tmp_path, "Name,Duration(us),Stream ID,HF32 Eligible\nA,1,2,NO\nB,1,NO\n")
 
     assert [kernel.name for kernel in found] == ["A"]
-    assert read_recording(tmp_path).absent["kernels, some"] == "1 rows of kernel_details lack cells"
+    assert trace.read(tmp_path).absent["kernels, some"] == "1 rows of kernel_details lack cells"
 
 
 def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path):
@@ -102,7 +102,7 @@ def test_kernels__two_devices_in_one_file__two_timelines(tmp_path):
     text = "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Stream ID\n"
     text += "4,A,Add,AI_CORE,10,1,2\n5,hcom_allReduce__586_0_1,hcom_allReduce_,COMMUNICATION,20,2,N/A\n"
     written(tmp_path, f"{OUTPUT}/kernel_details.csv", text)
-    first, second = read_recording(tmp_path).timelines
+    first, second = trace.read(tmp_path).timelines
 
     assert [(t.label, kinds(t.events), groups(t.events)) for t in (first, second)] == [
         ("device 4", {"compute": 1}, {"Add": 1}),
@@ -179,7 +179,7 @@ def test_folder__repeats_and_ranks__by_rank_then_by_time(tmp_path):
         )
         written(tmp_path, f"{folder}_ascend_pt/profiler_info.json", f'{{"rank_id": {rank}}}')
 
-    found = read_recording(tmp_path).timelines
+    found = trace.read(tmp_path).timelines
 
     assert [(timeline.rank, timeline.steps[0].computing_ns) for timeline in found] == [(0, 2000), (0, 4000), (1, 3000)]
 
@@ -188,14 +188,14 @@ def test_folder__recorded_and_not_analysed__says_how_to_analyse(tmp_path):
     (tmp_path / "x_ascend_pt" / "FRAMEWORK").mkdir(parents=True)
 
     with pytest.raises(DocumentError, match=r"never analysed; run torch_npu\.profiler\.profiler\.analyse"):
-        read_recording(tmp_path / "x_ascend_pt")
+        trace.read(tmp_path / "x_ascend_pt")
 
 
 def test_folder__damaged_json__names_the_file(tmp_path):
     assert "communication.json: is damaged" in refused(tmp_path, '{"step1": 3}', "communication.json")
 
 
-def archive(path, members):
+def zipped(path, members):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written_zip:
         for name, text in members:
             written_zip.writestr(name, text)
@@ -203,11 +203,11 @@ def archive(path, members):
 
 
 def test_archive__zipped_folder__read_and_nothing_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(_archive.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(archive.tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
-    path = archive(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,1\n")])
+    path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,1\n")])
 
-    recording = read_recording(path)
+    recording = trace.read(path)
 
     assert (recording.path, len(recording.timelines[0].kernels)) == (path, 1)
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -224,26 +224,26 @@ def link(name):
 )
 def test_archive__name_that_leads_out__refused(name, tmp_path):
     with pytest.raises(DocumentError, match=r"trace\.zip: holds .* leads out of the folder"):
-        read_recording(archive(tmp_path / "trace.zip", [(name, "x")]))
+        trace.read(zipped(tmp_path / "trace.zip", [(name, "x")]))
 
 
 def test_archive__bomb__refused_before_it_fills_the_disk(tmp_path):
     with pytest.raises(DocumentError, match="unpacks to more than"):
-        read_recording(archive(tmp_path / "trace.zip", [("trace_view.json", b" " * (40 << 20))]))
+        trace.read(zipped(tmp_path / "trace.zip", [("trace_view.json", b" " * (40 << 20))]))
 
 
 def test_archive__too_many_files__refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_archive, "MAX_MEMBERS", 3)
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 3)
 
     with pytest.raises(DocumentError, match="more than 3 files"):
-        read_recording(archive(tmp_path / "trace.zip", [(str(number), "") for number in range(4)]))
+        trace.read(zipped(tmp_path / "trace.zip", [(str(number), "") for number in range(4)]))
 
 
 def test_archive__damaged_table_inside__error_names_the_zip(tmp_path):
-    path = archive(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,x\n")])
+    path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,x\n")])
 
     with pytest.raises(DocumentError, match=r"trace\.zip: host_1.*kernel_details\.csv: line 2"):
-        read_recording(path)
+        trace.read(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"x" * 100])
@@ -251,7 +251,7 @@ def test_archive__no_profile_in_it__said(content, tmp_path):
     (tmp_path / "trace.zip").write_bytes(content)
 
     with pytest.raises(DocumentError, match=r"trace\.zip: (is no zip|holds no output)"):
-        read_recording(tmp_path / "trace.zip")
+        trace.read(tmp_path / "trace.zip")
 
 
 def database(path, *statements):
@@ -280,7 +280,7 @@ def test_database__schema_1_2__block_num_and_device_of_a_collective(tmp_path):
         "INSERT INTO COMMUNICATION_OP VALUES (4,300,310,9,1)",
     )
 
-    first, second = read_recording(path).timelines
+    first, second = trace.read(path).timelines
 
     assert [(k.name, k.blocks, k.input_shapes) for k in first.kernels] == [("Add1", 40, ((8,), ()))]
     assert [kernel.name for kernel in second.kernels] == ["Add1", "hcom_send__822_0_1"]
@@ -315,7 +315,7 @@ def test_database__foreign_or_hostile__refused(statements, what, tmp_path):
     path = database(tmp_path / "a.db", "CREATE TABLE other (a)", *statements)
 
     with pytest.raises(DocumentError, match=what):
-        read_recording(path)
+        trace.read(path)
 
 
 def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
@@ -333,8 +333,8 @@ def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
 
 def test_readers__imported__torch_is_not():
     code = (
-        "import sys; from perfgate.trace import read, readers; from perfgate.plugins import load_members; "
-        "load_members(readers); sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)"
+        "import sys; from perfgate.trace.reader import all_readers; "
+        "all_readers(); sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)"
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -345,4 +345,4 @@ def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tm
     written(tmp_path, f"{OUTPUT}/op_statistic.csv", head + "0,A,B,1,2,3,1e1000005\n")
 
     with pytest.raises(DocumentError, match="'1e1000005' is no number"):
-        read_recording(tmp_path)
+        trace.read(tmp_path)

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from perfgate import trace
 from perfgate.errors import DocumentError
+from perfgate.trace.ascend.kinds import task_kind, type_by_name
 from perfgate.trace.events import KINDS
-from perfgate.trace.read import read_recording
-from perfgate.trace.readers._ascend.kinds import task_kind, type_by_name
 
 from .ascend import groups, kinds, written
 
@@ -42,7 +42,7 @@ def arrow(ph, number, pid, tid, ts):
 
 
 def view(folder, *events, name="trace_view.json"):
-    return read_recording(
+    return trace.read(
         written(folder, name, json.dumps([e for one in events for e in (one if isinstance(one, list) else [one])]))
     )
 
@@ -197,7 +197,7 @@ def test_view__strings_numbers_and_gzip__one_table(tmp_path):
         span("aten::b", "7", 8, "3.5", 1, "cpu_op"),
     ]
     (tmp_path / "trace_view.json.gz").write_bytes(gzip.compress(json.dumps(events).encode()))
-    (timeline,) = read_recording(tmp_path / "trace_view.json.gz").timelines
+    (timeline,) = trace.read(tmp_path / "trace_view.json.gz").timelines
 
     assert timeline.events.start.tolist() == [1736408883704643500, 3500]
     assert timeline.events.tracks == (("Python", "8"),)
@@ -211,7 +211,7 @@ def test_view__times_through_a_float__those_of_the_table(tmp_path):
         "Name,Type,Start Time(us),Duration(us)\nConv2D1,Conv2D,1736408883704643.212\t,5.001\n",
     )
     written(tmp_path, "trace_view.json", json.dumps(hardware(1, "NPU", start=1736408883704643.2)))
-    (timeline,) = read_recording(tmp_path).timelines
+    (timeline,) = trace.read(tmp_path).timelines
 
     assert (timeline.events.start.tolist(), timeline.events.duration.tolist()) == ([1736408883704643212], [5001])
     assert groups(timeline.events) == {"Conv2D": 1}
@@ -229,6 +229,6 @@ def test_view__times_through_a_float__those_of_the_table(tmp_path):
 )
 def test_view__damaged__says_what_and_where(text, what, tmp_path):
     with pytest.raises(DocumentError) as error:
-        read_recording(written(tmp_path, "trace_view.json", text))
+        trace.read(written(tmp_path, "trace_view.json", text))
 
     assert what in str(error.value)

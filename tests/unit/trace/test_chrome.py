@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.trace import chrome_events
 from perfgate.trace.gaps import device_gaps
-from perfgate.trace.read import read_recording
-from perfgate.trace.readers import _json_events, chrome
+from perfgate.trace.readers import chrome
 
 
 def spans(folder: Path, events: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -68,19 +69,19 @@ def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is lowered for the test's sake, from 8 GiB."""
-    monkeypatch.setattr(_json_events, "MAX_TRACE_BYTES", 1 << 20)
+    monkeypatch.setattr(chrome_events, "MAX_TRACE_BYTES", 1 << 20)
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 21) + b"]}"))
     assert path.stat().st_size < 1 << 14
     with pytest.raises(DocumentError, match=r"more than 1048576 bytes of JSON; record fewer calls"):
-        list(_json_events.event_lists(path, _json_events.ChromeEvent))
+        list(chrome_events.event_lists(path, chrome_events.ChromeEvent))
 
 
 def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [event("X", 1, "mm")]}))
-    monkeypatch.setattr(_json_events, "MAX_TRACE_BYTES", path.stat().st_size)
-    (events,) = _json_events.event_lists(path, _json_events.ChromeEvent)
+    monkeypatch.setattr(chrome_events, "MAX_TRACE_BYTES", path.stat().st_size)
+    (events,) = chrome_events.event_lists(path, chrome_events.ChromeEvent)
     assert [found.name for found in events] == ["mm"]
 
 
@@ -95,7 +96,7 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     ]
     path.write_text(json.dumps({"traceEvents": events}))
 
-    (timeline,) = read_recording(path).timelines
+    (timeline,) = trace.read(path).timelines
 
     (step,) = timeline.steps or ()
     assert (step.length_ns, step.computing_ns, step.exposed_communication_ns) == (60_000, 30_000, 5_000)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perfgate import trace
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.trace.contradictions import contradictions
-from perfgate.trace.read import read_recording
 
 from .ascend import ALEXNET, GPT, QWEN, sample
 
@@ -28,12 +28,12 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
     ],
 )
 def test_contradictions__recorded_sample_as_it_was_written__none(name: str, tmp_path: Path) -> None:
-    for timeline in read_recording(sample(name, tmp_path)).timelines:
+    for timeline in trace.read(sample(name, tmp_path)).timelines:
         assert contradictions(timeline) == []
 
 
 def test_contradictions__sample_that_somebody_shortened__said(tmp_path: Path) -> None:
-    (timeline,) = read_recording(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)).timelines
+    (timeline,) = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)).timelines
 
     assert contradictions(timeline) == [
         "the table of steps has 75.175 ms of computing in step 2, its kernels 27.131 ms"

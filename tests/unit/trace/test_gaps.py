@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from perfgate import trace
 from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.gaps import Gap, device_gaps
-from perfgate.trace.read import read_recording
 from tests.samples import recorded
 
 
@@ -137,7 +137,7 @@ def test_device_gaps__exposed__where_only_copies_or_collectives_ran() -> None:
     ],
 )  # fmt: skip
 def test_device_gaps__recorded_sample__as_counted_once(name: str, busy: int, causes: dict[str, int]) -> None:
-    (timeline,) = read_recording(recorded(name)).timelines
+    (timeline,) = trace.read(recorded(name)).timelines
     found = device_gaps(timeline.events)
 
     assert found is not None

@@ -1,19 +1,10 @@
 import numpy as np
 
 from perfgate.document.run import CallRow, CounterSet
+from perfgate.measuring.counting.kernels import kernel_counters, with_kernel_lines, with_kernels
 from perfgate.trace.analysis import Intervals
 from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.kernels import (
-    Work,
-    WorkItem,
-    is_format_conversion,
-    kernel_counters,
-    span_of,
-    with_kernel_lines,
-    with_kernels,
-    work_by_span,
-)
-from perfgate.trace.tally import COLLECTIVES
+from perfgate.trace.spans import COLLECTIVES, Work, WorkItem, is_format_conversion, span_of, work_by_span
 
 HOST, STREAM = ("1", "1"), ("0", "7")
 

@@ -10,9 +10,8 @@ import pytest
 from perfgate.errors import DocumentError
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.trace.analysis import Intervals, union_length
-from perfgate.trace.events import KINDS
-from perfgate.trace.readers._json_events import event_lists
-from perfgate.trace.readers._times import nanoseconds
+from perfgate.trace.chrome_events import event_lists
+from perfgate.trace.events import KINDS, nanoseconds
 from perfgate.trace.readers.kineto import read_kineto
 from perfgate.trace.recording import Timeline
 from tests.samples import recorded

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.events import KINDS, EventTable
-from perfgate.trace.launches import launch_starts
-from perfgate.trace.read import read_recording
 from perfgate.trace.readers import kineto
 from perfgate.trace.recording import Recording
+from perfgate.trace.spans import launch_starts
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
@@ -26,7 +26,7 @@ def read(folder: Path, document: Any, name: str = "trace.json") -> Recording:
     text = json.dumps(document).encode()
     path = folder / name
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return read_recording(path)
+    return trace.read(path)
 
 
 def kernel(name: str, device: Any, start: float, **arguments: Any) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def test_read__folder_of_ranks__all_of_them_in_order(tmp_path: Path) -> None:
     for rank in (1, 0):
         read(tmp_path, {"schemaVersion": 1, "traceEvents": [kernel("a", rank, 5)]}, f"rank{rank}.pt.trace.json")
 
-    assert [timeline.label for timeline in read_recording(tmp_path).timelines] == [
+    assert [timeline.label for timeline in trace.read(tmp_path).timelines] == [
         "rank 0, device 0",
         "rank 1, device 1",
     ]
@@ -162,10 +162,10 @@ def test_read__folder_of_ranks__all_of_them_in_order(tmp_path: Path) -> None:
         ("msinsight-misc/heatMap_trace_view.json", "ascend-trace-view"),
     ],
 )
-def test_read_recording__recorded_sample__by_the_right_reader(name: str, format_name: str) -> None:
+def test_read__recorded_sample__by_the_right_reader(name: str, format_name: str) -> None:
     path = recorded(name)
 
-    assert read_recording(path).format == format_name
+    assert trace.read(path).format == format_name
 
 
 @pytest.mark.parametrize("name", ["cpu.json", "device.json", "old.json"])

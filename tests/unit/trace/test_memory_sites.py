@@ -17,10 +17,10 @@ from perfgate.document.run import CounterSet
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.measuring.counting.counters import count_calls
+from perfgate.measuring.counting.tally import LiveBlocks, MadeBlock
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.tally import LiveBlocks, MadeBlock
 from tests.fakes.documents import make_run
 
 BASE = """

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfgate import trace
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
 from perfgate.trace.events import EventKind, EventTable, EventTableBuilder
 from perfgate.trace.flame import flame_tree
-from perfgate.trace.frames import frame, project_places
-from perfgate.trace.read import read_recording
-from perfgate.trace.stacks import attributed_share, stacks_of
+from perfgate.trace.stacks import attributed_share, frame, project_places, stacks_of
 
 from .ascend import ALEXNET, sample
 
@@ -178,7 +177,7 @@ def test_project_places__nearest_function_of_the_project() -> None:
 
 
 def test_stacks__recorded_on_a_gpu__every_kernel_has_its_stack(tmp_path) -> None:
-    (timeline,) = read_recording(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path)).timelines
+    (timeline,) = trace.read(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path)).timelines
     stacks = stacks_of(timeline.events)
     tree = flame_tree(stacks, "x")
 
@@ -203,7 +202,7 @@ def test_stacks__annotation_opened_by_a_function__what_follows_lies_in_it_and_no
 
 
 def test_stacks__recorded_on_an_npu__every_kernel_leads_over_the_task_queue_to_the_function(tmp_path) -> None:
-    first, _ = read_recording(sample(f"{ALEXNET}/text/level1", tmp_path)).timelines
+    first, _ = trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)).timelines
     stacks = stacks_of(first.events)
 
     assert (attributed_share(stacks), stacks.unlaunched, stacks.cut) == (1.0, 0, 0)

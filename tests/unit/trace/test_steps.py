@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perfgate import trace
+from perfgate.trace.ascend.timeline import events_of_tables
 from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.read import read_recording
-from perfgate.trace.readers._ascend.tasks import events_of_tables
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.steps import profiler_steps, steps_of_tables
 
@@ -140,7 +140,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_steps__recorded_sample__parts_add_up_and_steps_do_not_overlap(name: str, tmp_path: Path) -> None:
-    for timeline in read_recording(sample(name, tmp_path)).timelines:
+    for timeline in trace.read(sample(name, tmp_path)).timelines:
         assert timeline.steps
         reach = 0
         for one in timeline.steps:
@@ -172,13 +172,13 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
     ],
 )
 def test_steps__whatever_files_lie_beside__the_same_step(name: str, without: tuple[str, ...], tmp_path: Path) -> None:
-    (whole,) = read_recording(sample(name, tmp_path / "whole")).timelines
+    (whole,) = trace.read(sample(name, tmp_path / "whole")).timelines
     fewer = sample(name, tmp_path / "fewer")
     for file in without:
         (removed,) = (fewer / OUTPUT).glob(f"{file}*")
         removed.unlink()
 
-    (timeline,) = read_recording(fewer).timelines
+    (timeline,) = trace.read(fewer).timelines
 
     _same_step(timeline.steps, whole.steps)
 
@@ -186,11 +186,11 @@ def test_steps__whatever_files_lie_beside__the_same_step(name: str, without: tup
 @pytest.mark.parametrize("without", ["ascend_pytorch_profiler_0.db", "analysis.db"])
 def test_steps__export_or_its_analysis_alone__the_same_step(without: str, tmp_path: Path) -> None:
     name = f"{ALEXNET}/db/level1/rank0_ascend_pt"
-    (whole,) = read_recording(sample(name, tmp_path / "whole")).timelines
+    (whole,) = trace.read(sample(name, tmp_path / "whole")).timelines
     fewer = sample(name, tmp_path / "fewer")
     (fewer / OUTPUT / without).unlink()
 
-    (timeline,) = read_recording(fewer).timelines
+    (timeline,) = trace.read(fewer).timelines
 
     _same_step(timeline.steps, whole.steps)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from perfgate import trace
 from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.kernels import WorkItem
-from perfgate.trace.read import read_recording
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
+from perfgate.trace.spans import WorkItem
 from perfgate.trace.steps import profiler_steps
 from perfgate.trace.summary import StepParts, shape_names, summarize
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
@@ -38,7 +38,7 @@ def collective(name: str, step: int | None, elapsed: int) -> Collective:
 
 
 def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_path: Path) -> None:
-    (found,) = summarize(read_recording(kineto_recording(tmp_path / "t.json")).timelines)
+    (found,) = summarize(trace.read(kineto_recording(tmp_path / "t.json")).timelines)
 
     assert (found.shape, found.unit, found.spans, found.on_host) == ("rank 0", "profiler step", 3, False)
     assert (
@@ -75,13 +75,13 @@ def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_p
 
 
 def test_summarize__profiler_stopped_right_after_a_step__the_empty_step_is_none(tmp_path: Path) -> None:
-    (found,) = summarize(read_recording(kineto_recording(tmp_path / "t.json", steps=(STEP, STEP, ()))).timelines)
+    (found,) = summarize(trace.read(kineto_recording(tmp_path / "t.json", steps=(STEP, STEP, ()))).timelines)
 
     assert (found.spans, len(found.works), len(found.steps)) == (2, 2, 2)
 
 
 def test_summarize__no_steps_marked__one_span_without_a_length(tmp_path: Path) -> None:
-    (found,) = summarize(read_recording(kineto_recording(tmp_path / "t.json", marked=False)).timelines)
+    (found,) = summarize(trace.read(kineto_recording(tmp_path / "t.json", marked=False)).timelines)
 
     assert (found.unit, found.spans, found.lengths(), found.parts()) == ("whole recording", 1, None, None)
     assert found.works[0][WorkItem("compute", GEMM)] == 3
@@ -201,9 +201,7 @@ def test_shape_names__as_short_as_tells_them_apart(
 
 
 def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the_timeline(tmp_path: Path) -> None:
-    found = summarize(
-        read_recording(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1")).timelines
-    )
+    found = summarize(trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1")).timelines)
 
     assert [(one.shape, one.spans) for one in found] == [("rank 0", 1), ("rank 1", 1)]
     for one in found:
@@ -218,7 +216,7 @@ def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the
 
 def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of_both(tmp_path: Path) -> None:
     found = summarize(
-        read_recording(unpacked(tmp_path / "sample", "msinsight-910B-qwen3-cann8.3RC1-2511/level2")).timelines
+        trace.read(unpacked(tmp_path / "sample", "msinsight-910B-qwen3-cann8.3RC1-2511/level2")).timelines
     )
 
     assert [one.absent for one in found] == [
@@ -232,6 +230,6 @@ def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of
 def test_summarize__three_steps_of_a_gpu__the_same_work_in_each() -> None:
     path = recorded("cuda-hta", "nccl_data.json.gz")
 
-    (found,) = summarize(read_recording(path).timelines)
+    (found,) = summarize(trace.read(path).timelines)
 
     assert [sum(work.values()) for work in found.works] == [893 + 358 + 7] * 3

@@ -9,7 +9,7 @@ import pytest
 from perfgate.errors import UsageError
 from perfgate.trace.events import EventTable, EventTableBuilder
 from perfgate.trace.recording import Kernel, OperatorTime, Timeline, TypeTotal
-from perfgate.trace.top import TopRow, top
+from perfgate.trace.rows import TopRow, top
 
 
 def table(*events: dict[str, Any]) -> EventTable:

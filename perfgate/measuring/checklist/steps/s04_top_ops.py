@@ -19,13 +19,13 @@ from perfgate.measuring.counting.account import AccountOf, account_for
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_in_order, with_steady
+from perfgate.measuring.counting.kernels import fallback_sites, with_fallbacks, with_kernel_lines, with_kernels
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.measuring.counting.roofline import measure_roof
 from perfgate.trace.analysis import IntColumn, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable
-from perfgate.trace.fallbacks import fallback_sites, with_fallbacks
-from perfgate.trace.kernels import KERNEL_METRICS, with_kernel_lines, with_kernels, work_by_span
 from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.spans import KERNEL_METRICS, work_by_span
 from perfgate.trace.summary import DeviceSummary
 
 # The classes of operators whose share of the busy time has a limit.

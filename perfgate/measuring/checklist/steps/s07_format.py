@@ -18,8 +18,8 @@ from perfgate.measuring.checklist.step import Limits, RecordingContext, StepCont
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.devices.batches import tensors
-from perfgate.trace.kernels import is_format_conversion
 from perfgate.trace.recording import Kernel
+from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
 
 # Pairs of formats that get a row of their own, those that take most.

@@ -18,8 +18,8 @@ from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
-from perfgate.trace.kernels import is_format_conversion
 from perfgate.trace.recording import Kernel
+from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
 
 _SPEEDUP = "contiguity.channels_last_speedup"

@@ -29,8 +29,7 @@ from perfgate.measuring.checklist.step import (
 from perfgate.measuring.checklist.values import median, missing, several
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.trace.read import read_recording
-from perfgate.trace.readers._ascend.kinds import type_by_name
+from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.recording import Collective
 from perfgate.trace.summary import DeviceSummary, summarize
 
@@ -111,8 +110,7 @@ def _trace_overlap(context: StepContext) -> StepOutcome:
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".communication-") as folder:
         call = context.workload.caller(shape)
         trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-        timelines = read_recording(trace.path).timelines
-    return _judge_recorded(summarize(timelines), context.limits)
+    return _judge_recorded(summarize([trace.timeline]), context.limits)
 
 
 def _judge_job(

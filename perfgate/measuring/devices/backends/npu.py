@@ -128,7 +128,7 @@ class NpuDevice(AcceleratorDevice):
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls at Level1, have that analysed, and keep the tables and the timeline as ``name.zip``.
 
-        ``read_recording`` reads such a file. Raises MeasuringError where msprof is missing or the analysis gave less than
+        ``perfgate.trace.read`` reads such a file. Raises MeasuringError where msprof is missing or the analysis gave less than
         everything.
         """
         return self.record_counters(call, calls=calls, folder=folder, name=name)

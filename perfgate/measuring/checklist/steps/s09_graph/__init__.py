@@ -36,10 +36,10 @@ from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.counting.compiled import Compilations, compilations, has_compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
+from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus
 from perfgate.trace.summary import DeviceSummary
-from perfgate.trace.tally import Site
 
 _TRACED_CALLS = 5
 _MOST_PLACES = 10

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, EventTable
-from perfgate.trace.launches import launch_starts, launched_or_began
+from perfgate.trace.spans import launch_starts, launched_or_began
 from perfgate.trace.steps import step_marks, windows_of
 
 

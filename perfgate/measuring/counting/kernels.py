@@ -1,77 +1,28 @@
-"""Count what ran on a device in each of several spans: the calls of a measured trace, or the steps of a recording."""
+"""Counters of a call that a trace tells, and operators that the device leaves to the host."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
-from perfgate.trace.analysis import IntColumn, Intervals
-from perfgate.trace.events import DEVICE_KINDS, KINDS, EventKind, EventTable
-from perfgate.trace.launches import launch_starts, launched_or_began
-from perfgate.trace.tally import COLLECTIVES
-
-KERNELS = "counters.kernels"
-FORMAT_CONVERSIONS = "counters.format_conversions"
-DEVICE_COPIES = "counters.device_copies"
-RECORDED_OPS = "counters.recorded_ops"
-KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
-OUTSIDE = -1
+from perfgate.measuring.counting.tally import FRAMEWORK_OPS
+from perfgate.trace.events import DEVICE_KINDS
+from perfgate.trace.spans import (
+    COLLECTIVES,
+    DEVICE_COPIES,
+    FORMAT_CONVERSIONS,
+    KERNEL_METRICS,
+    KERNELS,
+    RECORDED_OPS,
+    Work,
+    WorkItem,
+    is_format_conversion,
+)
 
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
-
-# TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
-# cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
-_FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
-
-
-class WorkItem(NamedTuple):
-    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op`` on a CPU; and its type, or its name."""
-
-    kind: EventKind
-    name: str
-
-
-Work = Counter[WorkItem]
-
-
-def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
-    """Return what the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
-    device = events.of_kind(*DEVICE_KINDS)
-    owners = span_of(device, spans, launches=events.of_kind("runtime"))
-    return count_work(device, owners, spans=spans.start.size)
-
-
-def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Work]:
-    """Return what ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
-    works = [Work() for _ in range(spans)]
-    for owner, kind, group in zip(owners.tolist(), events.kind.tolist(), events.group.tolist()):
-        if owner != OUTSIDE:
-            works[owner][WorkItem(KINDS[kind], events.names[group])] += 1
-    return works
-
-
-def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
-    """Return the number of the span that each event belongs to, OUTSIDE for none.
-
-    Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
-    host is a call further. Else it belongs to the span in which it began.
-    """
-    began = launched_or_began(events, launch_starts(events, launches))
-    number = np.searchsorted(spans.start, began, side="right") - 1
-    inside = number >= 0
-    inside[inside] &= began[inside] < spans.end[number[inside]]
-    return np.where(inside, number, OUTSIDE)
-
-
-def is_format_conversion(name: str) -> bool:
-    """Return whether a kernel, by its type or name, only brings a tensor into another layout or format."""
-    return _FORMAT_CONVERSION.search(name) is not None
 
 
 def kernel_counters(work: Work) -> dict[str, int]:
@@ -170,3 +121,33 @@ def _sites(work: Work) -> list[CounterSite]:
         for metric in _metrics_of(item)
     ]
     return sorted(sites, key=lambda site: (site.metric, site.name))
+
+
+FALLBACKS = "counters.fallbacks"
+
+
+def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
+    """Return a set of counters with the calls of these operators added, and the lines they come from.
+
+    An operator in place is the one of which the device has none: ``aten::lgamma_`` runs the kernel of ``aten::lgamma``.
+    Where one of them differs between the counted calls, so does their number.
+    """
+    sites = [
+        CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)
+        for site in counted.sites
+        if site.metric == FRAMEWORK_OPS and site.name.rstrip("_") in fallbacks
+    ]
+    wavering = any(
+        name.startswith("ops.count:") and name.partition(":")[2].rstrip("_") in fallbacks for name in counted.unstable
+    )
+    return msgspec.structs.replace(
+        counted,
+        values={**counted.values, FALLBACKS: sum(site.count for site in sites)},
+        unstable=sorted({*counted.unstable, FALLBACKS}) if wavering else counted.unstable,
+        sites=[*counted.sites, *sites],
+    )
+
+
+def fallback_sites(counted: CounterSet) -> list[CounterSite]:
+    """Return where a call runs an operator on the host."""
+    return [site for site in counted.sites if site.metric == FALLBACKS]

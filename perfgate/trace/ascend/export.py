@@ -1,17 +1,20 @@
-"""The SQLite export of torch_npu.profiler and msprof: ascend_pytorch_profiler*.db, msprof_*.db.
-
-Schema 1.0.0 of 2025-01 is recorded (sample msinsight-910B-alexnet-2501), 1.2.0 adds columns (Huawei, CANN 9.1.0, data in
-ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, and names are numbers into STRING_IDS.
-"""
+"""The SQLite export of torch_npu.profiler and msprof: ascend_pytorch_profiler*.db, msprof_*.db."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from perfgate.trace.ascend.about import environment_of
+from perfgate.trace.ascend.database import Database, opened
+from perfgate.trace.ascend.kernels import EAGER_MODEL_ID, Counters, shapes
+from perfgate.trace.ascend.kernels import words as split_words
+from perfgate.trace.ascend.kinds import HARDWARE, python_kind, task_kind, type_by_name
 from perfgate.trace.events import (
     KERNEL_KINDS,
     MAX_NS,
@@ -20,17 +23,191 @@ from perfgate.trace.events import (
     EventTable,
     EventTableBuilder,
 )
-from perfgate.trace.kernels import OUTSIDE, span_of
-from perfgate.trace.readers._ascend.about import environment_of
-from perfgate.trace.readers._ascend.database import Database, opened
-from perfgate.trace.readers._ascend.export_kernels import KERNEL_COLUMNS, Task, kernel_of, read_counters
-from perfgate.trace.readers._ascend.export_memory import allocations, frequency, peaks
-from perfgate.trace.readers._ascend.export_words import Words
-from perfgate.trace.readers._ascend.kinds import HARDWARE, python_kind, task_kind, type_by_name
-from perfgate.trace.recording import Kernel, Timeline
+from perfgate.trace.recording import AllocationTotal, Kernel, Timeline
+from perfgate.trace.spans import OUTSIDE, span_of
 from perfgate.trace.steps import Mark, profiler_steps, step_marks, windows_of
 
+_THREAD_BITS = (1 << 32) - 1
+
+
+class Words:
+    """The database with its STRING_IDS."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._strings = {
+            database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))
+        }
+        # What the task queue takes out again is an operator, as on the timeline.
+        self.queued = {text[len("Dequeue@") :] for text in self._strings.values() if text.startswith("Dequeue@")}
+
+    def span(self, start: object, end: object) -> tuple[int, int]:
+        """Return start and length; startNs of PYTORCH_API is text, and a mark may have no end."""
+        begin = self.database.whole(start)
+        if begin is None:
+            raise self.database.wrong("holds an event without a start; export the profile again")
+        last = self.database.whole(end)
+        return begin, max((begin if last is None else last) - begin, 0)
+
+    def thread(self, number: object) -> int:
+        """Return the thread of a globalTid: process in the upper, thread in the lower 32 bits."""
+        return number & _THREAD_BITS if isinstance(number, int) else 0
+
+    def text(self, number: object) -> str:
+        """Return a name by its number, the number itself where it has none."""
+        found = self._strings.get(number) if isinstance(number, int) else None
+        return str(number) if found is None else found
+
+    def cell(self, number: object) -> str | None:
+        """Return a name as a cell of a table: without quotes, None for N/A."""
+        found = None if number is None else self.text(number).strip('"')
+        return None if found in (None, "N/A") else found
+
+    def shapes(self, cell: str | None) -> tuple[tuple[int, ...], ...]:
+        """Return one shape a tensor."""
+        try:
+            return () if cell is None else shapes(cell)
+        except ValueError:
+            raise self.database.wrong(f"{cell!r} is no list of shapes; export the profile again") from None
+
+
+KERNEL_COLUMNS = (
+    "name", "opType", "taskType", "blockDim", "blockNum", "block_dim", "mixBlockDim", "mixBlockNum", "opState",
+    "hf32Eligible", "waitNs", "inputShapes", "inputDataTypes", "inputFormats", "outputShapes", "outputDataTypes",
+    "outputFormats",
+)  # fmt: skip
+
+
+class Task(NamedTuple):
+    """One row of TASK; nanoseconds."""
+
+    start: int
+    duration: int
+    device: int | None
+    connection: int | None
+    number: int | None
+    type: str
+    stream: int | None
+    task: int | None
+    model: int | None
+
+
+def kernel_of(words: Words, task: Task, info: list[object], counters: Mapping[str, float]) -> Kernel:
+    """Return the kernel of a task and its row of COMPUTE_TASK_INFO, cells in the order of KERNEL_COLUMNS."""
+    name, kind, core, blocks, more_blocks, newest_blocks, mix, more_mix, state, hf32, wait, *tensors = info
+    inputs, input_types, input_formats, outputs, output_types, output_formats = (words.cell(cell) for cell in tensors)
+    whole = words.database.whole
+    model = None if task.model == EAGER_MODEL_ID else task.model
+    flag = words.cell(hf32)
+    return Kernel(
+        name=words.text(name),
+        type=words.cell(kind),
+        core=words.cell(core),
+        start_ns=task.start,
+        duration_ns=task.duration,
+        wait_ns=whole(wait),
+        stream=task.stream,
+        task=task.task,
+        model_id=model,
+        state=words.cell(state),
+        blocks=whole(_first(blocks, more_blocks, newest_blocks)),
+        mix_blocks=whole(_first(mix, more_mix)),
+        hf32=None if flag is None else flag.upper() == "YES",
+        input_shapes=words.shapes(inputs),
+        input_dtypes=split_words(input_types),
+        input_formats=split_words(input_formats),
+        output_shapes=words.shapes(outputs),
+        output_dtypes=split_words(output_types),
+        output_formats=split_words(output_formats),
+        counters=counters,
+    )
+
+
+def read_counters(words: Words) -> dict[int | None, Counters]:
+    """Return TASK_PMU_INFO by the number of the task."""
+    names: dict[str, int] = {}
+    factors: list[float] = []
+    values: dict[int | None, array[float]] = {}
+    for task, name, value in words.database.rows("TASK_PMU_INFO", ("globalTaskId", "name", "value")):
+        title, factor = _counter(words.text(name))
+        position = names.setdefault(title, len(names))
+        if position == len(factors):
+            factors.append(factor)
+        row = values.setdefault(words.database.whole(task), array("d"))
+        row.extend([math.nan] * (position + 1 - len(row)))
+        number = words.database.number(value)
+        row[position] = math.nan if number is None else number * factor
+    for row in values.values():
+        row.extend([math.nan] * (len(names) - len(row)))
+    return {task: Counters(names, row) for task, row in values.items()}
+
+
+def _counter(name: str) -> tuple[str, float]:
+    """Return a counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
+    if name.endswith("_total_time"):
+        return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
+    return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)
+
+
+def _first(*values: object) -> object:
+    return next((value for value in values if value is not None), None)
+
+
 Device = int | None
+_MEGAHERTZ = 1e6
+
+
+def peaks(words: Words, device: Device, alone: bool) -> dict[str, float]:
+    """Return the peak bytes of a device by component; ``alone`` takes what names no device."""
+    found: dict[str, float] = {}
+
+    def keep(owner: object, name: str, value: object) -> None:
+        size = words.database.number(value)
+        if size is not None and (owner == device or (owner is None and alone)):
+            found[name] = max(size, found.get(name, size))
+
+    columns = ("deviceId", "component", "totalAllocated", "totalReserved", "totalActive")
+    for owner, component, *sizes in words.database.rows("MEMORY_RECORD", columns):
+        for part, size in zip(("allocated", "reserved", "active"), sizes):
+            keep(owner, f"{words.text(component)}.{part}", size)
+    for owner, kind, ddr, hbm in words.database.rows("NPU_MEM", ("deviceId", "type", "ddr", "hbm")):
+        if words.text(kind) == "app":
+            keep(owner, "APP.reserved", (words.database.number(ddr) or 0) + (words.database.number(hbm) or 0))
+    modules = dict(words.database.rows("ENUM_MODULE", ("id", "name")))
+    for owner, module, size in words.database.rows("NPU_MODULE_MEM", ("deviceId", "moduleId", "totalReserved")):
+        if size:
+            keep(owner, f"module.{modules.get(module, module)}.reserved", size)
+    return found
+
+
+def allocations(words: Words, device: Device, alone: bool) -> tuple[AllocationTotal, ...] | None:
+    """Return what each operator allocated on a device."""
+    if not words.database.has("OP_MEMORY"):
+        return None
+    totals: dict[str, AllocationTotal] = {}
+    for owner, name, value in words.database.rows("OP_MEMORY", ("deviceId", "name", "size")):
+        size = words.database.number(value)
+        if size is None or size < 0 or not (owner == device or (owner is None and alone)):
+            continue
+        title = words.text(name)
+        known = totals.get(title, AllocationTotal(title, 0, 0.0, 0.0))
+        totals[title] = AllocationTotal(
+            title, known.count + 1, known.total_bytes + size, max(known.largest_bytes, size)
+        )
+    return tuple(totals.values())
+
+
+def frequency(words: Words, device: Device) -> tuple[float, float] | None:
+    """Return the hertz of a device's AI core, lowest and highest."""
+    seen = [
+        words.database.number(frequency)
+        for owner, frequency in words.database.rows("AICORE_FREQ", ("deviceId", "freq"))
+        if owner == device
+    ]
+    known = [frequency * _MEGAHERTZ for frequency in seen if frequency is not None]
+    return (min(known), max(known)) if known else None
+
+
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
 _OP, _QUEUE, _PYTHON, _MSTX = 50001, 50002, 50003, 50004

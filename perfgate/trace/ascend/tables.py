@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from perfgate.trace.ascend.files import rows_of
+from perfgate.trace.ascend.kernels import read_kernels
+from perfgate.trace.ascend.timeline import DeviceEvents, Task, read_tasks
+from perfgate.trace.ascend.totals import (
+    read_allocations,
+    read_calls,
+    read_cpu_nodes,
+    read_module_peaks,
+    read_operators,
+    read_peaks,
+    read_steps,
+    read_types,
+)
 from perfgate.trace.events import DEVICE_KINDS, EventTable
-from perfgate.trace.readers._ascend.cells import rows_of
-from perfgate.trace.readers._ascend.kernels import read_kernels
-from perfgate.trace.readers._ascend.memory import read_allocations, read_module_peaks, read_peaks
-from perfgate.trace.readers._ascend.steps import read_steps
-from perfgate.trace.readers._ascend.tasks import Task, read_tasks
-from perfgate.trace.readers._ascend.timelines import DeviceEvents
-from perfgate.trace.readers._ascend.totals import read_calls, read_cpu_nodes, read_operators, read_types
 from perfgate.trace.recording import (
     AllocationTotal,
     CallTotal,

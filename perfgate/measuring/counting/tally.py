@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from perfgate.trace.spans import COLLECTIVES
+
 FRAMEWORK_OPS = "counters.framework_ops"
 COPIES = "counters.copies"
 COPY_BYTES = "counters.copy_bytes"
 NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 SYNCS = "counters.syncs"
 LOW_PRECISION_OPS = "counters.low_precision_ops"
-COLLECTIVES = "counters.collectives"
 FLOPS = "counters.flops"
 # What every call is counted by; memory and the rest are there only where they can be counted.
 _DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS)

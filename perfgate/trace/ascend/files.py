@@ -1,8 +1,4 @@
-"""Rows of a profiler's csv table: columns by their name, whatever generation wrote them, and cells that may be absent.
-
-Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and cells that are
-quoted hold quotes again (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
-"""
+"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits."""
 
 from __future__ import annotations
 
@@ -10,10 +6,12 @@ import csv
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
+
+import msgspec
 
 from perfgate.errors import DocumentError
-from perfgate.trace.readers._times import nanoseconds
+from perfgate.trace.events import nanoseconds
 
 # torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); what we keep of a row is larger than the row.
 MAX_TABLE_BYTES = 2 << 30
@@ -176,3 +174,43 @@ def _decimal(text: str) -> Decimal | None:
     # The bound comes first: an exponent of a billion must not become digits.
     # copy_abs, because abs rounds to the context, which overflows.
     return number if number.is_finite() and number.copy_abs() <= Decimal("1e30") else None
+
+
+MAX_JSON_BYTES = 256 << 20
+_Wanted = TypeVar("_Wanted")
+
+
+def decode_file(path: Path, wanted: type[_Wanted]) -> _Wanted:
+    """Return what a JSON file holds. Raises DocumentError where it cannot be read or holds something else."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
+        return msgspec.json.decode(path.read_bytes(), type=wanted)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(f"{path}: is damaged: {error}; analyse the profile again") from error
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+def mapping_file(path: Path) -> dict[str, Any]:
+    """Return a JSON object."""
+    return decode_file(path, dict[str, Any])
+
+
+def inner(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Return an object inside others, empty where there is none."""
+    for key in keys:
+        found = values.get(key)
+        values = found if isinstance(found, dict) else {}
+    return values
+
+
+def word(value: object) -> str | None:
+    """Return a plain value as text, ``true`` for True, a list with commas; None for what is absent or not plain."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value) or None
+    if isinstance(value, list):
+        return ",".join(filter(None, (word(item) for item in value))) or None
+    return None

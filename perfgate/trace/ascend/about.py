@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perfgate.trace.readers._ascend.json_file import inner, mapping_file, word
+from perfgate.trace.ascend.files import inner, mapping_file, word
 
 _MOST = 64
 # What decides whether two profiles may be compared, by its name here.

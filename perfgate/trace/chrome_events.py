@@ -1,11 +1,11 @@
-"""Decode a JSON file that holds one huge list of events a block at a time, so that memory stays bounded."""
+"""Chrome trace events: read from a file a block at a time, what their categories say, and a timeline for each device."""
 
 from __future__ import annotations
 
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -14,6 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.errors import DocumentError
+from perfgate.trace.analysis import IntColumn
+from perfgate.trace.events import EventKind, EventTable
+from perfgate.trace.recording import Timeline
+from perfgate.trace.steps import profiler_steps
 
 BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 16 << 20
@@ -231,3 +235,72 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 def _first(mask: npt.NDArray[np.bool_]) -> int | None:
     index = int(np.argmax(mask)) if mask.size else 0
     return index if mask.size and mask[index] else None
+
+
+# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
+# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
+KIND_OF_CATEGORY: dict[str, EventKind] = {
+    "cpu_op": "host_op",
+    "operator": "host_op",
+    "kernel": "compute",
+    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
+    "npu": "compute",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "copy",
+    "memset": "copy",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "device_annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "cuda_sync": "runtime",
+    "privateuse1_runtime": "runtime",
+    "runtime": "runtime",
+    "python_function": "python",
+    "cpu_instant_event": "memory",
+}
+# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
+DEVICE_CATEGORIES = frozenset(
+    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+)
+# torch's record_function("request#17"), as serving code marks what it does for one request.
+_REQUEST = "request#"
+
+
+def request_of(argument: int | float | str | None, name: str) -> str | None:
+    """Return the request an event served: its argument ``request_id``, else what its name says."""
+    if argument is not None:
+        return str(argument)
+    return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
+
+
+# In a column of device numbers: the host, and a device without a number.
+HOST, UNNAMED = -1, -2
+MAX_DEVICES = 256
+
+
+def timelines_by_device(
+    path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
+) -> tuple[Timeline, ...]:
+    """Return a timeline for each device, each with all of the host, which drives them; without one, the host's alone.
+
+    Raises DocumentError for more devices than there can be.
+    """
+    devices = [number for number in np.unique(device_of).tolist() if number != HOST]
+    if len(devices) > MAX_DEVICES:
+        raise DocumentError(
+            f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
+            "record it again"
+        )
+    timelines = []
+    for device in devices or [UNNAMED]:
+        own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
+        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=profiler_steps(own)))
+    return tuple(timelines)
+
+
+def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, str]:
+    """Return the entry for a recording in which no device did anything."""
+    if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
+        return {}
+    return {"device": "nothing ran on a device while this was recorded, or the profiler was not told to look"}

@@ -1,16 +1,15 @@
-"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof."""
+"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof; and task_time.csv."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.errors import DocumentError
-from perfgate.trace.readers._ascend.cells import MAX_NUMBER_TEXT, MAX_ROWS, Row, rows_of
-from perfgate.trace.readers._ascend.counters import Counters
+from perfgate.trace.ascend.files import MAX_NUMBER_TEXT, MAX_ROWS, Row, rows_of
 from perfgate.trace.recording import Kernel
 
 # What CANN's GE_OP_MODEL_ID says of a kernel that belongs to no graph (msprof constant.py).
@@ -168,3 +167,28 @@ def _number(text: str | None) -> float:
     except ValueError:
         return math.nan
     return number if math.isfinite(number) else math.nan
+
+
+class Counters(Mapping[str, float]):
+    """Numbers by the name of their column; a column without a number is not there."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, names: Mapping[str, int], values: array[float]) -> None:
+        """Take the position of every name, and the numbers, NaN where there is none."""
+        self._names, self._values = names, values
+
+    def __getitem__(self, name: str) -> float:
+        value = self._values[self._names[name]]
+        if math.isnan(value):
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, index in self._names.items() if not math.isnan(self._values[index]))
+
+    def __len__(self) -> int:
+        return sum(not math.isnan(value) for value in self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -1,17 +1,20 @@
-"""What a timeline file says, device by device: kinds, operator types, exact times and launches."""
+"""The events of each device, from a timeline file or from tables: kinds, operator types, exact times and launches."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.events import KIND_CODES, EventKind, EventTable
-from perfgate.trace.readers._ascend.kinds import (
+from perfgate.trace.analysis import IntColumn
+from perfgate.trace.ascend.files import MAX_ROWS, rows_of
+from perfgate.trace.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
     HOST,
@@ -21,8 +24,8 @@ from perfgate.trace.readers._ascend.kinds import (
     task_kind,
     type_by_name,
 )
-from perfgate.trace.readers._ascend.launches import correlations
-from perfgate.trace.readers._ascend.view import View
+from perfgate.trace.ascend.view import View
+from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.recording import Kernel
 
 # Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
@@ -188,3 +191,117 @@ def _track_names(view: View) -> tuple[tuple[str, str], ...]:
         (process if len(owners[process]) == 1 else f"{process} {pid}", thread)
         for (process, thread), (pid, _) in zip(named, view.keys)
     )
+
+
+_Mask = npt.NDArray[np.bool_]
+
+
+def correlations(view: View, *, on_host: _Mask, on_device: _Mask) -> IntColumn:
+    """Return the correlation of every event, given which tracks are the host's and which a device's.
+
+    An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
+    where a task starts on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
+    One call may start several arrows and one arrow several tasks, so it is the call that gives the number: its position
+    among the events.
+    """
+    events = view.events
+    found = np.full(len(events), NO_CORRELATION, dtype=np.int64)
+    started = dict(zip(view.starts.flow, _launches(view, on_host).tolist()))
+    ended = {
+        (track, time): started.get(flow, NO_CORRELATION)
+        for flow, track, time in zip(view.ends.flow, view.ends.track, view.ends.time)
+    }
+    tasks = np.flatnonzero(on_device[events.track]) if ended else np.zeros(0, dtype=np.int64)
+    for task, track, start in zip(tasks.tolist(), events.track[tasks].tolist(), events.start[tasks].tolist()):
+        found[task] = ended.get((track, start), NO_CORRELATION)
+    callers = np.unique(found[found >= 0])
+    found[callers] = callers
+    return found
+
+
+def _launches(view: View, on_host: _Mask) -> IntColumn:
+    """Return for every arrow the span it starts in, -1 where there is none."""
+    events = view.events
+    track, time = np.frombuffer(view.starts.track, np.int64), np.frombuffer(view.starts.time, np.int64)
+    launch = np.full(track.size, -1, dtype=np.int64)
+    for number in np.unique(track).tolist():
+        spans = np.flatnonzero(events.track == number)
+        if not spans.size:
+            # Level0 leaves the thread of CANN without spans: there the task queue's, on the same thread, made the call.
+            same = [key[1] == view.keys[number][1] for key in view.keys]
+            spans = np.flatnonzero((np.array(same, dtype=bool) & on_host)[events.track])
+        arrows = np.flatnonzero(track == number)
+        launch[arrows] = _innermost(events, spans, time[arrows])
+    return launch
+
+
+def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
+    """Return the innermost of some nested spans around each time, -1 where there is none."""
+    spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
+    start, end, numbers = events.start[spans].tolist(), events.end[spans].tolist(), spans.tolist()
+    found = np.full(times.size, -1, dtype=np.int64)
+    around: list[int] = []
+    following = 0
+    for query in np.argsort(times, kind="stable").tolist():
+        time = times[query]
+        while following < len(numbers) and start[following] <= time:
+            around.append(following)
+            following += 1
+        while around and end[around[-1]] < time:
+            around.pop()
+        if around:
+            found[query] = numbers[around[-1]]
+    return found
+
+
+# Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
+_BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
+
+
+class Task(NamedTuple):
+    """One task of a stream, as task_time.csv has it; nanoseconds."""
+
+    name: str
+    type: str
+    stream: int | None
+    start_ns: int
+    duration_ns: int
+
+
+def read_tasks(path: Path) -> Mapping[int | None, tuple[Task, ...]]:
+    """Return task_time.csv by device; it holds copies, events and place holders too. Rows without times are left out."""
+    found: dict[int | None, list[Task]] = {}
+    for row in rows_of(path, most=MAX_ROWS):
+        start, duration = row.moment("task_start(us)"), row.lasting("task_time(us)")
+        if start is None or duration is None:
+            continue
+        kind = row.text("kernel_type") or ""
+        task = Task(row.text("kernel_name") or kind, kind, row.whole("stream_id"), start, duration)
+        found.setdefault(row.whole("device_id"), []).append(task)
+    return {device: tuple(tasks) for device, tasks in found.items()}
+
+
+def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventTable:
+    """Return what ran on a device: its kernels, and the tasks that are none of them."""
+    builder = EventTableBuilder()
+    starts = set()
+    for kernel in kernels:
+        if kernel.start_ns is not None:
+            starts.add(kernel.start_ns)
+            kind: EventKind = "comm" if kernel.is_collective else "compute"
+            group = kernel.type or type_by_name(kernel.name)
+            _add(builder, kernel.start_ns, kernel.duration_ns, kernel.stream, kernel.name, kind, group)
+    for task in tasks:
+        if task.start_ns not in starts:
+            binary = _BINARY.match(task.name)
+            kind = task_kind(task.type, task.type if task.name == task.type else task.name)
+            group = binary[1] if binary else type_by_name(task.name)
+            _add(builder, task.start_ns, task.duration_ns, task.stream, task.name, kind, group)
+    return builder.table()
+
+
+def _add(
+    builder: EventTableBuilder, start: int, duration: int, stream: int | None, name: str, kind: EventKind, group: str
+) -> None:
+    track = (HARDWARE, "Communication" if stream is None else f"Stream {stream}")
+    builder.add(start, duration, track=track, name=name, kind=kind, correlation=NO_CORRELATION, group=group)

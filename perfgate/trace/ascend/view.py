@@ -10,10 +10,8 @@ import msgspec
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.readers._categories import request_of
-from perfgate.trace.readers._json_events import ChromeEvent, event_lists
-from perfgate.trace.readers._times import nanoseconds
+from perfgate.trace.chrome_events import ChromeEvent, event_lists, request_of
+from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder, nanoseconds
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfgate.errors import DocumentError
-from perfgate.trace.readers._ascend.about import About, read_about
-from perfgate.trace.readers._ascend.analysis_database import read_database_collectives, read_database_steps
-from perfgate.trace.readers._ascend.communication import read_collectives, read_rank_links
-from perfgate.trace.readers._ascend.export import read_export
-from perfgate.trace.readers._ascend.tables import Tables
-from perfgate.trace.readers._ascend.tasks import events_of_tables
-from perfgate.trace.readers._ascend.timelines import DeviceEvents, device_events
-from perfgate.trace.readers._ascend.view import read_view
-from perfgate.trace.recording import Recording, RecordingFormat, Timeline
+from perfgate.trace.ascend.about import About, read_about
+from perfgate.trace.ascend.communication import (
+    read_collectives,
+    read_database_collectives,
+    read_database_steps,
+    read_rank_links,
+)
+from perfgate.trace.ascend.export import read_export
+from perfgate.trace.ascend.tables import Tables
+from perfgate.trace.ascend.timeline import DeviceEvents, device_events, events_of_tables
+from perfgate.trace.ascend.view import read_view
+from perfgate.trace.recording import Recording, Timeline
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 # Any of these makes a folder an analysed one.
@@ -144,7 +147,7 @@ def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
     return rank
 
 
-def recording_of(path: Path, kind: RecordingFormat, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
+def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
     """Return the ranks as one recording, by rank; repeats of a rank keep their order."""
     timelines = [timeline for rank in ranks for timeline in rank.timelines]
     return Recording(

@@ -1,0 +1,49 @@
+"""Read what any profiler wrote: each member of ``readers`` says which files and folders it recognises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, cast
+
+from perfgate.errors import DocumentError
+from perfgate.plugins import READERS, load_members
+from perfgate.trace import readers
+from perfgate.trace.recording import Recording
+
+
+class Reader(Protocol):
+    """A module in ``readers``, or one that another package names under the entry points ``perfgate.readers``.
+
+    ``READS`` says which files it reads, as a list of formats shows it. Of several readers that recognise a path the one with
+    the highest ``PRIORITY`` reads it.
+    """
+
+    READS: str
+    PRIORITY: int
+
+    def recognises(self, path: Path) -> bool:
+        """A cheap look that raises nothing."""
+
+    def read(self, path: Path) -> Recording:
+        """Raises DocumentError, with what is wrong, where and what to do, for a damaged recording."""
+
+
+def all_readers() -> list[Reader]:
+    """Highest priority first."""
+    members = cast(list[Reader], load_members(readers, READERS))
+    return sorted(members, key=lambda reader: -reader.PRIORITY)
+
+
+def read(path: Path) -> Recording:
+    """Read a file or folder of a profiler, whichever profiler wrote it.
+
+    Raises DocumentError, with what is wrong, where and what to do, where no reader can.
+    """
+    if not path.exists():
+        raise DocumentError(f"{path} does not exist; name a profiler's output folder or trace file")
+    members = all_readers()
+    for reader in members:
+        if reader.recognises(path):
+            return reader.read(path)
+    formats = "; ".join(reader.READS for reader in members)
+    raise DocumentError(f"{path} is no profiler output that perfgate can read; it reads: {formats}")

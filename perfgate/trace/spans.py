@@ -1,0 +1,98 @@
+"""Which call or step each event of a device belongs to, by its launch on the host, and what ran in each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
+
+NOT_RECORDED = -1
+
+
+def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
+    """Return for each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
+
+    One launch is seen at several levels of the runtime; the first is what the program did. A launch without a length at
+    the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have it (sample
+    torch-native-privateuse1), and tells nothing.
+    """
+    started = np.full(len(work), NOT_RECORDED, dtype=np.int64)
+    known = np.flatnonzero(launches.correlation != NO_CORRELATION)
+    if not known.size:
+        return started
+    order = known[np.lexsort((launches.start[known], launches.correlation[known]))]
+    numbers, first = np.unique(launches.correlation[order], return_index=True)
+    at = np.minimum(np.searchsorted(numbers, work.correlation), numbers.size - 1)
+    launch = order[first][at]
+    placeholder = (launches.duration[launch] == 0) & (launches.start[launch] == work.start)
+    joined = (numbers[at] == work.correlation) & ~placeholder
+    started[joined] = launches.start[launch][joined]
+    return started
+
+
+def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
+    """Return when each event was launched, and of one whose launch was not recorded when it began itself."""
+    return np.where(launched == NOT_RECORDED, work.start, launched)
+
+
+KERNELS = "counters.kernels"
+FORMAT_CONVERSIONS = "counters.format_conversions"
+DEVICE_COPIES = "counters.device_copies"
+COLLECTIVES = "counters.collectives"
+RECORDED_OPS = "counters.recorded_ops"
+KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
+OUTSIDE = -1
+
+
+# TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
+# cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
+_FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
+
+
+class WorkItem(NamedTuple):
+    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op`` on a CPU; and its type, or its name."""
+
+    kind: EventKind
+    name: str
+
+
+Work = Counter[WorkItem]
+
+
+def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
+    """Return what the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
+    device = events.of_kind(*DEVICE_KINDS)
+    owners = span_of(device, spans, launches=events.of_kind("runtime"))
+    return count_work(device, owners, spans=spans.start.size)
+
+
+def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Work]:
+    """Return what ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
+    works = [Work() for _ in range(spans)]
+    for owner, kind, group in zip(owners.tolist(), events.kind.tolist(), events.group.tolist()):
+        if owner != OUTSIDE:
+            works[owner][WorkItem(KINDS[kind], events.names[group])] += 1
+    return works
+
+
+def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
+    """Return the number of the span that each event belongs to, OUTSIDE for none.
+
+    Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
+    host is a call further. Else it belongs to the span in which it began.
+    """
+    began = launched_or_began(events, launch_starts(events, launches))
+    number = np.searchsorted(spans.start, began, side="right") - 1
+    inside = number >= 0
+    inside[inside] &= began[inside] < spans.end[number[inside]]
+    return np.where(inside, number, OUTSIDE)
+
+
+def is_format_conversion(name: str) -> bool:
+    """Return whether a kernel, by its type or name, only brings a tensor into another layout or format."""
+    return _FORMAT_CONVERSION.search(name) is not None
