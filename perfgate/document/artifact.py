@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from perfgate.document.files import parse_run
+from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Packed
 from perfgate.errors import DocumentError
@@ -102,7 +103,7 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
         # Non-blocking, so that a pipe is refused instead of waited for.
         descriptor = os.open(artifact, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise DocumentError(f"there is none with a {names[-1]}; see the log of the measuring job") from None
+        raise ReasonError(Message("publish.no-artifact-with", {"name": names[-1]})) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise DocumentError(f"it cannot be opened ({_cause(error)}); give the folder or zip of a check") from None
     try:
@@ -225,7 +226,7 @@ def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -
 
 
 def _missing(name: str) -> NoReturn:
-    raise DocumentError(f"it has no {name}; see the log of the measuring job")
+    raise ReasonError(Message("publish.artifact-lacks-file", {"name": name}))
 
 
 def _cause(error: Exception) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from perfgate.catalogue.lookup import FAST_PATHS, METRICS, judged_by
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import Budget
+from perfgate.document.message import Message
 from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.tolerances import OK_MARGIN
 
@@ -155,7 +156,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: int | None = None
     detectable: float | None = None
     excluded: float | None = None
-    reason: str | None = None
+    reason: Message | str | None = None
     parts: list[Part] = []
     accepted: str | None = None
     limit: str | None = None
@@ -201,7 +202,7 @@ class Invalid(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     shape: str
     kind: InvalidKind
-    message: str
+    message: Message | str
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,7 +313,7 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     kind: Literal["removed", "changed", "added", "unknown", "not_comparable"]
-    message: str
+    message: Message | str
     lines: list[str] = []
 
 
@@ -324,7 +325,7 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     committed_at: str | None = None
     dirty: bool = False
-    chosen_because: str | None = None
+    chosen_because: Message | str | None = None
     sha256: str | None = None
 
 
@@ -402,7 +403,7 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: str
-    reason: str | None = None
+    reason: Message | str | None = None
     findings: list[Finding] = []
     waited: float | None = None
 
@@ -453,7 +454,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     comparing: Comparing = "code"
     verdict: Verdict
-    reasons: list[str]
+    reasons: list[Message | str]
     base: SideSummary
     head: SideSummary
     device: str
@@ -475,7 +476,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[StepSummary] = []
     failures: list[Failure] = []
     links: list[Link] = []
-    warnings: list[str] = []
+    warnings: list[Message | str] = []
     pairs: int = 0
     rounds: int = 1
     waited: float | None = None

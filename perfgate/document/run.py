@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import Packed
 from perfgate.document.telemetry import Reading
 
@@ -21,7 +22,7 @@ StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invali
 Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
 Arm = Literal["ab", "aa"]
-Evidence = str | int | float
+Evidence = MessageValue
 RowKind = Literal["compute", "copy", "comm", "host", "python"]
 # Where the time of a call goes. On a device with a timeline of its own: what ran there, then why nothing did. On a CPU:
 # operators of the framework, and everything outside them (Python, the host code between two operators).
@@ -57,7 +58,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     count: int | None = None
     labels: dict[str, str] = {}
-    reason: str | None = None
+    reason: Message | str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,17 +71,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # What a check with --time-budget says of what it did not begin.
-TIME_SPENT = "not measured: the time budget was spent before"
+TIME_SPENT = Message("gate.not-measured-in-time")
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker or its workload failed.
 
-    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol.
+    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A ``message`` that is a text is somebody else's.
     """
 
     kind: Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
-    message: str
+    message: Message | str
     traceback: str | None = None
     signal: str | None = None
     log_tail: str | None = None
@@ -118,7 +119,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: StepStatus
-    reason: str | None = None
+    reason: Message | str | None = None
     values: list[Value] = []
     findings: list[Finding] = []
     samples: list[SampleSet] = []
@@ -131,13 +132,14 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
     """The workload's own check of its output for one input shape.
 
-    ``signature`` is structure, dtypes and shapes of the output, e.g. ``(float32[8,48],)``.
+    A ``message`` that is a text is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
+    ``(float32[8,48],)``.
     """
 
     workload: str
     shape: str
     status: Literal["passed", "failed", "not_checked", "error"]
-    message: str | None = None
+    message: Message | str | None = None
     signature: str | None = None
 
 
@@ -285,7 +287,7 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[CallRow]
     more_rows: int = 0
     more_time: float = 0.0
-    no_lines: str | None = None
+    no_lines: Message | str | None = None
     roof: Roof | None = None
     work: list[Work] = []
 
@@ -557,4 +559,4 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
-    warnings: list[str] = []
+    warnings: list[Message | str] = []

@@ -16,6 +16,7 @@ import msgspec
 from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import Confirmation
+from perfgate.document.message import Message
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
 TREND_SCHEMA_VERSION = 1
@@ -131,7 +132,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     steps: dict[str, str]
     failed: list[str] = []
-    warnings: list[str] = []
+    warnings: list[Message | str] = []
     noise_floor: float | None = None
     discarded: float | None = None
     temperature: float | None = None

@@ -37,6 +37,7 @@ from perfgate.jobs.publish.job import PublishRequest, judge_at_hand
 from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
+from tests.wording import worded
 
 replace = msgspec.structs.replace
 CONFIG = f"""
@@ -338,7 +339,7 @@ def improved(before: str, after: str) -> bool:
 def judge_all(tmp_path: Path, check: Check, *, each: int, most: int, seed: str) -> None:
     judge = Judge(tmp_path, check)
     whole = judge.decision()
-    assert whole.verdict == check.verdict, whole.reasons
+    assert whole.verdict == check.verdict, worded(whole.reasons)
     better = []
     lot = random.Random(seed)
     for name in ("base", "head"):
@@ -352,7 +353,7 @@ def judge_all(tmp_path: Path, check: Check, *, each: int, most: int, seed: str) 
                 continue
             judged += 1
             if improved(whole.verdict, after.verdict):
-                better.append(f"{name}/{'/'.join(map(str, path))} {how}: {after.verdict} {after.reasons}")
+                better.append(f"{name}/{'/'.join(map(str, path))} {how}: {after.verdict} {worded(after.reasons)}")
     assert not better, "\n".join(better)
 
 
@@ -376,7 +377,7 @@ def test_publish__a_file_left_out__inconclusive(tmp_path: Path, checks: dict[str
     (judge.artifact / file).unlink()
     decision = judge.decision()
     assert decision.verdict == "INCONCLUSIVE"
-    assert file in decision.reasons[0]
+    assert file in worded(decision.reasons)[0]
 
 
 @pytest.mark.parametrize("field", ["replicates", "failed_pairs", "harness", "steps", "correctness", "counters"])
@@ -388,7 +389,7 @@ def test_publish__a_field_left_out__inconclusive_with_its_name(
     judge.write("head", judge.values["head"])
     decision = judge.decision()
     assert decision.verdict == "INCONCLUSIVE"
-    assert f"$.{field}: this field is missing" in decision.reasons[0]
+    assert f"$.{field}: this field is missing" in worded(decision.reasons)[0]
 
 
 def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(

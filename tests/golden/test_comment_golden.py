@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
+from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
@@ -54,13 +55,13 @@ def decisions() -> dict[str, DecisionDocument]:
         "pass-slower-operator": make_decision(operator_tests=operator_tests()),
         "fail-by-counter": make_decision(
             "FAIL",
-            reasons=["regressed: encoder/long counters.framework_ops"],
+            reasons=[Message("verdict.regressed", {"name": "encoder/long counters.framework_ops"})],
             comparisons=unchanged_comparisons()[:2] + regressed_counters(),
             suggestions=suggestions(),
         ),
         "fail-by-time": make_decision(
             "FAIL",
-            reasons=["regressed: encoder/long latency.low"],
+            reasons=[Message("verdict.regressed", {"name": "encoder/long latency.low"})],
             comparisons=[*regressed_time(), *regressed_counters(), better],
             operator_changes=operator_changes(),
             suggestions=suggestions(),
@@ -68,17 +69,19 @@ def decisions() -> dict[str, DecisionDocument]:
             duration=460.0,
         ),
         "inconclusive-noisy": make_decision(
-            "INCONCLUSIVE", reasons=["undecided: encoder/long latency.low"], comparisons=[noisy]
+            "INCONCLUSIVE",
+            reasons=[Message("verdict.undecided", {"name": "encoder/long latency.low"})],
+            comparisons=[noisy],
         ),
         "inconclusive-testbed": make_decision(
             "INCONCLUSIVE",
-            reasons=["testbed: torch"],
+            reasons=[Message("verdict.testbed", {"name": "torch"})],
             testbed_differences=[make_difference()],
             comparisons=[make_comparison(outcome="not_comparable", reason="torch differs")],
         ),
         "error-in-head": make_decision(
             "INCONCLUSIVE",
-            reasons=["failed: head encoder loading"],
+            reasons=[Message("verdict.failed", {"name": "head encoder loading"})],
             comparisons=[],
             noise_floors=[],
             failures=[make_failure(), make_failure("pair", what="pair 3", error=killed)],
@@ -86,12 +89,14 @@ def decisions() -> dict[str, DecisionDocument]:
             duration=12.0,
         ),
         "correctness-failed": make_decision(
-            "FAIL", reasons=["regressed: encoder/long correctness"], comparisons=[wrong, *unchanged_comparisons()]
+            "FAIL",
+            reasons=[Message("verdict.regressed", {"name": "encoder/long correctness"})],
+            comparisons=[wrong, *unchanged_comparisons()],
         ),
         "upgrade-slower": make_decision(
             "WARN",
             comparing="stack",
-            reasons=["regressed: encoder/long latency.low"],
+            reasons=[Message("verdict.regressed", {"name": "encoder/long latency.low"})],
             comparisons=[*regressed_time(), *unchanged_comparisons()[2:]],
             base=SideSummary(
                 commit="a1b2c3d4e5f60718293a4b5c6d7e8f9001122334", chosen_because="the same commit on the old stack"
@@ -107,8 +112,8 @@ def decisions() -> dict[str, DecisionDocument]:
         "harness-measures-less": make_decision(
             "WARN",
             reasons=[
-                "harness: encoder: the head no longer measures shape short",
-                "harness: encoder: the head removed check=",
+                Message("verdict.harness", {"name": "encoder: the head no longer measures shape short"}),
+                Message("verdict.harness", {"name": "encoder: the head removed check="}),
             ],
             harness_changes=[
                 make_harness_change("added", "the head added an SLA of the P99 latency"),
@@ -118,7 +123,9 @@ def decisions() -> dict[str, DecisionDocument]:
         ),
         "harness-not-comparable": make_decision(
             "INCONCLUSIVE",
-            reasons=["harness: encoder: the base does not run under the head's workload file"],
+            reasons=[
+                Message("verdict.harness", {"name": "encoder: the base does not run under the head's workload file"})
+            ],
             comparisons=[
                 make_comparison(
                     outcome="not_comparable",
@@ -150,7 +157,7 @@ def decisions() -> dict[str, DecisionDocument]:
         ),
         "skipped": make_decision(
             "SKIPPED",
-            reasons=["nothing relevant changed: 2 files, by the rule docs/**"],
+            reasons=[Message("gate.nothing-changed", {"count": 2, "rules": ["docs/**"]})],
             comparisons=[],
             noise_floors=[],
             steps=[],

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import FailedPair, Finding
+from tests.wording import worded
 
 
 def names(decision: DecisionDocument) -> set[str]:
@@ -16,7 +17,9 @@ def names(decision: DecisionDocument) -> set[str]:
     found |= {f"error {failure.error.kind}" for failure in decision.failures}
     found |= {f"harness {change.kind}" for change in decision.harness_changes}
     found |= {
-        reason.partition(":")[0] + " " for reason in decision.reasons if reason.startswith(("doubtful", "undecided"))
+        reason.partition(":")[0] + " "
+        for reason in worded(decision.reasons)
+        if reason.startswith(("doubtful", "undecided"))
     }
     return found | {f"finding {finding.rule}" for step in decision.steps for finding in step.findings}
 

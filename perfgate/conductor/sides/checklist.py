@@ -112,7 +112,7 @@ def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: L
     except WorkerError as error:
         bench.say(f"{doing}: {error}")
         findings.correctness = [
-            CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message[:500])
+            CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message)
             for shape in loaded.shapes
         ]
         return

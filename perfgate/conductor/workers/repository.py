@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git.commands import NAMES_OF_CHANGED, run_git
@@ -25,7 +26,7 @@ class BaseChoice:
     """The commit to compare with, and why this one."""
 
     commit: str
-    because: str
+    because: Message
 
 
 class Repository:
@@ -96,13 +97,13 @@ class Repository:
         """
         commit = self.resolve(revision)
         if commit == head:
-            return BaseChoice(commit, f"{revision} as given, the same commit as head")
+            return BaseChoice(commit, Message("gate.base-as-given-same", {"revision": revision}))
         merge_base = self._merge_base(commit, head, revision)
         if merge_base == commit:
-            return BaseChoice(commit, f"{revision}, an ancestor of head")
+            return BaseChoice(commit, Message("gate.base-ancestor", {"revision": revision}))
         if merge_base == head:
-            return BaseChoice(commit, f"{revision} as given, it is ahead of head")
-        return BaseChoice(merge_base, f"merge base of {revision} and head")
+            return BaseChoice(commit, Message("gate.base-as-given-ahead", {"revision": revision}))
+        return BaseChoice(merge_base, Message("gate.base-merge-base", {"revision": revision}))
 
     def dirty_files(self) -> list[str]:
         """Return tracked files that differ from HEAD."""

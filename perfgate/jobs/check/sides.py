@@ -12,6 +12,7 @@ from perfgate.conductor.sides.code_changes import changed_functions
 from perfgate.conductor.workers.repository import BaseChoice, Repository
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
+from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.jobs.check.options import CheckOptions
@@ -54,7 +55,7 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
         )
     if options.comparing == "stack":
         source = repository.source(head)
-        return Sides(BaseChoice(head, "the same commit on the old stack"), source, head, source)
+        return Sides(BaseChoice(head, Message("gate.base-old-stack")), source, head, source)
     revision = options.base or repository.main_branch(config.store.main_branch)
     base = repository.choose_base(revision, head)
     return Sides(

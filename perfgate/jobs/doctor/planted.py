@@ -20,6 +20,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.jobs.shared.scratch import ScratchRepository
+from perfgate.judging.report.messages import word_all
 
 PROJECT = Path(perfgate.__file__).parent / "doctor"
 # What a counter finds needs no clock, so those gates are short. The clock is asked all the same, as in every gate.
@@ -172,7 +173,7 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
     """Return what the gate says, how far it came, the noise it saw, and what would help."""
-    said = "; ".join(decision.reasons[:2]) or "inconclusive"
+    said = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
     noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
     hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in said]

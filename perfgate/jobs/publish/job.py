@@ -11,6 +11,7 @@ import msgspec
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.document.files import write_decision, write_text_atomically
+from perfgate.document.message import Message, ReasonError, reason_of
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
 from perfgate.git.clone import checked_out, is_behind
 from perfgate.git.commands import COMMIT_ID
@@ -133,7 +134,7 @@ def _documents(
 ) -> tuple[CheckDocuments | None, DocumentError | None]:
     """Return the documents of the artifact, or why there are none: a cancelled job may find those of an earlier attempt."""
     if event.measured in CANCELLED:
-        return None, DocumentError("the measuring job was cancelled or ran into its time limit; run it again")
+        return None, ReasonError(Message("publish.job-cancelled"))
     try:
         return read_check(request.artifact or fetch_artifact(forge, event, request.key)), None
     except DocumentError as error:
@@ -172,7 +173,7 @@ def judge_at_hand(
             refuse_stranger(documents, event, None, None)
         return _decide(request, documents, grounds, event, doors, None)
     except DocumentError as error:
-        return _nothing_to_judge(f"artifact: {error}", grounds, event)
+        return _nothing_to_judge(_artifact(error), grounds, event)
 
 
 def _judge(
@@ -186,7 +187,7 @@ def _judge(
         grounds = _grounds(request, doors, case, measured=documents is not None)
     except RepositoryError as error:
         why = str(error).replace(str(request.root), ".")
-        return _nothing_to_judge(f"policy: perfgate.toml of the base cannot be read: {why}", Grounds(), case.event)
+        return _nothing_to_judge(Message("publish.base-config-unreadable", {"why": why}), Grounds(), case.event)
     if grounds.skipped is not None and _is_the_same_change(case):
         return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
@@ -196,7 +197,7 @@ def _judge(
         because = _why_this_base(documents, case, request.root)
         return _decide(request, documents, grounds, case.event, doors, because)
     except DocumentError as error:
-        return _nothing_to_judge(f"artifact: {error}", grounds, case.event)
+        return _nothing_to_judge(_artifact(error), grounds, case.event)
 
 
 def _is_the_same_change(case: _Case) -> bool:
@@ -217,7 +218,7 @@ def _grounds(request: PublishRequest, doors: Doors, case: _Case, *, measured: bo
     return grounds_of_base(request.root, change, change.base_sha, forge, case.access, measured=measured)
 
 
-def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
+def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:
     """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
 
     A head that no change request has any more may be one's again tomorrow, so it is held to what this job has checked out.
@@ -228,11 +229,13 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> str:
     change = case.change or _queued(case.event) or _headless(case.event, root)
     if base_is_proven(documents, change, case.forge, root):
         if case.change is None and case.event.base_sha is not None:
-            return "what the merge queue puts the change on"
-        target = (case.change.target or "the target branch") if case.change else "what this job has checked out"
-        return f"merge base of {target} and head"
+            return Message("publish.base-merge-queue")
+        target: str | Message = Message("publish.checked-out")
+        if case.change:
+            target = case.change.target or Message("publish.target-branch")
+        return Message("gate.base-merge-base", {"revision": target})
     if is_behind(root, commit):
-        return "an ancestor of what this job has checked out"
+        return Message("publish.base-checked-out")
     raise DocumentError(
         f"it compares with the commit {commit[:12]!r}, and nothing shows that the change is to be compared with that one; "
         'check the target branch out with its history before (`fetch-depth: 0`, GIT_DEPTH: "0")'
@@ -256,7 +259,7 @@ def _decide(
     grounds: Grounds,
     event: CiEvent | None,
     doors: Doors,
-    because: str | None,
+    because: Message | None,
 ) -> DecisionDocument:
     missing: list[str] = []
     base, head = documents
@@ -267,19 +270,19 @@ def _decide(
     required = required_of(grounds.config, base, doors.environ, only=(request.workload,) if request.workload else ())
     notes = list(grounds.notes)
     if missing:
-        notes.append("the store could not be read: nothing is compared with main's history, and no acceptance is known")
+        notes.append(Message("publish.store-unreadable"))
     decision = decide_with_advice(
         base, head, policy=grounds.policy, history=history, chosen_because=because, required=required
     )
     return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
 
 
-def _nothing_to_judge(why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+def _nothing_to_judge(why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
     """Return the decision over an artifact that is missing, damaged or another's: never a silent green."""
     return _undecided("INCONCLUSIVE", why, grounds, event)
 
 
-def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+def _undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
@@ -292,6 +295,10 @@ def _undecided(verdict: Verdict, why: str, grounds: Grounds, event: CiEvent | No
         procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
         warnings=list(grounds.notes),
     )
+
+
+def _artifact(error: DocumentError) -> Message:
+    return Message("publish.artifact", {"why": reason_of(error)})
 
 
 def _comment(decision: DecisionDocument, request: PublishRequest, event: CiEvent | None) -> str:

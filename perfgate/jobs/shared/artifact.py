@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.artifact import MAX_ARCHIVE_BYTES
+from perfgate.document.message import Message, ReasonError
 from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
 from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
 
@@ -22,12 +23,12 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
         if (attempt := _attempt(artifact, prefix)) is not None and int(attempt) <= event.run_attempt
     ]
     if not found:
-        raise DocumentError(
-            f"run {event.run_id} has left none named {prefix}{event.run_attempt}; see the log of its jobs"
+        raise ReasonError(
+            Message("publish.artifact-not-left", {"run": str(event.run_id), "name": f"{prefix}{event.run_attempt}"})
         )
     newest = max(found, key=lambda entry: entry[:2])[2]
     if newest.expired:
-        raise DocumentError(f"{newest.name} has expired; run the measuring job again")
+        raise ReasonError(Message("publish.artifact-expired", {"name": newest.name}))
     if newest.bytes > MAX_ARCHIVE_BYTES:
         raise DocumentError(f"{newest.name} has {newest.bytes} bytes; at most {MAX_ARCHIVE_BYTES} are read")
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run
 from perfgate.document.history import History
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import NOTHING_REQUIRED, decide, judge_folder
@@ -19,7 +20,7 @@ def decide_with_advice(
     *,
     policy: Policy,
     history: History,
-    chosen_because: str | None = None,
+    chosen_because: Message | str | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base and say what to try; a pure function, as both its parts are."""

@@ -26,6 +26,7 @@ from perfgate.jobs.check.job import check_change
 from perfgate.jobs.check.options import CheckOptions
 from perfgate.jobs.shared.progress import Progress
 from perfgate.jobs.shared.session import now
+from perfgate.judging.report.messages import word_all
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.standing import is_about
 
@@ -161,7 +162,7 @@ def _measure(
     found = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
     answers = [one for one in found if one is not None]
     if not answers:
-        progress.note(f"measured side by side they gave no answer: {'; '.join(decision.reasons) or decision.verdict}")
+        progress.note(f"measured side by side they gave no answer: {word_all(decision.reasons) or decision.verdict}")
     return answers
 
 

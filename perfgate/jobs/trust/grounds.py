@@ -10,6 +10,7 @@ from pathlib import Path
 from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.git.clone import files_between, prefix_of
@@ -34,8 +35,8 @@ class Grounds:
     """The base's configuration, where it has one; what there is to say of all this; why nothing had to be measured."""
 
     config: Config | None = None
-    notes: tuple[str, ...] = ()
-    skipped: str | None = None
+    notes: tuple[Message, ...] = ()
+    skipped: Message | None = None
 
     @property
     def policy(self) -> Policy:
@@ -59,21 +60,19 @@ def grounds_of_base(
     found = config_at(root, base, access)
     notes = []
     if found.unreadable is not None:
-        notes.append(f"the base's perfgate.toml cannot be read, so perfgate's own tolerances judge: {found.unreadable}")
+        notes.append(Message("publish.policy-unreadable", {"error": found.unreadable}))
     elif found.config is None:
-        notes.append("the base has no perfgate.toml, so perfgate's own tolerances judge")
+        notes.append(Message("publish.policy-absent"))
     changed = _changed_files(root, change, base, forge)
     if changed is None:
-        return Grounds(found.config, (*notes, "which files this change edits is not known, what judges it among them"))
+        return Grounds(found.config, (*notes, Message("publish.edits-unknown")))
     prefix = prefix_of(root)
     always = always_relevant(found.config, prefix.rstrip("/")) if found.config else {prefix + CONFIG_NAME}
     edited = [file for file in changed if file in always or any(fnmatch(file, pattern) for pattern in CI_FILES)]
     if edited:
-        more = f" and {len(edited) - _NAMED} more" if len(edited) > _NAMED else ""
-        notes.append(
-            f"this change edits what decides how it is measured ({', '.join(edited[:_NAMED])}{more}): read that before "
-            "these numbers; the tolerances are the base's"
-        )
+        hidden = len(edited) - _NAMED
+        files = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": hidden}) if hidden > 0 else edited
+        notes.append(Message("publish.judge-edited", {"files": files}))
     if found.config is None or measured:
         return Grounds(found.config, tuple(notes))
     skipped = skipped_because(

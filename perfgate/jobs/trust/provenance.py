@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.fingerprint import fingerprint
+from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.git.clone import fetched_tip, merge_base
@@ -55,9 +56,11 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
     if lowest is None or highest is None:
         return False
     if (lowest, highest) != (fork, commit):
-        raise DocumentError(
-            f"{BASE} measured {commit[:12]}, which does not lie on {change.target!r} after {fork[:12]}, where the "
-            "change left it"
+        raise ReasonError(
+            Message(
+                "publish.base-not-on-target",
+                {"base": BASE, "commit": commit[:12], "target": repr(change.target), "fork": fork[:12]},
+            )
         )
     return True
 
@@ -98,12 +101,16 @@ def _refuse_foreign_head(ci: CiContext, name: str, event: CiEvent) -> None:
 
 def _refuse_different(name: str, what: str, found: object, wanted: object) -> None:
     if found != wanted:
-        raise DocumentError(f"{name} has the {what} {found!r}, but this job runs for {wanted!r}")
+        raise ReasonError(
+            Message(
+                "publish.artifact-of-other", {"name": name, "what": what, "found": repr(found), "wanted": repr(wanted)}
+            )
+        )
 
 
 def _context(session: Session, name: str) -> CiContext:
     if session.ci is None:
-        raise DocumentError(f"{name} was not measured in CI, and publish takes only what its own pipeline measured")
+        raise ReasonError(Message("publish.not-from-ci", {"name": name}))
     return session.ci
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Comparison, Method, Outcome, Part
+from perfgate.document.message import Message
 
 
 class Place(NamedTuple):
@@ -40,7 +41,7 @@ def comparison(  # noqa: PLR0913 - the fields of a record
     head: float | None = None,
     delta: float | None = None,
     tolerance: float | None = None,
-    reason: str | None = None,
+    reason: Message | str | None = None,
     parts: Sequence[Part] = (),
 ) -> Comparison:
     """The comparison of a metric, with the unit and the better direction that its catalogue entry has."""

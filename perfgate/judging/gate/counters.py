@@ -8,8 +8,9 @@ from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import TimedRow
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, relative_change
+from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
 from perfgate.judging.gate.operator_counts import grown_sites
 from perfgate.judging.gate.policy import tolerance
 
@@ -21,8 +22,7 @@ _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What the sites of a counter count, where it is not the operator's own calls.
 _SITE_WORDS = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
 _REASONS = {
-    "counters.repeat_saves": "same-input caching: a call on an input it has just seen skips operators, which a call on a new "
-    "input never does",
+    "counters.repeat_saves": Message("gate.same-input-caching"),
 }
 
 
@@ -67,16 +67,14 @@ class _Counters:
             if name not in self._base.values or name not in self._head.values:
                 # As the graph breaks of a side that compiles nothing.
                 side = "base" if name in self._base.values else "head"
-                yield self._comparison(name, "not_comparable", reason=f"only the {side} has it")
+                yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
             elif name in self._base.unstable or name in self._head.unstable:
                 yield self._compare_unstable(name)
             elif 0 in (self._base.repeats, self._head.repeats) and self._base.values[name] != self._head.values[name]:
                 # Whole recordings may hold different numbers of calls, so only equal counts prove something.
-                reason = (
-                    "counted over whole recordings, which mark no steps: one may hold more iterations than the other"
-                )
+                reason = Message("gate.whole-recordings")
                 yield self._comparison(name, "inconclusive", gating=True, reason=reason, parts=self._parts(name))
             else:
                 yield self._compare_exact(name)
@@ -96,18 +94,18 @@ class _Counters:
             parts=self._parts(name) if outcome in ("regressed", "improved") else [],
         )
 
-    def _single_step(self) -> str | None:
+    def _single_step(self) -> Message | None:
         """Say where a recording holds a single step: its counts are compared, and nothing shows that they repeat."""
         sides = [side for side, counters in (("base", self._base), ("head", self._head)) if counters.repeats == 1]
-        return f"counted in a single step of {' and '.join(sides)}, so nothing shows that it repeats" if sides else None
+        if len(sides) == 1:
+            return Message("gate.counted-once", {"side": sides[0]})
+        return Message("gate.both-counted-once") if sides else None
 
     def _compare_unstable(self, name: str) -> Comparison:
         """A count that repeated calls disagree about is not exact; where only the head's do, the change made it so."""
         if name in self._base.unstable:
-            reason = "the count differs between repeated calls of the same code, so it is not exact here"
-            return self._comparison(name, "not_comparable", reason=reason)
-        reason = "repeated calls of the head give different counts, those of the base did not"
-        return self._comparison(name, "inconclusive", reason=reason)
+            return self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
+        return self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
 
     def _compare_precision(self) -> Comparison:
         """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
@@ -116,15 +114,15 @@ class _Counters:
         Operators that fell back to full precision explain a slower call; the times say whether it is slower.
         """
         if dropped := self._dropped_precision():
-            number = f"{sum(part.head - part.base for part in dropped):g} more operators a call"
-            reason = f"{number} compute in full precision{_first_line(dropped)}, in lower precision before"
+            number = rounded(sum(part.head - part.base for part in dropped))
+            reason = _with_first_line("gate.full-precision", dropped, number)
             return self._comparison(LOW_PRECISION_OPS, "regressed", reason=reason, parts=dropped[:MAX_PARTS])
         more = self._head.values[LOW_PRECISION_OPS] - self._base.values[LOW_PRECISION_OPS]
         if more <= 0:
             return self._comparison(LOW_PRECISION_OPS, "unchanged", by_check=True)
         parts = self._parts(LOW_PRECISION_OPS)
-        reason = f"{more} more operators a call compute below 32-bit floating point{_first_line(parts)}"
-        reason += "; the workload's check accepts the output" if self._checked else " and no check looks at it"
+        computed = _with_first_line("gate.low-precision", parts, more)
+        reason = Message("gate.check-accepts" if self._checked else "gate.check-absent", {"computed": computed})
         outcome: Outcome = "unchanged" if self._checked else "inconclusive"
         return self._comparison(LOW_PRECISION_OPS, outcome, reason=reason, parts=parts, by_check=True)
 
@@ -211,7 +209,7 @@ class _Counters:
         *,
         gating: bool = False,
         allowed: float | None = None,
-        reason: str | None = None,
+        reason: Message | None = None,
         parts: list[Part] | None = None,
         by_check: bool = False,
     ) -> Comparison:
@@ -238,8 +236,11 @@ def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) ->
     return "improved" if head < base * (1 - slack) else "unchanged"
 
 
-def _first_line(parts: list[Part]) -> str:
-    return f" ({parts[0].name} at {parts[0].line})" if parts and parts[0].line else ""
+def _with_first_line(code: str, parts: list[Part], number: float) -> Message:
+    """How many more operators, with the place of the first where its line is known."""
+    if parts and parts[0].line:
+        return Message(f"{code}-at", {"number": number, "op": parts[0].name, "line": parts[0].line})
+    return Message(code, {"number": number})
 
 
 def _by_op(counters: CounterSet) -> dict[str, OpCount]:

@@ -29,6 +29,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
+from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
 from perfgate.document.tolerances import judges_subroutines
 from perfgate.errors import DocumentError
@@ -53,7 +54,6 @@ PROCEDURE = "sequential-signed-rank"
 PROCEDURE_VERSION = 5
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
-_NO_CHECK = "the correctness check could not run"
 
 
 def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
@@ -79,7 +79,7 @@ def decide(
     *,
     policy: Policy,
     history: History,
-    chosen_because: str | None = None,
+    chosen_because: Message | str | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base; ``required`` is what the trusted side says that both must hold.
@@ -206,7 +206,7 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
     entries: dict[tuple[str, str], Invalid] = {}
     for floor in floors:
         if floor.differs:
-            message = f"base against base differs in {floor.metric}"
+            message = Message("gate.aa-differs", {"metric": floor.metric})
             entry = Invalid(workload=floor.workload, shape=floor.shape, kind="aa_differs", message=message)
             entries.setdefault((floor.workload, floor.shape), entry)
     return list(entries.values())
@@ -324,7 +324,7 @@ def _not_comparable(comparison: Comparison) -> Comparison:
     if comparison.method in {"check", *RULE_METHODS}:
         return comparison
     return msgspec.structs.replace(
-        comparison, outcome="not_comparable", gating=False, reason="the testbeds differ between base and head"
+        comparison, outcome="not_comparable", gating=False, reason=Message("gate.testbeds-differ")
     )
 
 
@@ -336,16 +336,16 @@ def _pairs(head: RunDocument) -> int:
     return max(counts, default=0)
 
 
-def _warnings(base: RunDocument, head: RunDocument) -> list[str]:
-    common = [text for text in base.warnings if text in head.warnings]
+def _warnings(base: RunDocument, head: RunDocument) -> list[Message | str]:
+    common = [note for note in base.warnings if note in head.warnings]
     return [
-        *(f"base and head: {text}" for text in common),
-        *(f"base: {text}" for text in base.warnings if text not in common),
-        *(f"head: {text}" for text in head.warnings if text not in common),
+        *(Message("notes.both-sides", {"note": note}) for note in common),
+        *(Message("notes.base", {"note": note}) for note in base.warnings if note not in common),
+        *(Message("notes.head", {"note": note}) for note in head.warnings if note not in common),
     ]
 
 
-def side_of(source: Source, chosen_because: str | None = None, *, sha256: str | None = None) -> SideSummary:
+def side_of(source: Source, chosen_because: Message | str | None = None, *, sha256: str | None = None) -> SideSummary:
     """One side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
     return SideSummary(
         commit=source.commit,
@@ -363,20 +363,28 @@ def _side_failures(run: RunDocument, side: Side) -> list[Failure]:
     failures = [Failure(side=side, workload=name, what="load", error=error) for name, error in failed_to_load.items()]
     failures += [
         Failure(
-            side=side, workload=step.workload, what=step.slug, error=step.error or _error(step.reason or "it failed")
+            side=side,
+            workload=step.workload,
+            what=step.slug,
+            error=step.error or _error(step.reason or Message("gate.step-failed")),
         )
         for step in run.steps
         if step.status == "error" and step.workload not in failed_to_load
     ]
     failures += [
-        Failure(side=side, workload=check.workload, what="correctness", error=_error(check.message or _NO_CHECK))
+        Failure(
+            side=side,
+            workload=check.workload,
+            what="correctness",
+            error=_error(check.message or Message("gate.check-could-not-run")),
+        )
         for check in run.correctness
         if check.status == "error"
     ]
     return failures
 
 
-def _error(message: str) -> ErrorDetail:
+def _error(message: Message | str) -> ErrorDetail:
     return ErrorDetail(kind="exception", message=message)
 
 

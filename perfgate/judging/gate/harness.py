@@ -8,6 +8,7 @@ import msgspec
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, Failure, HarnessChange
+from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison
 
@@ -55,12 +56,14 @@ def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Compar
 
 def _changes(name: str, base: Harness | None, head: Harness | None) -> Iterator[HarnessChange]:
     if base is None:
-        yield HarnessChange(workload=name, kind="added", message=f"workload {name} is new")
+        yield HarnessChange(workload=name, kind="added", message=Message("harness.workload-new", {"name": name}))
     elif head is None:
-        yield HarnessChange(workload=name, kind="removed", message=f"the head no longer measures workload {name}")
+        yield HarnessChange(workload=name, kind="removed", message=Message("harness.workload-removed", {"name": name}))
     elif base.error is not None:
-        why = base.error.message.splitlines()[0] if base.error.message else "no reason given"
-        message = f"what the base's own workload file measures is not known: {why}"
+        error = base.error.message
+        text = error.splitlines() if isinstance(error, str) else [error]
+        why = text[0] if text else Message("harness.no-reason")
+        message = Message("harness.base-unknown", {"why": why})
         yield HarnessChange(workload=name, kind="unknown", message=message)
     elif head.error is None:
         yield from _compare(name, base, head)
@@ -76,55 +79,60 @@ def _compare(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]
     yield from changes
     if not changes and base.file_sha256 != head.file_sha256:
         file = head.reference.rpartition(":")[0]
-        yield HarnessChange(
-            workload=name, kind="changed", message=f"other code of {file}, or of a module beside it, changed"
-        )
+        yield HarnessChange(workload=name, kind="changed", message=Message("harness.file-changed", {"file": file}))
 
 
 def _shapes(name: str, base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[HarnessChange]:
     for shape in sorted(base.keys() | head.keys()):
         if shape not in head:
-            yield HarnessChange(workload=name, kind="removed", message=f"the head no longer measures shape {shape}")
-        elif shape not in base:
-            yield HarnessChange(workload=name, kind="added", message=f"shape {shape} is new")
-        elif base[shape] != head[shape]:
-            message = (
-                f"shape {shape} was {base[shape] or 'without arguments'} and is {head[shape] or 'without arguments'}"
+            yield HarnessChange(
+                workload=name, kind="removed", message=Message("harness.shape-removed", {"shape": shape})
             )
+        elif shape not in base:
+            yield HarnessChange(workload=name, kind="added", message=Message("harness.shape-new", {"shape": shape}))
+        elif base[shape] != head[shape]:
+            before, after = (side[shape] or Message("harness.no-arguments") for side in (base, head))
+            message = Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
             yield HarnessChange(workload=name, kind="changed", message=message)
 
 
 def _batches(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
     if base.batch != head.batch:
-        message = f"the batch was {base.batch} and is {head.batch}"
+        message = Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
         yield HarnessChange(workload=name, kind="changed", message=message)
     if base.batch_sizes != head.batch_sizes:
-        yield HarnessChange(workload=name, kind="changed", message="the sizes of the batch sweep changed")
+        yield HarnessChange(workload=name, kind="changed", message=Message("harness.batch-sizes-changed"))
 
 
 def _functions(name: str, base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[HarnessChange]:
     for function in sorted(base.keys() | head.keys()):
         if function not in head:
-            yield HarnessChange(workload=name, kind="removed", message=f"the head removed {function}=")
+            yield HarnessChange(
+                workload=name, kind="removed", message=Message("harness.function-removed", {"function": function})
+            )
         elif function not in base:
             # A check more proves more, and another way to preprocess is no other call; with any other function more, it is.
             added = function in ("check", "preprocess_on_device")
             yield HarnessChange(
-                workload=name, kind="added" if added else "changed", message=f"the head added {function}="
+                workload=name,
+                kind="added" if added else "changed",
+                message=Message("harness.function-added", {"function": function}),
             )
         elif base[function] != head[function]:
-            yield HarnessChange(workload=name, kind="changed", message=f"the head changed {function}=")
+            yield HarnessChange(
+                workload=name, kind="changed", message=Message("harness.function-changed", {"function": function})
+            )
 
 
 def _sla(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
     if base.sla_p99 == head.sla_p99:
         return
     if head.sla_p99 is None:
-        yield HarnessChange(workload=name, kind="removed", message="the head removed the SLA of the P99 latency")
+        yield HarnessChange(workload=name, kind="removed", message=Message("harness.sla-removed"))
     elif base.sla_p99 is None:
-        yield HarnessChange(workload=name, kind="added", message="the head added an SLA of the P99 latency")
+        yield HarnessChange(workload=name, kind="added", message=Message("harness.sla-added"))
     else:
-        message = f"the SLA of the P99 latency was {base.sla_p99:g} s and is {head.sla_p99:g} s"
+        message = Message("harness.sla-changed", {"before": base.sla_p99, "after": head.sla_p99})
         yield HarnessChange(workload=name, kind="changed", message=message)
 
 
@@ -134,8 +142,8 @@ def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> I
     for harness in head.harness:
         name = harness.workload
         if name in broken[0] - broken[1]:
-            code = "cannot run a workload that is new" if name in new else "does not run under the head's workload file"
-            yield HarnessChange(workload=name, kind="not_comparable", message=f"the base {code}")
+            code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
+            yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))
 
 
 def _broken(run: RunDocument) -> set[str]:

@@ -8,6 +8,7 @@ from pathspec import GitIgnoreSpec
 
 from perfgate.config import Config, PathSettings
 from perfgate.document.decision import DecisionDocument, Policy, Procedure
+from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.judging.gate.decide import side_of
 from perfgate.version import __version__
@@ -22,7 +23,7 @@ def skipped_because(
     *,
     always: Collection[str] = (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
-) -> str | None:
+) -> Message | None:
     """Why nothing in a change needs measuring, with the rule; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
@@ -48,8 +49,7 @@ def skipped_because(
         rules[_SAME_CODE] = None
     if not rules:
         return None
-    files = "1 file" if len(changed) == 1 else f"{len(changed)} files"
-    return f"nothing relevant changed: {files}, by the rule {', '.join(rules)}"
+    return Message("gate.nothing-changed", {"count": len(changed), "rules": list(rules)})
 
 
 def always_relevant(config: Config, prefix: str) -> set[str]:
@@ -59,7 +59,13 @@ def always_relevant(config: Config, prefix: str) -> set[str]:
 
 
 def skipped(
-    because: str, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: str | None
+    because: Message,
+    *,
+    config: Config,
+    policy: Policy,
+    base: Source,
+    head: Source,
+    chosen_because: Message | str | None,
 ) -> DecisionDocument:
     """The decision not to measure."""
     return DecisionDocument(

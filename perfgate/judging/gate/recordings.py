@@ -15,14 +15,14 @@ from typing import Literal
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, KernelTimes, OperatorRow, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
 from perfgate.judging.gate.policy import tolerance
 
 FEWEST_STEPS = 3
 KERNELS_TIME = "kernels.time"
-NO_KERNEL_TIMES = "the recordings tell no time of kernels in a step"
-NOT_COMPARED = "recorded, not compared: measure with perfgate check"
+NOT_COMPARED = Message("gate.recorded-only")
 # Of each shape, the operators with the most self time on either side.
 MAX_OPERATORS = 10
 _Unit = Literal["mac", "vec"]
@@ -49,7 +49,7 @@ def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -
     for place in dict.fromkeys([*before, *after]):
         old, new = before.get(place), after.get(place)
         if old is None or new is None:
-            reason = f"the {'head' if new is None else 'base'} has no times of kernels"
+            reason = Message("gate.no-kernel-times", {"side": "head" if new is None else "base"})
             comparisons.append(_undecided(place, KERNELS_TIME, old, new, reason))
             continue
         comparisons.append(_compare_sum(place, old, new, policy))
@@ -62,7 +62,7 @@ def untimed_places(base: RunDocument, head: RunDocument, comparisons: Sequence[C
     if any(comparison.method == "profiled" for comparison in comparisons):
         return []
     places = dict.fromkeys((w.name, shape) for run in (base, head) for w in run.workloads for shape in w.shapes)
-    return [f"{workload}/{shape} {KERNELS_TIME}: {NO_KERNEL_TIMES}" for workload, shape in places]
+    return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in places]
 
 
 def _kernel_times(run: RunDocument) -> dict[Place, KernelTimes]:
@@ -72,9 +72,9 @@ def _kernel_times(run: RunDocument) -> dict[Place, KernelTimes]:
 def _compare_sum(place: Place, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
     """Compare the sums of all kernels: the median steps say by how much, and the middle halves whether it is beyond doubt."""
     if any(times.steps != len(times.seconds) for times in (base, head)):
-        return _undecided(place, KERNELS_TIME, base, head, "steps are missing from its times")
+        return _undecided(place, KERNELS_TIME, base, head, Message("gate.steps-missing"))
     if min(base.steps, head.steps) < FEWEST_STEPS:
-        few = f"needs {FEWEST_STEPS} steps a side, there are {base.steps} and {head.steps}"
+        few = Message("gate.too-few-steps", {"few": FEWEST_STEPS, "base": base.steps, "head": head.steps})
         return _undecided(place, KERNELS_TIME, base, head, few)
     allowed = tolerance(policy, KERNELS_TIME, *place)
     base_low, base_median, base_high = statistics.quantiles(base.seconds, n=4, method="inclusive")
@@ -92,7 +92,7 @@ def _compare_sum(place: Place, base: KernelTimes, head: KernelTimes, policy: Pol
         head=head_median,
         allowed=allowed,
         parts=_slower_operators(base, head) if outcome == "regressed" else [],
-        reason="the steps of a side differ by more than the two sides" if outcome == "inconclusive" else None,
+        reason=Message("gate.steps-differ-more") if outcome == "inconclusive" else None,
     )
 
 
@@ -131,7 +131,7 @@ def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Uni
     for side, times, rows in (("base", base, before), ("head", head, after)):
         total = _unit_total(times, unit)
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
-            return _undecided(place, name, None, None, f"the {side} does not tell it of every operator")
+            return _undecided(place, name, None, None, Message("gate.times-incomplete", {"side": side}))
     allowed = tolerance(policy, name, *place)
     noise = _UNIT_NOISE[unit] * sum(before.values())
     parts = [Part(name=key, base=before[key], head=after[key]) for key in before if key in after]
@@ -155,7 +155,9 @@ def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Uni
     )
 
 
-def _undecided(place: Place, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: str) -> Comparison:
+def _undecided(
+    place: Place, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: Message
+) -> Comparison:
     before, after = (statistics.median(times.seconds) if times and times.seconds else None for times in (base, head))
     return _profiled(place, name, "inconclusive", base=before, head=after, reason=reason)
 
@@ -169,7 +171,7 @@ def _profiled(
     head: float | None,
     allowed: float | None = None,
     parts: Sequence[Part] = (),
-    reason: str | None = None,
+    reason: Message | None = None,
 ) -> Comparison:
     return comparison(
         place,

@@ -14,13 +14,12 @@ from perfgate.catalogue.lookup import judged_by, measuring_step, metric
 from perfgate.catalogue.names import P99, SIGNATURE, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
+from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, RunDocument, Value, WorkloadRecord
 from perfgate.document.tolerances import missing_kernels
 from perfgate.judging.gate.comparison import Place, comparison, rounded
 
 EXPECTED_KERNELS = "ops.expected_kernels"
-_NO_KERNELS_RECORDED = "step 4 kept no names of kernels; name the step with --steps"
-_TOO_MANY_KERNELS = "more names of kernels were recorded than are kept"
 
 
 def compare_rules(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
@@ -51,7 +50,7 @@ def compare_correctness(head: RunDocument, base: RunDocument | None = None) -> I
                 gating=True,
                 base={"passed": 1.0, "failed": 0.0}.get(before.get((check.workload, check.shape), "")),
                 head=1.0 if check.status == "passed" else 0.0,
-                reason=check.message,
+                reason=quote(check.message) if isinstance(check.message, str) else check.message,
             )
 
 
@@ -61,7 +60,8 @@ def compare_signatures(base: RunDocument | None, head: RunDocument) -> Iterator[
     for check in head.correctness:
         old = before.get((check.workload, check.shape))
         if old and check.signature and check.signature != old:
-            place, reason = Place(check.workload, check.shape), f"the output changed from {old} to {check.signature}"
+            place = Place(check.workload, check.shape)
+            reason = Message("gate.output-changed", {"old": old, "new": check.signature})
             yield comparison(place, SIGNATURE, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
 
 
@@ -148,21 +148,21 @@ def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, p
     number: float | None = None
     outcome: Outcome = "inconclusive"
     gating = True
-    reason: str | None = None
+    reason: Message | str | None = None
     if value is None:
-        reason = f"step {measuring_step(budget.metric)} measured no such value; name the step with --steps"
+        reason = Message("gate.bound-not-measured", {"step": measuring_step(budget.metric)})
     elif value.value is None and not bound.is_broken_by(value):
         reason = value.reason
     else:
         number = bound.best_end(value) if value.value is None else value.value
         if bound.is_broken_by(value):
             if base is not None and any(bound.is_broken_by(before) for before in bound.values(base, place)):
-                gating, reason = False, "the base breaks this bound too"
+                gating, reason = False, Message("gate.base-breaks-bound")
             else:
                 outcome = "regressed"
                 reason = _longest_kernel(head, place) if budget.metric == "ops.kernel_time" else None
         elif value.value is not None and bound.is_beyond(value.value):
-            gating, reason = False, "the value is beyond the bound, and its interval still holds it"
+            gating, reason = False, Message("gate.interval-holds-bound")
         else:
             outcome = "unchanged"
     return Comparison(
@@ -176,7 +176,7 @@ def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, p
         gating=gating,
         base=budget.bound,
         head=None if number is None else rounded(number),
-        reason=reason if budget.rate is None else f"at {budget.rate:g} calls a second{f': {reason}' if reason else ''}",
+        reason=reason if budget.rate is None else _at_rate(budget.rate, reason),
         limit=bound.limit,
     )
 
@@ -190,11 +190,17 @@ def _best_attempt(bound: _Bound, run: RunDocument, place: Place) -> Value | None
     return min(worst, key=bound.badness, default=None)
 
 
-def _longest_kernel(head: RunDocument, place: Place) -> str | None:
+def _at_rate(rate: float, reason: Message | str | None) -> Message:
+    if reason is None:
+        return Message("gate.at-rate", {"rate": rate})
+    return Message("gate.at-rate-because", {"rate": rate, "reason": reason})
+
+
+def _longest_kernel(head: RunDocument, place: Place) -> Message | None:
     for step in head.steps:
         for kernels in step.kernels if step.workload == place.workload else ():
             if kernels.shape == place.shape and kernels.longest:
-                return f"one run of {kernels.longest}"
+                return Message("gate.longest-kernel", {"op": kernels.longest})
     return None
 
 
@@ -254,19 +260,20 @@ def compare_expected_kernels(head: RunDocument, policy: Policy) -> Iterator[Comp
         kernels = [entry for step in head.steps if step.workload == workload.name for entry in step.kernels]
         missing = missing_kernels(policy.kernels, {name for entry in kernels for name in entry.names})
         outcome: Outcome = "inconclusive"
-        reason: str | None = None
+        reason: Message | None = None
         if not kernels:
-            reason = _NO_KERNELS_RECORDED
+            reason = Message("gate.kernels-not-kept")
         elif not missing:
             outcome = "unchanged"
         elif any(entry.left_out for entry in kernels):
-            reason = _TOO_MANY_KERNELS
+            reason = Message("gate.kernels-left-out")
         else:
             outcome = "regressed"
-            reason = "; ".join(
-                f"no kernel named {kernel.pattern} ran, as perfgate.toml expects; names nearest to it: {kernel.nearest}"
+            kernels_missing = [
+                Message("gate.kernel-missing", {"kernel": kernel.pattern, "nearest": kernel.nearest})
                 for kernel in missing
-            )
+            ]
+            reason = Message("gate.kernels-missing", {"kernels": kernels_missing})
         yield comparison(
             Place(workload.name, ""),
             EXPECTED_KERNELS,

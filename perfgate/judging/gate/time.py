@@ -13,8 +13,9 @@ from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.doctor import Resolution
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import percent, rounded
+from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import (
@@ -91,24 +92,23 @@ def _with_context(
     if comparison.metric == PREPROCESSING:
         return msgspec.structs.replace(comparison, parts=_stages(comparison, base, head))
     if comparison.metric == INSTRUCTIONS and (reason := _why_instructions_inform(comparison, comparisons, head)):
-        if comparison.outcome != "regressed":
-            reason = comparison.reason
-        return msgspec.structs.replace(comparison, gating=False, reason=reason)
+        shown = reason if comparison.outcome == "regressed" else comparison.reason
+        return msgspec.structs.replace(comparison, gating=False, reason=shown)
     return comparison
 
 
 def _why_instructions_inform(
     comparison: Comparison, comparisons: Sequence[Comparison], head: RunDocument
-) -> str | None:
+) -> Message | None:
     """Say why more instructions need be no loss; None where they gate."""
     workload, shape = comparison.workload, comparison.shape
     # The slower the device, the longer the host asks whether it is done, and every time it asks is an instruction.
     blocks = [replicate.shapes.get(shape) for replicate in head.replicates if replicate.workload == workload]
     if any(columns.cpu_source == "device" for columns in blocks if columns):
-        return "the host waits for the device, and waiting executes instructions too"
+        return Message("gate.host-waits")
     faster = (workload, shape, LATENCY, "improved")
     if any((c.workload, c.shape, c.metric, c.outcome) == faster for c in comparisons):
-        return "calls take less time"
+        return Message("gate.calls-take-less")
     return None
 
 
@@ -237,7 +237,7 @@ def _compare_cell(
 
 class _Answer(NamedTuple):
     outcome: Outcome
-    reason: str | None = None
+    reason: Message | None = None
     pairs_needed: int | None = None
     excluded: float | None = None
 
@@ -249,7 +249,7 @@ def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float, fl
     if outcome == "unchanged" and floor and _is_above(floor, margin):
         # A limit below the noise floor is not a limit this job can judge by.
         needed = math.ceil(pairs * (floor.floor / margin) ** 2) if margin > 0 else MOST_PAIRS
-        reason = f"the limit of {margin:.2%} lies below this job's noise floor of {floor.floor:.2%}"
+        reason = Message("gate.limit-below-floor", {"limit": rounded(margin), "floor": floor.floor})
         return _Answer("inconclusive", reason, min(needed, MOST_PAIRS))
     if outcome == "inconclusive":
         needed = math.ceil(pairs_to_decide(differences, excluded=limits.excluded) * pairs / differences.size)
@@ -262,12 +262,12 @@ def _is_above(floor: NoiseFloor, limit: float) -> bool:
     return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))
 
 
-def _not_excluded(cell: _Cell, limits: Limits, errors: Errors) -> str:
-    bound = f"{cell.effects.pairs} pairs are too few for a bound"
+def _not_excluded(cell: _Cell, limits: Limits, errors: Errors) -> Message:
+    bound = Message("gate.too-few-pairs", {"pairs": cell.effects.pairs})
     if bounds := interval(cell.effects.differences, errors):
-        confidence = f"{100 * (1 + bounds.confidence) / 2:.1f} % confidence"
-        bound = f"at most {percent(math.expm1(bounds.high))} % with {confidence}"
-    return f"a slowdown of {percent(math.expm1(limits.excluded))} % is not excluded ({bound})"
+        values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+        bound = Message("gate.upper-bound", values)
+    return Message("gate.slowdown-possible", {"size": rounded(math.expm1(limits.excluded)), "shown": bound})
 
 
 # --- what a machine can show

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
+from perfgate.document.message import Message
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.document.samples import unpack
+from perfgate.judging.gate.comparison import rounded
 
 RATED_CLOCK_SHARE = 0.97
 LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
@@ -40,10 +42,10 @@ STEADY_SHARE = 0.5  # of the pairs
 
 Floats = npt.NDArray[np.float64]
 Taint = Literal["throttled", "slow_clock", "foreign_process"]
-_TAINTS: dict[Taint, str] = {
-    "throttled": "the device was throttled",
-    "slow_clock": f"the clock stood below {RATED_CLOCK_SHARE:.0%} of its rate",
-    "foreign_process": "another process used the device",
+_TAINTS: dict[Taint, Message] = {
+    "throttled": Message("gate.throttled"),
+    "slow_clock": Message("gate.slow-clock", {"share": RATED_CLOCK_SHARE}),
+    "foreign_process": Message("gate.foreign-process"),
 }
 
 
@@ -126,7 +128,9 @@ def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
             workload=workload,
             shape=shape,
             kind=most if count > total / 2 else "too_few_clean",
-            message=f"{_TAINTS[most]}; {len(pairs) - clean} of {len(pairs)} pairs have too few undisturbed blocks",
+            message=Message(
+                "gate.too-few-blocks", {"what": _TAINTS[most], "few": len(pairs) - clean, "pairs": len(pairs)}
+            ),
         )
 
 
@@ -149,28 +153,28 @@ def _false_clocks(run: RunDocument, side: str) -> Iterator[Invalid]:
     for replicate in run.replicates:
         for shape, columns in replicate.lanes:
             if reason := _false_clock(columns):
-                message = f"{side}, pair {replicate.pair}: {reason}"
+                message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
                 yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
 
 
-def _false_clock(columns: BlockColumns) -> str | None:
+def _false_clock(columns: BlockColumns) -> Message | None:
     """Compare what a worker says its blocks took with what the conductor saw of them."""
     calls, wall = np.asarray(columns.calls), unpack(columns.wall)
     spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)
     sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
     if (sums > spans).any() or (spans <= 0).any():
-        return "the calls of a block take longer than the block itself"
+        return Message("gate.calls-exceed-block")
     if (wall <= 0).any():
-        return "a call takes no time at all"
+        return Message("gate.no-time")
     seen = np.asarray(columns.seen_ns, dtype=np.float64)
     if seen.size and (spans > seen).any():
-        return "a block takes longer by the worker's clock than the conductor waited for it"
+        return Message("gate.block-exceeds-wait")
     if seen.size < FEWEST_BLOCKS:
         return None
     unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
     if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / float(np.median(seen))):
         return None
-    return f"the worker's clock misses at least {unseen:.0%} of the time that passed outside it"
+    return Message("gate.clock-misses-time", {"share": rounded(unseen)})
 
 
 def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
@@ -200,9 +204,10 @@ def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
         seen = _seen_ns(replicate) + sum(sum(columns.conductor_delay_ns) for _, columns in replicate.lanes)
         used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
         if seen and used > CPU_SHARE * len(replicate.cpus) * seen:
-            message = (
-                f"{side}, pair {replicate.pair}: the worker used {used / seen:.1f} CPUs where {len(replicate.cpus)} "
-                "were granted"
+            granted = len(replicate.cpus)
+            message = Message(
+                "gate.too-many-cpus",
+                {"side": side, "pair": replicate.pair, "used": rounded(used / seen), "granted": granted},
             )
             yield from _every_shape(replicate, "worker_changed", message)
 
@@ -212,7 +217,9 @@ def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
         for name in sorted(first.settings.keys() & second.settings.keys()):
             before, after = first.settings[name], second.settings[name]
             if before != after:
-                message = f"pair {first.pair}: the base ran with {name} {before}, the head with {after}"
+                message = Message(
+                    "gate.settings-differ", {"pair": first.pair, "name": name, "before": before, "after": after}
+                )
                 yield from _every_shape(first, "worker_changed", message)
 
 
@@ -222,9 +229,9 @@ def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
     if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
         return
     busy, idle = ("head", "base") if head > base else ("base", "head")
-    message = (
-        f"the {busy} goes on working while the turn is the {idle}'s, for {max(base, head):.0%} of that time "
-        f"(the {idle}: {min(base, head):.0%}); a thread or process of it slows the other side"
+    share, other_share = rounded(max(base, head)), rounded(min(base, head))
+    message = Message(
+        "gate.works-out-of-turn", {"busy": busy, "other": idle, "share": share, "other_share": other_share}
     )
     yield from _every_shape(pairs[0].first, "out_of_turn", message)
 
@@ -240,10 +247,7 @@ def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
     for side, members in (("base", [pair.first for pair in pairs]), ("head", [pair.second for pair in pairs])):
         unsteady = sum(not member.steady for member in members)
         if unsteady > STEADY_SHARE * len(members):
-            message = (
-                f"the {side} still got faster from block to block when its time to warm up was over, in {unsteady} of "
-                f"{len(members)} pairs"
-            )
+            message = Message("gate.still-warming-up", {"side": side, "unsteady": unsteady, "members": len(members)})
             yield from _every_shape(pairs[0].first, "not_steady", message)
 
 
@@ -251,6 +255,6 @@ def _seen_ns(replicate: Replicate) -> int:
     return sum(sum(columns.seen_ns) for _, columns in replicate.lanes)
 
 
-def _every_shape(replicate: Replicate, kind: InvalidKind, message: str) -> Iterator[Invalid]:
+def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
     for shape in replicate.shapes:
         yield Invalid(workload=replicate.workload, shape=shape, kind=kind, message=message)

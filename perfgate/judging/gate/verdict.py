@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import FAMILIES
@@ -18,6 +19,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
+from perfgate.document.message import Message
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.harness import hides, is_consequence
 
@@ -28,22 +30,24 @@ class VerdictRule(NamedTuple):
     """A verdict, the code of its reason, and what it applies to: it gives the verdict where ``names`` holds anything."""
 
     verdict: Verdict
-    reason: str
-    names: list[str]
+    code: str
+    names: Sequence[Message | str]
 
 
 class VerdictReasons(NamedTuple):
-    """A verdict, and what gave it as ``CODE: NAME``."""
+    """A verdict, and what gave it."""
 
     verdict: Verdict
-    reasons: list[str]
+    reasons: list[Message | str]
 
 
 def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
-    """The verdict of the first rule that applies; its reasons are codes and names, the report words them."""
+    """The verdict of the first rule that applies."""
     for rule in rules:
         if rule.names:
-            return VerdictReasons(rule.verdict, [f"{rule.reason}: {name}" for name in rule.names])
+            return VerdictReasons(
+                rule.verdict, [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
+            )
     return VerdictReasons("PASS", [])
 
 
@@ -85,7 +89,7 @@ def verdict_rules(
     not_judged = [_name(c) for c in gating if c.method in RULE_METHODS and c.outcome == "inconclusive"]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
     unsteady = [
-        f"{_name(c)}: {c.reason}"
+        _about(_name(c), c.reason or "")
         for c in comparisons
         if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
     ]
@@ -96,21 +100,21 @@ def verdict_rules(
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
         VerdictRule("INCONCLUSIVE", "harness", not_comparable),
         VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
-        VerdictRule("INCONCLUSIVE", "invalid", [f"{i.workload}/{i.shape} {i.message}" for i in invalid]),
+        VerdictRule("INCONCLUSIVE", "invalid", [_invalid_name(entry) for entry in invalid]),
         # What was left out may be what shows a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
-        VerdictRule("INCONCLUSIVE", "not judged", not_judged),
+        VerdictRule("INCONCLUSIVE", "not-judged", not_judged),
     ]
     nothing_compared = not gating and not any(c.accepted for c in comparisons)
     return [
         *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
-        VerdictRule("INCONCLUSIVE", "nothing compared", ["no comparison could be made"] if nothing_compared else []),
+        VerdictRule("INCONCLUSIVE", "nothing-compared", [Message("gate.nothing-compared")] if nothing_compared else []),
         VerdictRule("INCONCLUSIVE", "undecided", undecided),
         VerdictRule("INCONCLUSIVE", "untimed", not_timed),
         VerdictRule("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
         VerdictRule("WARN", "doubtful", doubtful),
         VerdictRule("WARN", "unsteady", unsteady),
-        VerdictRule("WARN", "accepted", [f"{_name(c)} by {c.accepted}" for c in comparisons if c.accepted]),
+        VerdictRule("WARN", "accepted", [_accepted(_name(c), c.accepted) for c in comparisons if c.accepted]),
     ]
 
 
@@ -129,8 +133,20 @@ def _missing_name(entry: Missing) -> str:
     return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
 
 
-def _change_name(change: HarnessChange) -> str:
-    return f"{change.workload}: {change.message}"
+def _change_name(change: HarnessChange) -> Message:
+    return _about(change.workload, change.message)
+
+
+def _invalid_name(entry: Invalid) -> Message:
+    return Message("verdict.place", {"place": f"{entry.workload}/{entry.shape}", "what": entry.message})
+
+
+def _about(place: str, what: Message | str) -> Message:
+    return Message("verdict.about", {"place": place, "what": what})
+
+
+def _accepted(place: str, by: str) -> Message:
+    return Message("verdict.accepted-by", {"place": place, "by": by})
 
 
 def _name(comparison: Comparison) -> str:

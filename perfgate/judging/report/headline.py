@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, Missing
+from perfgate.document.message import Message
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.summary import Summary, is_operator, place
@@ -109,7 +110,7 @@ def missing_entries(summary: Summary) -> dict[str, object]:
     }
 
 
-def further_reasons(summary: Summary) -> list[str]:
+def further_reasons(summary: Summary) -> list[Message | str]:
     """Return the decision's reasons without the one the title already says."""
     return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
 
@@ -167,7 +168,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.unjudged, "unjudged"),
         (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
-        (any(reason.startswith("untimed: ") for reason in summary.decision.reasons), "untimed"),
+        (summary.has_reason("untimed"), "untimed"),
     ]
     return next((kind for found, kind in checks if found), "reason")
 

@@ -8,7 +8,7 @@ from string import Formatter
 
 from perfgate.catalogue.lookup import CHANGE_ADVICE, MESSAGES, METRICS, RULE_ADVICE, RULES
 from perfgate.document.decision import Suggestion
-from perfgate.document.message import QUOTE, Message, Value
+from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import Finding
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean
@@ -75,7 +75,7 @@ def word_suggestion(suggestion: Suggestion) -> str:
         return suggestion.message
 
 
-def _fill(sentence: str, values: Mapping[str, Value]) -> str:
+def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:
     """Put values into a sentence of ours, piece by piece."""
     pieces: list[str] = []
     for literal, name, spec, _ in Formatter().parse(sentence):
@@ -93,10 +93,10 @@ def _pieces(text: str) -> tuple[str, ...]:
     return text.pieces if isinstance(text, Pieces) else (text,)
 
 
-def _word_value(value: Value, spec: str) -> str:
+def _word_value(value: MessageValue, spec: str) -> str:
     if isinstance(value, Message):
         return word(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return _word_list(value, say("; ") if any(isinstance(item, Message) for item in value) else say(", "))
     if spec in _FORMATS:
         return _FORMATS[spec](value)
@@ -105,7 +105,7 @@ def _word_value(value: Value, spec: str) -> str:
     return Words(format(value, spec))
 
 
-def _word_list(values: Sequence[Value], separator: str) -> str:
+def _word_list(values: Sequence[MessageValue], separator: str) -> str:
     pieces: list[str] = []
     for position, value in enumerate(values):
         pieces += [separator] if position else []
@@ -119,12 +119,12 @@ def _uncatalogued(message: Message) -> str:
     return f"{message.code} ({values})" if values else message.code
 
 
-def _metric(name: Value) -> str:
+def _metric(name: MessageValue) -> str:
     return translated(METRICS[name].title) if isinstance(name, str) and name in METRICS else str(name)
 
 
-def _number(wording: Callable[[float], str]) -> Callable[[Value], str]:
-    def word_number(value: Value) -> str:
+def _number(wording: Callable[[float], str]) -> Callable[[MessageValue], str]:
+    def word_number(value: MessageValue) -> str:
         if isinstance(value, (int, float)):
             return Words(wording(value))
         raise TypeError(f"{value!r} is no number")
@@ -132,10 +132,12 @@ def _number(wording: Callable[[float], str]) -> Callable[[Value], str]:
     return word_number
 
 
-_FORMATS: dict[str, Callable[[Value], str]] = {
+_FORMATS: dict[str, Callable[[MessageValue], str]] = {
+    "level": _number(lambda value: f"{100 * value:.1f} %"),
     "metric": _metric,
     "percent": _number(formats.percent),
     "setting": _number(formats.setting),
+    "share": _number(lambda value: f"{float(f'{100 * value:.2g}'):g} %"),
     "size": _number(lambda value: formats.quantity(value, "B")),
     "time": _number(lambda value: formats.quantity(value, "s")),
     "whole": _number(formats.whole),
@@ -181,6 +183,10 @@ def _patterns() -> list[tuple[_Pattern, str]]:
     """The English sentences, those with the most words of their own first: they say most."""
     sentences = {text for entry in MESSAGES.values() for text in (entry.one, entry.other) if text}
     sentences |= {rule.message for rule in RULES.values()}
+    # What is hardly more than values would match every text.
+    sentences = {
+        text for text in sentences if sum(map(str.isalpha, "".join(lit for lit, *_ in Formatter().parse(text)))) > 3
+    }
     patterns = [(_parsed(english), _without_formats(translate(english, "zh"))) for english in sorted(sentences)]
     return sorted(patterns, key=lambda pattern: -sum(len(literal) for literal, _ in pattern[0]))
 

@@ -85,7 +85,7 @@ def _notes(step: StepResult) -> list[str]:
     notes += _missing_lines(value for value in step.values if value.value is None)
     notes += [f"{_mark(finding.severity)} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
     if step.error:
-        return [*notes, clean(first_line(step.error.message))]
+        return [*notes, clean(first_line(word(step.error.message)))]
     return notes + ([clean(word(step.reason), limit=200)] if step.reason else [])
 
 
@@ -93,7 +93,7 @@ def _missing_lines(values: Iterable[Value]) -> list[str]:
     """Return what is not available, once for each reason: values that lack the same thing lack it together."""
     names: dict[str, list[str]] = {}
     for value in values:
-        listed = names.setdefault(value.reason or "", [])
+        listed = names.setdefault(word(value.reason or ""), [])
         name = _name(value)
         if name not in listed:
             listed.append(name)

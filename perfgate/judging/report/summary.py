@@ -18,6 +18,7 @@ from perfgate.document.decision import (
     NoiseFloor,
     Verdict,
 )
+from perfgate.document.message import Message
 from perfgate.locale import Language
 
 OPERATOR_PREFIX = "ops."
@@ -118,10 +119,14 @@ class Summary:
         """Return whether anything was measured: where a change is skipped, nothing is known of testbed and pairs."""
         return self.decision.procedure.name != "none"
 
+    def has_reason(self, rule: str) -> bool:
+        codes = [reason.code for reason in self.decision.reasons if isinstance(reason, Message)]
+        return f"verdict.{rule}" in codes
+
     @property
     def is_about_harness(self) -> bool:
         """Return whether the verdict is that of a changed workload file; what failed is then its consequence."""
-        return any(reason.startswith("harness:") for reason in self.decision.reasons)
+        return self.has_reason("harness")
 
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:

@@ -117,7 +117,7 @@ def _print_run(run: RunDocument, console: Console) -> None:
         console.print(Text(text))
     broken = [workload for workload in run.workloads if workload.error is not None]
     for workload in broken[:_SHOWN]:
-        message = first_line(workload.error.message if workload.error else "")
+        message = first_line(word(workload.error.message) if workload.error else "")
         console.print(Text(f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=400)}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))

@@ -194,6 +194,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "percent": formats.percent,
     "duration": formats.duration,
     "whole": formats.whole,
+    "sentence": lambda message: str(word(message)),
     "words": Words,
     "said": say,
     # A number and its unit stay together in narrow table columns.

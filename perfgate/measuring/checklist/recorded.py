@@ -67,7 +67,7 @@ def device_times_missing(summary: DeviceSummary) -> str:
 def or_absent(outcome: StepOutcome) -> StepOutcome:
     """The outcome; where all of its values are missing it is absent, and their reasons are its reason."""
     if all(value.value is None for value in outcome.values):
-        reasons = dict.fromkeys(value.reason or "" for value in outcome.values)
+        reasons = dict.fromkeys(str(value.reason or "") for value in outcome.values)
         outcome.absent = "not_applicable" if set(reasons) <= {NO_DEVICE} else "unavailable"
         outcome.reason = "; ".join(reasons)
     return outcome

@@ -11,6 +11,7 @@ from perfgate.document.run import CorrectnessResult, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides
+from tests.wording import worded
 
 SLOWER = [1.10 + 0.0005 * (-1) ** pair for pair in range(14)]
 
@@ -33,7 +34,7 @@ def test_accepted__every_metric__warns_and_says_who_and_why() -> None:
     base, head = sides(SLOWER)
     decision = judged(base, head)
     assert decision.verdict == "WARN"
-    assert all(reason.startswith("accepted: encoder/long") for reason in decision.reasons)
+    assert all(reason.startswith("accepted: encoder/long") for reason in worded(decision.reasons))
     slower = [found for found in decision.comparisons if found.outcome == "regressed"]
     assert slower
     assert {found.accepted for found in slower} == {"Li Wei: the new layer costs this"}

@@ -16,6 +16,7 @@ from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rules import broken_metrics, compare_bounds
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides
+from tests.wording import text_of, worded
 
 CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -50,7 +51,7 @@ def test_budget__broken_by_the_head_alone__fails_and_the_title_says_by_how_much(
     base, head = sides(NO_CHANGE)
     base, head = with_value(base, 0.015), with_value(head, 0.025, interval=(0.024, 0.026))
     decision = judged(base, head, P99)
-    assert (decision.verdict, decision.reasons) == ("FAIL", ["regressed: encoder/long latency.p99"])
+    assert (decision.verdict, worded(decision.reasons)) == ("FAIL", ["regressed: encoder/long latency.p99"])
     comment = render_comment(decision, CONTEXT)
     assert "FAIL – P99 latency of `encoder/long` is 25.0 ms, 25.0 % above the budget of 20.0 ms" in comment
 
@@ -58,7 +59,7 @@ def test_budget__broken_by_the_head_alone__fails_and_the_title_says_by_how_much(
 def test_budget__broken_by_the_base_too__warns() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(with_value(base, 0.025), with_value(head, 0.025), P99)
-    assert (decision.verdict, decision.reasons) == ("WARN", ["doubtful: encoder/long latency.p99"])
+    assert (decision.verdict, worded(decision.reasons)) == ("WARN", ["doubtful: encoder/long latency.p99"])
 
 
 def test_budget__interval_holds_the_bound__not_shown_either_way() -> None:
@@ -76,8 +77,8 @@ def test_budget__no_value_but_a_lower_end_beyond__broken_all_the_same() -> None:
 def test_budget__nothing_measured__inconclusive_by_name_and_says_which_step_would() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
-    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["not judged: encoder/long latency.p99"])
-    assert "step 1 measured no such value" in (decision.comparisons[0].reason or "")
+    assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["not judged: encoder/long latency.p99"])
+    assert "step 1 measured no such value" in (text_of(decision.comparisons[0].reason))
 
 
 def with_attempts(run: RunDocument, *values: float) -> RunDocument:
@@ -128,7 +129,7 @@ def test_budget__rate__takes_only_values_of_that_rate() -> None:
     at_50 = msgspec.structs.replace(P99, rate=50.0)
     assert compared(base, with_value(head, 0.03), at_50).outcome == "inconclusive"
     found = compared(base, with_value(head, 0.03, labels={"rate": "50"}), at_50)
-    assert (found.outcome, found.reason) == ("regressed", "at 50 calls a second")
+    assert (found.outcome, text_of(found.reason)) == ("regressed", "at 50 calls a second")
 
 
 def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None:
@@ -166,7 +167,7 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     (silent,) = compare_bounds(base, alone, Policy())  # a closed loop says nothing of 50 calls a second
     assert (silent.outcome, silent.gating, silent.head) == ("inconclusive", True, None)
     (found,) = compare_bounds(base, with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"}), Policy())
-    assert (found.metric, found.outcome, found.reason) == ("sla.p99", "regressed", "at 50 calls a second")
+    assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls a second")
 
 
 @pytest.mark.parametrize("left", [[], [Value(metric="latency.p99", value=None, reason="needs 662 calls")]])
@@ -177,7 +178,7 @@ def test_sla__no_value__inconclusive_by_its_name(left: list[Value]) -> None:
     )
     step = StepResult(number=1, slug="latency", workload="encoder", status="ok", values=left)
     decision = judged(base, msgspec.structs.replace(head, steps=[step]))
-    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["not judged: encoder/long sla.p99"])
+    assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["not judged: encoder/long sla.p99"])
     comment = render_comment(decision, CONTEXT)
     assert "INCONCLUSIVE – P99 against the SLA of `encoder/long` could not be judged: " in comment
 
@@ -186,7 +187,7 @@ def test_sla__one_side_no_longer_says_it__inconclusive_by_its_name() -> None:
     base, head = sides(NO_CHANGE)
     base = msgspec.structs.replace(base, workloads=[msgspec.structs.replace(base.workloads[0], sla_p99=0.02)])
     decision = judged(base, with_value(head, 0.03))
-    assert (decision.verdict, decision.reasons) == ("INCONCLUSIVE", ["missing: encoder sla.p99 (head)"])
+    assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["missing: encoder sla.p99 (head)"])
 
 
 RATE = Budget(metric="batch.throughput", bound=100.0, at_most=False)
@@ -228,7 +229,7 @@ def test_budget__the_worst_batch_size_left_out__inconclusive_by_its_name(
     assert everything.verdict == "FAIL"
     decision = judged(with_rates(base, *of_base), with_rates(head, *of_head), RATE)
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == ["missing: encoder/long batch.throughput (head)"]
+    assert worded(decision.reasons) == ["missing: encoder/long batch.throughput (head)"]
 
 
 def test_budget__base_stopped_the_sweep_earlier__judged_by_what_the_head_has() -> None:

@@ -16,6 +16,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import base_differs, decide, judge_folder, more_pairs_would_help
 from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+from tests.wording import text_of, worded
 
 NO_HISTORY, DEFAULT_POLICY = History(), Policy()
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -58,7 +59,7 @@ def test_decide__five_percent_slower__fail_with_interval_around_the_truth() -> N
     assert found.delta == pytest.approx(0.05, abs=1e-6)
     assert found.interval == pytest.approx((0.05, 0.05), abs=1e-6)
     assert found.confidence == pytest.approx(0.967, abs=1e-2)
-    assert "regressed: encoder/long latency.low" in decision.reasons
+    assert "regressed: encoder/long latency.low" in worded(decision.reasons)
 
 
 def test_decide__slower_within_tolerance__pass() -> None:
@@ -108,7 +109,7 @@ def test_decide__base_differs_from_itself__inconclusive_not_fail() -> None:
     decision = judge(*sides([1.05] * 14, aa_ratios=[1.05] * 7))
     assert decision.verdict == "INCONCLUSIVE"
     assert comparison(decision, "latency.low").outcome == "not_comparable"
-    assert decision.reasons == ["invalid: encoder/long base against base differs in latency.low"]
+    assert worded(decision.reasons) == ["invalid: encoder/long base against base differs in latency.low"]
     assert exit_code(decision) == 4
 
 
@@ -142,7 +143,7 @@ def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None
     decision = judge(*pair)
     assert comparison(decision, "counters.framework_ops").outcome == "inconclusive"
     assert decision.verdict == "WARN"
-    assert decision.reasons == [
+    assert worded(decision.reasons) == [
         "unsteady: encoder/long counters.framework_ops: repeated calls of the head give different counts, "
         "those of the base did not"
     ]
@@ -153,7 +154,7 @@ def test_decide__both_sides_warn_of_the_same__said_once() -> None:
     unchecked = "encoder: nothing checks the output"
     base = msgspec.structs.replace(base, warnings=[unchecked, "the clock is slow"])
     head = msgspec.structs.replace(head, warnings=["no flame graph", unchecked])
-    assert judge(base, head).warnings == [
+    assert worded(judge(base, head).warnings) == [
         f"base and head: {unchecked}",
         "base: the clock is slow",
         "head: no flame graph",
@@ -175,7 +176,7 @@ def test_decide__correctness_check_failed__fail_though_faster() -> None:
     failed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="failed", message="cosine 0.2")
     decision = judge(base, msgspec.structs.replace(head, correctness=[failed]))
     assert decision.verdict == "FAIL"
-    assert comparison(decision, "correctness").reason == "cosine 0.2"
+    assert text_of(comparison(decision, "correctness").reason) == "cosine 0.2"
 
 
 def test_decide__other_testbed__inconclusive_naming_the_field() -> None:
@@ -209,7 +210,7 @@ def test_decide__a_pair_failed__measuring_failed() -> None:
 def test_decide__nothing_measured__inconclusive() -> None:
     decision = judge(*sides([]))
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == ["missing: encoder/long latency.low (both)"]
+    assert worded(decision.reasons) == ["missing: encoder/long latency.low (both)"]
 
 
 def with_p50(head: RunDocument, seconds: float) -> RunDocument:
@@ -231,7 +232,7 @@ def test_decide__stored_runs_and_no_pairs__inconclusive_for_times_are_missing() 
     pair = with_counters(base, with_p50(head, 0.012), {"aten::add": 1}, {"aten::add": 1})
     decision = judge(*pair, history=stored(STORED))
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == ["missing: encoder/long latency.low (both)"]
+    assert worded(decision.reasons) == ["missing: encoder/long latency.low (both)"]
     assert exit_code(decision) == 3
 
 

@@ -15,6 +15,7 @@ from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.wording import text_of, worded
 
 replace = msgspec.structs.replace
 PAIRS = 16
@@ -79,7 +80,7 @@ def compared(decision: DecisionDocument, metric: str = "hardware.instructions") 
 def test_decide__two_percent_more_instructions_in_the_same_time__fails_by_name() -> None:
     decision = judged(*both(work=1.02))
     assert decision.verdict == "FAIL"
-    assert decision.reasons == [f"regressed: {WORKLOAD}/{SHAPE} hardware.instructions"]
+    assert worded(decision.reasons) == [f"regressed: {WORKLOAD}/{SHAPE} hardware.instructions"]
     instructions = compared(decision)
     assert (instructions.outcome, instructions.gating, instructions.unit) == ("regressed", True, "1")
     assert (instructions.base, instructions.head) == pytest.approx((CALL, 1.02 * CALL), rel=0.001)
@@ -116,7 +117,7 @@ def test_decide__more_instructions_in_less_time__only_inform() -> None:
     decision = judged(*both([0.9 * ratio for ratio in NO_CHANGE], work=1.02))
     instructions = compared(decision)
     assert (instructions.outcome, instructions.gating) == ("regressed", False)
-    assert instructions.reason == "calls take less time"
+    assert text_of(instructions.reason) == "calls take less time"
     assert decision.verdict == "PASS"
 
 
@@ -141,7 +142,7 @@ def test_decide__instructions_taken_from_pairs_of_one_side__inconclusive(side: s
     runs[side] = replace(runs[side], replicates=[_silent(one, pairs) for one in runs[side].replicates])
     decision = judged(runs["base"], runs["head"])
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == [f"missing: {WORKLOAD}/{SHAPE} instructions ({side})"]
+    assert worded(decision.reasons) == [f"missing: {WORKLOAD}/{SHAPE} instructions ({side})"]
 
 
 def _silent(one: Replicate, pairs: set[int]) -> Replicate:

@@ -9,11 +9,13 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, HarnessChange, Policy
 from perfgate.document.history import History
+from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, Harness, RunDocument
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.wording import text_of, worded
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
 SLOWER = [1.05 + 0.001 * pair for pair in range(14)]
@@ -38,7 +40,10 @@ def test_harness_changes__head_says_where_its_file_changed__the_change_says_it()
     decision = judged([harness()], [harness(batch=1, changed_lines=["perf/workload.py:5"])])
     assert decision.harness_changes == [
         HarnessChange(
-            workload=WORKLOAD, kind="changed", message="the batch was 8 and is 1", lines=["perf/workload.py:5"]
+            workload=WORKLOAD,
+            kind="changed",
+            message=Message("harness.batch-changed", {"before": 8, "after": 1}),
+            lines=["perf/workload.py:5"],
         )
     ]
 
@@ -76,9 +81,9 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
     fields: dict[str, Any], kind: str, message: str
 ) -> None:
     decision = judged([harness()], [harness(**fields)])
-    assert decision.harness_changes == [HarnessChange(workload=WORKLOAD, kind=kind, message=message)]  # type: ignore[arg-type]
+    assert [(change.kind, text_of(change.message)) for change in decision.harness_changes] == [(kind, message)]
     assert decision.verdict == "WARN"
-    assert decision.reasons == [f"harness: encoder: {message}"]
+    assert worded(decision.reasons) == [f"harness: encoder: {message}"]
     assert exit_code(decision) == 0
 
 
@@ -95,7 +100,7 @@ def test_decide__head_measures_more__recorded_and_pass(
     before: list[Harness], after: list[Harness], message: str
 ) -> None:
     decision = judged(before, after)
-    assert [(change.kind, change.message) for change in decision.harness_changes] == [("added", message)]
+    assert [(change.kind, text_of(change.message)) for change in decision.harness_changes] == [("added", message)]
     assert decision.verdict == "PASS"
 
 
@@ -107,7 +112,7 @@ def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> No
     before = [harness(workload="decoder"), harness(error=BROKEN)]
     decision = judged(before, [harness()])
     assert decision.verdict == "WARN"
-    assert decision.reasons == [
+    assert worded(decision.reasons) == [
         "harness: decoder: the head no longer measures workload decoder",
         "harness: encoder: what the base's own workload file measures is not known: "
         "TypeError: build() takes 0 positional arguments",
@@ -117,7 +122,7 @@ def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> No
 def test_decide__less_measured_and_slower__fail_that_still_names_the_change() -> None:
     decision = judged([harness()], [harness(batch=1)], SLOWER)
     assert decision.verdict == "FAIL"
-    assert [change.message for change in decision.harness_changes] == ["the batch was 8 and is 1"]
+    assert [text_of(change.message) for change in decision.harness_changes] == ["the batch was 8 and is 1"]
 
 
 def broken_base(head_harness: list[Harness], base_harness: list[Harness]) -> tuple[RunDocument, RunDocument]:
@@ -131,10 +136,10 @@ def test_decide__base_does_not_run_under_the_heads_file__not_comparable_and_exit
     base, head = broken_base([harness(functions={"build": "9", "inputs": "2", "check": "3"})], [harness()])
     decision = decide(base, head, policy=Policy(), history=History())
     assert decision.verdict == "INCONCLUSIVE"
-    assert decision.reasons == ["harness: encoder: the base does not run under the head's workload file"]
+    assert worded(decision.reasons) == ["harness: encoder: the base does not run under the head's workload file"]
     assert exit_code(decision) == 3
     named = [c for c in decision.comparisons if c.outcome == "not_comparable"]
-    assert [(c.workload, c.shape, c.reason) for c in named] == [
+    assert [(c.workload, c.shape, text_of(c.reason)) for c in named] == [
         (WORKLOAD, SHAPE, "the base does not run under the head's workload file")
     ]
 
@@ -142,7 +147,7 @@ def test_decide__base_does_not_run_under_the_heads_file__not_comparable_and_exit
 def test_decide__base_fails_under_an_unchanged_file__the_measuring_failed_and_exit_4() -> None:
     base, head = broken_base([], [])
     decision = decide(base, head, policy=Policy(), history=History())
-    assert decision.reasons == ["failed: base encoder load"]
+    assert worded(decision.reasons) == ["failed: base encoder load"]
     assert exit_code(decision) == 4
 
 
@@ -150,7 +155,7 @@ def test_decide__both_sides_fail_under_a_changed_file__the_head_is_to_blame() ->
     base, head = broken_base([harness(batch=1)], [harness()])
     failed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="error", message="no")
     decision = decide(base, msgspec.structs.replace(head, correctness=[failed]), policy=Policy(), history=History())
-    assert decision.reasons == ["failed: base encoder load", "failed: head encoder correctness"]
+    assert worded(decision.reasons) == ["failed: base encoder load", "failed: head encoder correctness"]
     assert exit_code(decision) == 4
 
 
@@ -169,7 +174,7 @@ def upgrade(ratios: list[float], **source: Any) -> tuple[RunDocument, RunDocumen
 def test_decide__upgrade_to_a_slower_stack__warn_though_the_testbeds_differ() -> None:
     decision = decide(*upgrade(SLOWER), policy=Policy(), history=History())
     assert (decision.verdict, decision.comparing) == ("WARN", "stack")
-    assert "regressed: encoder/long latency.low" in decision.reasons
+    assert "regressed: encoder/long latency.low" in worded(decision.reasons)
     assert [difference.field for difference in decision.testbed_differences] == ["torch"]
     assert exit_code(decision) == 0
 
@@ -193,5 +198,7 @@ def test_decide__head_fails_too_where_the_base_does_not_run__its_own_failure_is_
 
     decision = decide(base, head, policy=Policy(), history=History())
 
-    assert any(reason.startswith("failed: head encoder") for reason in decision.reasons), decision.reasons
+    assert any(reason.startswith("failed: head encoder") for reason in worded(decision.reasons)), worded(
+        decision.reasons
+    )
     assert exit_code(decision) == 4

@@ -13,6 +13,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.operators import judge_subroutines
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 from tests.unit.gate.test_operators import TIMES, measured
+from tests.wording import worded
 
 POLICY = Policy(looks=[16, 32], tolerances={"op.*": 0.05, "op.aten::copy_": 0.5, "op.aten::t@other": 0.0})
 SLOWER = {"aten::mm": 1.1}
@@ -50,7 +51,10 @@ def decided(base: RunDocument, head: RunDocument, policy: Policy = POLICY) -> De
 def test_decide__one_operator_slower__the_gate_fails_where_it_is_judged_and_passes_where_not() -> None:
     base, head = measured(pairs=32, slower={"aten::mm": 1.2})
     decision = decided(base, head)
-    assert (decision.verdict, decision.reasons) == ("FAIL", [f"regressed: {WORKLOAD}/{SHAPE} op.aten::mm"])
+    assert (decision.verdict, worded(decision.reasons)) == (
+        "FAIL",
+        [f"regressed: {WORKLOAD}/{SHAPE} op.aten::mm"],
+    )
     assert decided(base, head, Policy(looks=[16, 32])).verdict == "PASS"
 
 

@@ -6,11 +6,13 @@ import pytest
 
 from perfgate.config import PathSettings, parse_config
 from perfgate.document.decision import Policy
+from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.messages import word
 from perfgate.locale import speaking
+from tests.wording import text_of
 
 CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/project/perfgate.toml"))
 
@@ -31,7 +33,7 @@ CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/projec
     ],
 )
 def test_skipped_because__defaults__prose_alone(changed: list[str], because: str) -> None:
-    assert skipped_because(changed, PathSettings()) == because
+    assert text_of(skipped_because(changed, PathSettings())) == (because or "")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,9 @@ def test_skipped_because__defaults__prose_alone(changed: list[str], because: str
 )
 def test_skipped_because__same_code__skipped_unless_it_says_what_is_measured(changed: list[str], because: str) -> None:
     same = {"model.py", "perf/w.py"}
-    assert skipped_because(changed, PathSettings(), always={"perf/w.py"}, same_code=same.issuperset) == because
+    assert text_of(skipped_because(changed, PathSettings(), always={"perf/w.py"}, same_code=same.issuperset)) == (
+        because or ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_skipped_because__same_code__skipped_unless_it_says_what_is_measured(cha
 def test_skipped_because__own_patterns__as_git_reads_them(
     relevant: list[str], ignore: list[str], changed: list[str], because: str
 ) -> None:
-    assert skipped_because(changed, PathSettings(relevant=relevant, ignore=ignore)) == because
+    assert text_of(skipped_because(changed, PathSettings(relevant=relevant, ignore=ignore))) == (because or "")
 
 
 def test_skipped_because__what_says_what_is_measured__always_counts() -> None:
@@ -74,16 +78,19 @@ def test_skipped_because__what_says_what_is_measured__always_counts() -> None:
 
 
 def test_skipped__decision__exit_0_the_rule_in_the_reasons_and_in_chinese() -> None:
-    because = "nothing relevant changed: 2 files, by the rule *.md"
+    because = Message("gate.nothing-changed", {"count": 2, "rules": ["*.md"]})
     decision = skipped(
         because,
         config=CONFIG,
         policy=Policy(),
         base=Source(commit="a" * 40, branch="main"),
         head=Source(commit="b" * 40),
-        chosen_because="main, an ancestor of head",
+        chosen_because=Message("gate.base-ancestor", {"revision": "main"}),
     )
     assert (decision.verdict, decision.reasons, exit_code(decision)) == ("SKIPPED", [because], 0)
-    assert (decision.base.chosen_because, decision.base.branch) == ("main, an ancestor of head", "main")
+    assert (text_of(decision.base.chosen_because), decision.base.branch) == (
+        "main, an ancestor of head",
+        "main",
+    )
     with speaking("zh"):
         assert word(because) == "没有相关改动：2 个文件，依据规则 *.md"

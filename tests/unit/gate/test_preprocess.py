@@ -16,6 +16,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.causes import cause_of, causes
 from perfgate.judging.report.summary import CommentContext, Summary
 from tests.unit.gate.builders import SHAPE, columns, sides
+from tests.wording import worded
 
 DECODE, RESIZE = 0.002, 0.003
 SAME = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -72,7 +73,7 @@ def test_decide__one_stage_a_third_slower__fails_with_stage_and_line() -> None:
     decision = _decide(0.004)
     found = _found(decision, "preprocess.low")
     assert decision.verdict == "FAIL"
-    assert decision.reasons == ["regressed: encoder/long preprocess.low"]
+    assert worded(decision.reasons) == ["regressed: encoder/long preprocess.low"]
     assert found.delta == pytest.approx(0.2, abs=1e-3)
     assert (found.base, found.head) == (pytest.approx(0.005), pytest.approx(0.006, rel=1e-3))
     assert found.tolerance == 0.005

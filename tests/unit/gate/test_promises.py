@@ -10,6 +10,7 @@ from perfgate.judging.gate.rules import compare_signatures
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import sides
+from tests.wording import text_of, worded
 
 CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -33,7 +34,7 @@ def test_compare_signatures__signature_changed__regressed_from_what_to_what():
     assert (found.metric, found.outcome, found.gating, found.method) == (
         "correctness.signature", "regressed", True, "check",
     )  # fmt: skip
-    assert found.reason == "the output changed from (float32[8,48],) to (float16[8,48],)"
+    assert text_of(found.reason) == "the output changed from (float32[8,48],) to (float16[8,48],)"
 
 
 @pytest.mark.parametrize(("before", "after"), [("int64[2]", "int64[2]"), (None, "int64[2]"), ("int64[2]", None)])
@@ -48,7 +49,7 @@ def test_decide__signature_changed__fails_and_the_comment_says_how():
     decision = decide(base, head, policy=Policy(), history=History())
 
     assert decision.verdict == "FAIL"
-    assert decision.reasons == ["regressed: encoder/long correctness.signature"]
+    assert worded(decision.reasons) == ["regressed: encoder/long correctness.signature"]
     comment = render_comment(decision, CONTEXT)
     assert "FAIL – the output changed from `float32[8,48]` to `float32[8,47]`" in comment
     assert "check failed" not in comment
@@ -123,7 +124,7 @@ def test_compare_counters__low_precision_rises__suspected_without_a_check_and_ac
     unchecked, accepted = compared(base, head)[name], compared(base, head, status="passed")[name]
     assert (unchecked.outcome, unchecked.gating, unchecked.parts[0].line) == ("inconclusive", False, "m.py:5")
     assert (accepted.outcome, accepted.gating) == ("unchanged", False)
-    assert "the workload's check accepts the output" in (accepted.reason or "")
+    assert "the workload's check accepts the output" in (text_of(accepted.reason))
     assert compared(head, base)[name].outcome == "unchanged"
 
 
@@ -134,7 +135,7 @@ def test_decide__low_precision_rises__warns_and_names_it():
     head = msgspec.structs.replace(head, counters=[counted({name: 2}, [site("m.py:5", "x", 2, name, "aten::mm")])])
     decision = decide(base, head, policy=Policy(), history=History())
 
-    assert (decision.verdict, decision.reasons) == ("WARN", [f"doubtful: encoder/long {name}"])
+    assert (decision.verdict, worded(decision.reasons)) == ("WARN", [f"doubtful: encoder/long {name}"])
     comment = render_comment(decision, CONTEXT)
     assert "WARN – low-precision ops per call of `encoder/long`: 0 → 2" in comment
     assert "m.py:5" in comment
@@ -153,7 +154,7 @@ def test_decide__low_precision_dropped__warns_with_its_line_unless_calls_got_fas
 
     assert decision.verdict == verdict
     if verdict == "WARN":
-        assert decision.reasons == [f"doubtful: encoder/long {name}"]
+        assert worded(decision.reasons) == [f"doubtful: encoder/long {name}"]
         comment = render_comment(decision, CONTEXT)
         assert "2 → 0, confirmed (exact count): 2 more `aten::mm` in full precision at `m.py:5`" in comment
 
@@ -170,7 +171,11 @@ def test_compare_counters__from_none_to_one__regressed(name):
 def test_compare_counters__only_one_side_has_it__told_and_not_judged():
     found = compared(counted({"counters.graph_breaks": 0}), counted({}))["counters.graph_breaks"]
 
-    assert (found.outcome, found.gating, found.reason) == ("not_comparable", False, "only the base has it")
+    assert (found.outcome, found.gating, text_of(found.reason)) == (
+        "not_comparable",
+        False,
+        "only the base has it",
+    )
 
 
 def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_the_new_ones_first():

@@ -15,6 +15,7 @@ from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+from tests.wording import worded
 
 replace = msgspec.structs.replace
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
@@ -114,9 +115,9 @@ def test_decide__evidence_left_out__inconclusive_and_named(
 ) -> None:
     base, head = sides(ratios)
     decision = judged(of_base(base), of_head(head))
-    told = [f"missing: {named}" in reason for reason in decision.reasons]
+    told = [f"missing: {named}" in reason for reason in worded(decision.reasons)]
     # A regression that is still shown still fails.
-    assert decision.verdict == "FAIL" or (decision.verdict == "INCONCLUSIVE" and any(told)), decision.reasons
+    assert decision.verdict == "FAIL" or (decision.verdict == "INCONCLUSIVE" and any(told)), worded(decision.reasons)
     assert decision.missing
     assert ratios is SLOWER or (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
 
@@ -144,12 +145,12 @@ def test_comment__evidence_left_out__at_most_eight_names_and_how_many_more(ratio
 def test_decide__twins_left_out_where_the_base_asks_for_them__inconclusive() -> None:
     base, head = sides(NO_CHANGE)
     decision = judged(without_twins(base), head, Required(aa_pairs=7))
-    assert decision.reasons == ["missing: encoder replicates.aa (base)"]
+    assert worded(decision.reasons) == ["missing: encoder replicates.aa (base)"]
 
 
 def test_decide__workload_of_the_base_config_not_measured__inconclusive_by_its_name() -> None:
     decision = judged(*sides(NO_CHANGE), Required(workloads=(WORKLOAD, "tagger")))
-    assert decision.reasons == ["missing: tagger (both)"]
+    assert worded(decision.reasons) == ["missing: tagger (both)"]
     assert "INCONCLUSIVE – `tagger` was not measured, and the base's perfgate.toml asks for it" in render_comment(
         decision, CommentContext(marker="<!-- perfgate:v1:demo -->")
     )
@@ -159,7 +160,7 @@ def test_decide__shape_of_the_stored_run_not_measured__inconclusive_by_its_name(
     base, head = sides(NO_CHANGE)
     stored = replace(base, workloads=[replace(base.workloads[0], shapes=[SHAPE, "short"])])
     decision = judged(base, head, Required(stored=(stored,)))
-    assert decision.reasons[0] == "missing: encoder/short (both)"
+    assert worded(decision.reasons)[0] == "missing: encoder/short (both)"
     assert decision.missing[0].named_by == "store"
 
 
@@ -233,7 +234,7 @@ def test_decide__both_sides_lack_what_the_stored_run_measured__inconclusive_by_i
     assert judged(base, head, required).verdict == "PASS"
     decision = judged(left_out(base), left_out(head), required)
     assert decision.verdict == "INCONCLUSIVE"
-    assert f"missing: {EVERYWHERE} {named} (both)" in decision.reasons
+    assert f"missing: {EVERYWHERE} {named} (both)" in worded(decision.reasons)
     assert next(entry for entry in decision.missing if entry.metric == named).named_by == "store"
 
 
@@ -241,7 +242,7 @@ def test_decide__both_sides_lack_what_the_stored_run_measured__inconclusive_by_i
 def test_decide__output_checked_on_one_side_only__inconclusive(side: str) -> None:
     base, head = (with_all_of(run) for run in sides(NO_CHANGE))
     decision = judged(not_checked(base), head) if side == "base" else judged(base, not_checked(head))
-    assert decision.reasons == [f"missing: {EVERYWHERE} correctness ({side})"]
+    assert worded(decision.reasons) == [f"missing: {EVERYWHERE} correctness ({side})"]
 
 
 def test_decide__stored_run_of_another_workload_file__nothing_required_by_it() -> None:
@@ -273,7 +274,7 @@ def test_decide__count_that_is_no_longer_said_to_waver__inconclusive() -> None:
     wavering = judged(replace(base, counters=[before]), replace(head, counters=[after]))
     silent = judged(replace(base, counters=[before]), replace(head, counters=[replace(after, unstable=[])]))
     assert wavering.verdict == "WARN"
-    assert silent.reasons == [f"missing: encoder/{SHAPE} {names[0]} (head)"]
+    assert worded(silent.reasons) == [f"missing: encoder/{SHAPE} {names[0]} (head)"]
 
 
 def test_decide__step_that_was_asked_for_is_gone__inconclusive() -> None:
@@ -281,4 +282,4 @@ def test_decide__step_that_was_asked_for_is_gone__inconclusive() -> None:
     asked = [replace(head.workloads[0], steps=[1, 4])]
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")
     decision = judged(base, replace(head, workloads=asked, steps=[step]))
-    assert decision.reasons == ["missing: encoder steps.latency (head)"]
+    assert worded(decision.reasons) == ["missing: encoder steps.latency (head)"]

@@ -17,6 +17,7 @@ from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.judging.report.html import render_html
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.wording import worded
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
 KERNEL_TIME = Policy(limits={"ops.kernel_time.warning": 0.05})
@@ -55,7 +56,7 @@ def test_limit__longest_kernel_beyond_it__fails_beside_a_base_and_without_one_an
     base, head = with_ops(base), with_ops(head, 0.08)
     for decision in (beside(base, head, KERNEL_TIME), alone(head, KERNEL_TIME)):
         assert (decision.verdict, exit_code(decision)) == ("FAIL", 1)
-        assert decision.reasons == ["regressed: encoder/long ops.kernel_time.warning"]
+        assert worded(decision.reasons) == ["regressed: encoder/long ops.kernel_time.warning"]
         assert title(decision) == (
             "## perfgate: FAIL – longest single run of a kernel of `encoder/long` is 80.0 ms, 60.0 % above the limit of "
             "50.0 ms (`ops.kernel_time.warning`: one run of `MatMulV2`)"
@@ -89,7 +90,7 @@ def test_limit__value_is_missing__inconclusive_by_name(damaged: Any) -> None:
     head = damaged(with_ops(head, 0.08))
     for decision in (beside(base, head, KERNEL_TIME), alone(head, KERNEL_TIME)):
         assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
-        assert decision.reasons == ["not judged: encoder/long ops.kernel_time.warning"]
+        assert worded(decision.reasons) == ["not judged: encoder/long ops.kernel_time.warning"]
         assert "could not be held to perfgate.toml (`ops.kernel_time.warning`)" in title(decision)
 
 
@@ -129,7 +130,7 @@ def test_expected_kernel__missing__fails_beside_a_base_and_without_one_and_the_t
     base, head = with_ops(base, names=("FlashAttentionScore",)), with_ops(head)
     for decision in (beside(base, head, FLASH), alone(head, FLASH)):
         assert (decision.verdict, exit_code(decision)) == ("FAIL", 1)
-        assert decision.reasons == ["regressed: encoder ops.expected_kernels"]
+        assert worded(decision.reasons) == ["regressed: encoder ops.expected_kernels"]
         assert title(decision) == (
             "## perfgate: FAIL – no kernel named `FlashAttention*` ran, as `perfgate.toml` expects; names nearest to it: "
             "`flash_attention_score` (`encoder`)"
@@ -151,7 +152,7 @@ def test_expected_kernel__names_are_missing__inconclusive(fields: Any) -> None:
     head = with_ops(head, **fields)
     for decision in (beside(base, head, FLASH), alone(head, FLASH)):
         assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
-        assert decision.reasons == ["not judged: encoder ops.expected_kernels"]
+        assert worded(decision.reasons) == ["not judged: encoder ops.expected_kernels"]
 
 
 def test_budget__no_base__the_head_alone_is_held_to_it() -> None:

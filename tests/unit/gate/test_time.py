@@ -11,6 +11,7 @@ from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.wording import text_of
 
 TEN_PAIRS = Policy(looks=[10])
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -47,7 +48,7 @@ def test_decide__noise_floor_of_one_shape_above_its_limit__the_other_shape_is_un
     floors = {floor.shape: floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"}
     assert floors[SHAPE] > 0.02 > floors["second"]
     assert of_metric(decision, "latency.low").outcome == "inconclusive"
-    assert "noise floor" in (of_metric(decision, "latency.low").reason or "")
+    assert "noise floor" in (text_of(of_metric(decision, "latency.low").reason))
     assert of_metric(decision, "latency.low", "second").outcome == "unchanged"
 
 

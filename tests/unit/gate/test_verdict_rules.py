@@ -10,11 +10,13 @@ import pytest
 
 from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
 from perfgate.document.history import History
+from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
 from tests.fakes.documents import make_comparison, make_counter, make_difference, make_failure
 from tests.unit.gate.builders import WORKLOAD, sides
+from tests.wording import worded
 
 
 class Row(NamedTuple):
@@ -49,10 +51,10 @@ OF_CODE = [
     Row("INCONCLUSIVE", "missing", {"missing": [Missing(workload="encoder", shape="long", side="head")]}),
     Row(
         "INCONCLUSIVE",
-        "not judged",
+        "not-judged",
         {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive")]},
     ),
-    Row("INCONCLUSIVE", "nothing compared", {}),
+    Row("INCONCLUSIVE", "nothing-compared", {}),
     Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
     Row("INCONCLUSIVE", "untimed", {"not_timed": ["encoder/long kernels.time: the recordings tell none"]}),
     Row("WARN", "harness", {"changes": change("removed", "the head no longer measures shape short")}),
@@ -84,7 +86,7 @@ OF_STACK = [
 OF_RULES = [row for row in OF_CODE if row.reason != "testbed"]
 ORDERS: dict[Comparing, list[Row]] = {"code": OF_CODE, "stack": OF_STACK, "rules": OF_RULES}
 # Something was compared, or accepted, where these apply.
-COMPARED = {"regressed", "not judged", "undecided", "accepted"}
+COMPARED = {"regressed", "not-judged", "undecided", "accepted"}
 
 
 def rules_for(*rows: Row, comparing: Comparing) -> Any:
@@ -95,21 +97,21 @@ def rules_for(*rows: Row, comparing: Comparing) -> Any:
     for row in rows:
         for name, records in row.evidence.items():
             evidence[name] += records
-    if not any(row.reason == "nothing compared" for row in rows):
+    if not any(row.reason == "nothing-compared" for row in rows):
         evidence["comparisons"] = [*evidence["comparisons"], UNCHANGED]
     return verdict_rules(**evidence, comparing=comparing)
 
 
 def expected(first: Row, second: Row, order: list[Row]) -> Row:
     pair = {first.reason, second.reason}
-    if "nothing compared" in pair and pair & COMPARED:
+    if "nothing-compared" in pair and pair & COMPARED:
         return first if first.reason in COMPARED else second
     return min(first, second, key=order.index)
 
 
 @pytest.mark.parametrize("comparing", ORDERS)
 def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Comparing) -> None:
-    asked = {f"{rule.verdict} {rule.reason}" for rule in rules_for(comparing=comparing)}
+    asked = {f"{rule.verdict} {rule.code}" for rule in rules_for(comparing=comparing)}
     rows = {row.name for row in ORDERS[comparing]}
     assert asked - {"INCONCLUSIVE testbed"} == rows - {"INCONCLUSIVE testbed"}
     assert ("INCONCLUSIVE testbed" in rows) is (comparing == "code")
@@ -122,7 +124,10 @@ def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Compari
 )
 def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
     said = verdict_of(rules_for(row, comparing=comparing))
-    assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (row.verdict, {row.reason})
+    assert (said.verdict, {reason.code for reason in said.reasons if isinstance(reason, Message)}) == (
+        row.verdict,
+        {f"verdict.{row.reason}"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,10 @@ def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
 ) -> None:
     said = verdict_of(rules_for(first, second, comparing=comparing))
     winner = expected(first, second, ORDERS[comparing])
-    assert (said.verdict, {reason.partition(":")[0] for reason in said.reasons}) == (winner.verdict, {winner.reason})
+    assert (said.verdict, {reason.code for reason in said.reasons if isinstance(reason, Message)}) == (
+        winner.verdict,
+        {f"verdict.{winner.reason}"},
+    )
 
 
 def test_verdict__no_rule_applies__pass() -> None:
@@ -170,5 +178,5 @@ def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() ->
     crashed = FailedPair(pair=20, arm="ab", workload=WORKLOAD, error=ErrorDetail(kind="exit", message="gone"))
     decision = decide(base, msgspec.structs.replace(head, failed_pairs=[crashed]), policy=Policy(), history=History())
     assert decision.verdict == "FAIL"
-    assert decision.reasons[0] == "regressed: encoder/long latency.low"
+    assert worded(decision.reasons)[0] == "regressed: encoder/long latency.low"
     assert exit_code(decision) == 1

@@ -12,6 +12,7 @@ import pytest
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, GateSettings, parse_config
 from perfgate.document.decision import Part
+from perfgate.document.message import Message
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, gate_table, judge
 from tests.fakes.documents import make_comparison, make_counter, make_decision, regressed_time
 
@@ -106,7 +107,9 @@ def test_judge__inconclusive__differs_with_what_it_hangs_on_noise_and_remedy() -
     undecided = make_comparison("latency.low", outcome="inconclusive", pairs_needed=20)
     other = make_comparison("latency.p99", outcome="inconclusive", pairs_needed=900)
     decision = make_decision(
-        "INCONCLUSIVE", comparisons=[undecided, other], reasons=["undecided: encoder/long latency.low"]
+        "INCONCLUSIVE",
+        comparisons=[undecided, other],
+        reasons=[Message("verdict.undecided", {"name": "encoder/long latency.low"})],
     )
     found = _judge(NAMES["no-change"], decision, 3)
     assert not found.agrees

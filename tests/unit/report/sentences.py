@@ -34,17 +34,6 @@ def unsaid_words(path: Path) -> list[str]:
     return _WORD.findall(_MARKUP.sub(" ", text))
 
 
-def written_messages() -> list[str]:
-    """Return as patterns what the gate and the checklist may write into documents: an f-string's values match anything."""
-    package = REPORT.parent.parent
-    folders = ["judging/gate", "conductor", "jobs", "git", "measuring", "trace"]
-    modules = [module for folder in folders for module in sorted((package / folder).rglob("*.py"))]
-    modules += [package / "document" / "artifact.py", package / "document" / "run.py", package / "sampling.py"]
-    texts = {text for module in modules for text in _texts(ast.parse(module.read_text(encoding="utf-8")))}
-    # What is hardly more than values would match every sentence.
-    return [text for text in texts if len(_WORD.findall(text)) > 1 or _NAMED.match(text)]
-
-
 def step_sentences() -> dict[str, str]:
     """Return every sentence that the steps hold and may give as a reason, with a digit for each value, and where it stands.
 
@@ -107,11 +96,3 @@ def _sample(value: ast.expr) -> Iterator[str]:
         yield from _samples(value)
     else:
         yield value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else _DIGIT
-
-
-def _texts(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield re.escape(_FORMAT.sub(r"{\1}", node.value))
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".*" for part in node.values)

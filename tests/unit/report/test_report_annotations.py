@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.document.decision import HarnessChange
+from perfgate.document.message import Message
 from perfgate.judging.report.annotations import Annotation, Location, annotate, parse_location, verdict_annotation
 from tests.fakes.documents import (
     make_comparison,
@@ -54,7 +55,11 @@ def test_annotate__workload_file_measures_less__warns_where_it_changed() -> None
     change = HarnessChange(
         workload="encoder", kind="removed", message="the head removed check=", lines=["perf/workload.py:12"]
     )
-    decision = make_decision("WARN", reasons=["harness: encoder: the head removed check="], harness_changes=[change])
+    decision = make_decision(
+        "WARN",
+        reasons=[Message("verdict.harness", {"name": "encoder: the head removed check="})],
+        harness_changes=[change],
+    )
     assert annotate(decision) == [
         Annotation("warning", "perfgate: workload file", "the head removed check=", Location("perf/workload.py", 12))
     ]

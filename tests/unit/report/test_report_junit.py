@@ -11,6 +11,7 @@ import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
 from tests.fakes.documents import (
@@ -78,7 +79,13 @@ def test_junit__unchanged__passes_and_says_what_was_measured() -> None:
 def test_junit__undecided_or_not_comparable__skipped_and_the_verdict_is_an_error() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, reason="too few pairs")
     other = make_comparison("latency.p50", outcome="not_comparable", reason="torch differs")
-    cases = read(junit(make_decision("INCONCLUSIVE", reasons=["undecided: x"], comparisons=[noisy, other])))
+    cases = read(
+        junit(
+            make_decision(
+                "INCONCLUSIVE", reasons=[Message("verdict.undecided", {"name": "x"})], comparisons=[noisy, other]
+            )
+        )
+    )
     assert case(cases, "encoder/long", "latency.low") == (
         "skipped", "1.3 % slower (1.2 % faster to 4.1 % slower): too few pairs",
     )  # fmt: skip

@@ -83,15 +83,14 @@ def test_catalogue__sentence_for_one__has_no_value_that_the_other_lacks(code: st
 
 
 def used_codes() -> set[str]:
-    """The first arguments of ``Message(…)`` in perfgate that are written out."""
+    """The codes that are written out in perfgate as the first argument of ``Message``."""
     codes = set()
     for path in Path(perfgate.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message" and node.args:
-                first = ast.walk(node.args[0])
-                codes |= {
-                    part.value for part in first if isinstance(part, ast.Constant) and isinstance(part.value, str)
-                }
+                first = node.args[0]
+                choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+                codes |= {choice.value for choice in choices if isinstance(choice, ast.Constant)}
     return codes
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import first_line, metric_name
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.summary import Summary, place
 
 _SHOWN = 20
@@ -52,7 +53,7 @@ class Environment:
             "unmoved": [place(workload, "") for workload in decision.unmoved[:_SHOWN]],
             "waited": None if decision.waited is None else formats.percent(decision.waited),
             "failed": [
-                {"what": f.what, "workload": f.workload, "message": first_line(f.error.message)}
+                {"what": f.what, "workload": f.workload, "message": first_line(word(f.error.message))}
                 for f in summary.failed_pairs[:_SHOWN]
             ],
             "failed_count": len(summary.failed_pairs),

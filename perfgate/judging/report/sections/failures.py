@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfgate.document.decision import Failure
 from perfgate.judging.report.headline import first_line
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.words import Words
@@ -45,7 +46,7 @@ def worded_failure(failure: Failure) -> dict[str, object]:
         "what": failure.what,
         "kind": Words(error.kind),
         "signal": error.signal,
-        "message": first_line(error.message),
+        "message": first_line(word(error.message)),
         "text": error.traceback or error.log_tail,
     }
 

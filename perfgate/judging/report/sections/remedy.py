@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfgate.document.decision import RULE_METHODS
+from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import further_reasons, missing_entries
@@ -16,10 +17,22 @@ from perfgate.judging.report.words import Words
 _SHOWN = 5
 # Who is asked for more pairs than this many whole jobs measure is not helped by another job.
 _FULL_JOBS = 2
+# Title, table or to-do say these in words already.
 _WORDED = {
-    "regressed", "failed", "testbed", "invalid", "missing", "nothing compared", "undecided", "doubtful", "harness",
-    "not judged",
-}  # fmt: skip
+    f"verdict.{code}"
+    for code in (
+        "regressed",
+        "failed",
+        "testbed",
+        "invalid",
+        "missing",
+        "nothing-compared",
+        "undecided",
+        "doubtful",
+        "harness",
+        "not-judged",
+    )
+}
 
 
 class Remedy:
@@ -43,7 +56,11 @@ def remedy(summary: Summary) -> dict[str, object]:
     decision = summary.decision
     needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None]
     return {
-        "reasons": [reason for reason in further_reasons(summary) if not _is_worded(reason)][:_SHOWN],
+        "reasons": [
+            reason
+            for reason in further_reasons(summary)
+            if not (isinstance(reason, Message) and reason.code in _WORDED)
+        ][:_SHOWN],
         "failed_sides": set() if summary.is_about_harness else {failure.side for failure in summary.failures},
         "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
@@ -75,11 +92,6 @@ def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     text = render("shared/remedy.j2", medium, remedy(summary))
     items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
     return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]
-
-
-def _is_worded(reason: str) -> bool:
-    """Tell whether title, table or to-do already say in words what this reason's code says."""
-    return reason.partition(":")[0] in _WORDED
 
 
 SECTION = Remedy()

@@ -153,8 +153,8 @@ def judge_patterns(
         elif share > bound:
             heaviest = max(merged, key=lambda at: times.nodes[at] or 0.0)
             evidence = {"fusion.share": share, "limit": bound, **evidence, "op": nodes[heaviest].name}
-            findings.append(finding(f"fusion.{kind}", "warning", evidence))
-    return sorted(findings, key=lambda judged: -float(judged.evidence["fusion.share"])) + unknown
+            findings.append((share, finding(f"fusion.{kind}", "warning", evidence)))
+    return [judged for _, judged in sorted(findings, key=lambda entry: -entry[0])] + unknown
 
 
 def _judge_kernels(summary: DeviceSummary, labels: dict[str, str], limits: Limits) -> StepOutcome:
