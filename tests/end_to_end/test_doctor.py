@@ -40,7 +40,7 @@ def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: P
     assert "this machine can see" in " ".join(stdout.split())
     assert (out / "extra-copy" / "report.html").exists()
     assert perfgate.scratch_folders == []
-    assert left_in_the_end(perfgate.system.processes) == []
+    assert left_in_the_end(perfgate.processes) == []
 
 
 @pytest.mark.slow

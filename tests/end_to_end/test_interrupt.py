@@ -43,7 +43,7 @@ def _wait_until_heard(pid: int) -> None:
 
 
 def _assert_clean(perfgate: Perfgate) -> None:
-    assert left_in_the_end(perfgate.system.processes) == []
+    assert left_in_the_end(perfgate.processes) == []
     assert perfgate.scratch_folders == []
 
 
@@ -117,13 +117,13 @@ def test_check__conductor_killed__workers_die_by_themselves_and_the_next_check_s
     assert process.stderr is not None
     while "building small" not in (line := process.stderr.readline()):
         assert line
-    assert len(perfgate.system.processes()) == 3  # conductor, fork server, worker
+    assert len(perfgate.processes()) == 3  # conductor, fork server, worker
     if victim == "conductor":
         process.kill()
     else:
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=SECONDS)
-    assert left_in_the_end(perfgate.system.processes) == []
+    assert left_in_the_end(perfgate.processes) == []
     assert len(clone.git("worktree", "list").splitlines()) == 3
     second = perfgate.start(
         "check", "--base", "HEAD", "--steps", "4", cwd=clone.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL

@@ -75,7 +75,7 @@ def test_run__one_workload_crashes_one_prints_one_is_well__exit_4_and_everything
     assert "::error::forged by the workload" in (root / "perfgate-out" / "logs" / "prints_much.log").read_text()
     assert "forged" not in done.stdout + done.stderr
     assert perfgate.scratch_folders == []
-    assert left_in_the_end(perfgate.system.processes) == []
+    assert left_in_the_end(perfgate.processes) == []
 
 
 def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate: Perfgate, failing: Project) -> None:
