@@ -8,40 +8,40 @@ from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, run_git
 
 
 def prefix_of(root: Path) -> str:
-    """Return where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
+    """Where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
     return run_git(root, ["rev-parse", "--show-prefix"], {}).output
 
 
 def has_commit(root: Path, commit: str) -> bool:
-    """Return whether the clone around a folder has a commit, without asking any server."""
+    """Whether the clone around a folder has a commit, without asking any server."""
     return run_git(root, ["cat-file", "-e", f"{commit}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
-def merge_base(root: Path, one: str, other: str) -> str | None:
-    """Return the common ancestor that the clone around a folder knows; None where it does not know enough."""
+def merge_base(root: Path, first: str, second: str) -> str | None:
+    """The common ancestor that the clone around a folder knows; None where it does not know enough."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
         return None
-    commits = [fetched_tip(root, name) or _commit(root, name) for name in (one, other)]
-    known = [commit for commit in commits if commit is not None]
-    done = run_git(root, ["merge-base", *known], {"GIT_NO_LAZY_FETCH": "1"}) if len(known) == 2 else None
-    return done.output if done and done.code == 0 else None
+    commits = [fetched_tip(root, name) or _commit(root, name) for name in (first, second)]
+    present = [commit for commit in commits if commit is not None]
+    result = run_git(root, ["merge-base", *present], {"GIT_NO_LAZY_FETCH": "1"}) if len(present) == 2 else None
+    return result.output if result and result.code == 0 else None
 
 
 def files_between(root: Path, base: str, head: str) -> list[str] | None:
-    """Return the paths that differ between two commits of the clone, counted from where they parted; None without them."""
+    """The paths that differ between two commits of the clone, counted from where they parted; None without them."""
     if not (has_commit(root, base) and has_commit(root, head)):
         return None
-    done = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
-    return [name for name in done.output.split("\0") if name] if done.code == 0 else None
+    result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
+    return [name for name in result.output.split("\0") if name] if result.code == 0 else None
 
 
 def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
-    """Return whether a commit is the tip, which is what the clone has checked out, or one before it, as far as it knows."""
+    """Whether a commit is the tip, which is what the clone has checked out, or one before it, as far as it knows."""
     return run_git(root, ["merge-base", "--is-ancestor", commit, tip], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
 def fetched_tip(root: Path, branch: str) -> str | None:
-    """Return the newest commit of a branch as the clone has fetched it.
+    """The newest commit of a branch as the clone has fetched it.
 
     A tag of the same name is no branch, and an id names a commit, whatever a branch is called.
     """
@@ -49,12 +49,11 @@ def fetched_tip(root: Path, branch: str) -> str | None:
 
 
 def checked_out(root: Path) -> str | None:
-    """Return the commit that the clone around a folder has checked out; None outside a clone."""
+    """The commit that the clone around a folder has checked out; None outside a clone."""
     return _commit(root, "HEAD")
 
 
 def _commit(root: Path, revision: str) -> str | None:
-    """Return the commit that a revision names; None where the clone has none."""
-    asked = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
-    found = run_git(root, asked, {})
-    return found.output if found.code == 0 else None
+    arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
+    result = run_git(root, arguments, {})
+    return result.output if result.code == 0 else None

@@ -37,7 +37,7 @@ def untie(environ: MutableMapping[str, str]) -> None:
 
 
 def alone_in(home: Path) -> dict[str, str]:
-    """Return the environment in which no configuration, credential helper or .netrc that somebody left on the machine counts.
+    """The environment in which no configuration, credential helper or .netrc that somebody left on the machine counts.
 
     ``home`` is an empty folder of ours.
     """
@@ -45,7 +45,7 @@ def alone_in(home: Path) -> dict[str, str]:
 
 
 def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> dict[str, str]:
-    """Return settings as git reads them from its environment, numbered from ``first`` (git-config, GIT_CONFIG_COUNT)."""
+    """Settings as git reads them from its environment, numbered from ``first`` (git-config, GIT_CONFIG_COUNT)."""
     environ = {}
     count = first
     for name, value in settings:
@@ -55,10 +55,9 @@ def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> di
 
 
 def password_of(user: str, token: str) -> str:
-    """Return a token as the password of a user, as HTTP sends it: whoever can read it has the token."""
     return base64.b64encode(f"{user}:{token}".encode()).decode()
 
 
 def authorization(password: str) -> str:
-    """Return the header that signs a request with what ``password_of`` gives."""
+    """The header that signs a request with what ``password_of`` gives."""
     return f"Authorization: Basic {password}"

@@ -80,5 +80,5 @@ def _refuse_swallowed() -> None:
 
 
 def _heard() -> list[signal.Signals]:
-    """Return the signals that are not ignored: ``nohup`` and background jobs of a shell mean what they set."""
+    """The signals that are not ignored: ``nohup`` and background jobs of a shell mean what they set."""
     return [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]

@@ -6,7 +6,6 @@ import ipaddress
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether a host name or address is of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

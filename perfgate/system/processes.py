@@ -49,7 +49,7 @@ def be_open() -> None:
 
 
 def run_delay_ns(pid: int) -> int | None:
-    """Return how long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
+    """How long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
 
     Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
     """
@@ -60,7 +60,6 @@ def run_delay_ns(pid: int) -> int | None:
 
 
 def children() -> list[int]:
-    """Return our child processes, ended ones included that nobody has waited for."""
     try:
         threads = [int(folder.name) for folder in Path("/proc/self/task").iterdir()]
         return [
@@ -71,7 +70,7 @@ def children() -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """Return what a process is called, at most 15 characters (proc(5), comm); empty for one that is gone."""
+    """What a process is called, at most 15 characters (proc(5), comm); empty for one that is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:
@@ -93,10 +92,10 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
     """
     killed: dict[int, str] = {}
     for _ in range(_KILL_ROUNDS):
-        found = set(children()) - set(spare)
-        if not found:
+        running = set(children()) - set(spare)
+        if not running:
             break
-        for pid in found:
+        for pid in running:
             if _runs(pid):
                 killed.setdefault(pid, name_of(pid))
             _end(pid)
@@ -120,7 +119,7 @@ def _parent(process: Path) -> int:
 
 
 def _stat(process: Path) -> list[str]:
-    """Return what proc(5) lists of a process from its third field on: state, parent, …; nothing of one that is gone."""
+    """What proc(5) lists of a process from its third field on: state, parent, …; nothing of one that is gone."""
     try:
         # The name in parentheses before may hold anything.
         return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()

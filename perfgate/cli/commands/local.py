@@ -102,8 +102,8 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
     import os
     from dataclasses import replace
 
-    from perfgate.conductor.workers.repository import Repository
     from perfgate.config import load_config
+    from perfgate.git.repository import Repository
     from perfgate.jobs.check.hook import pushed
 
     lines = sys.stdin.read().splitlines() if remote else []

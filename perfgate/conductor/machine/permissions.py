@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from perfgate.conductor.machine.lock import machine_lock
-from perfgate.conductor.workers.repository import Repository
 from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError, RepositoryError
 from perfgate.git.commands import run_git
+from perfgate.git.repository import Repository
 from perfgate.system.folders import remove_folder
 
 # rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config
 from perfgate.document.files import read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
+from perfgate.git.repository import Repository
 from perfgate.jobs.run.job import RunOptions, exit_code, run_here
 from perfgate.jobs.shared.progress import Progress
 from perfgate.jobs.shared.store import open_project_store, open_store_at

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import TIME_SPENT
 from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
+from perfgate.git.repository import Repository
 from perfgate.judging.gate.verdict import exit_code
 
 

@@ -11,13 +11,13 @@ import msgspec
 
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
 from perfgate.conductor.workers.bench import Checkout
-from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config, load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.history import write_history
 from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
+from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
 from perfgate.jobs.check.options import CheckOptions

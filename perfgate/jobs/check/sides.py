@@ -9,12 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.sides.code_changes import changed_functions
-from perfgate.conductor.workers.repository import BaseChoice, Repository
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError
+from perfgate.git.repository import BaseChoice, Repository
 from perfgate.jobs.check.options import CheckOptions
 from perfgate.jobs.trust.base_config import BaseConfig
 from perfgate.jobs.trust.same_code import same_code_between

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.clone import checked_out
 from perfgate.git.commands import run_git
+from perfgate.git.repository import Repository
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
 from perfgate.jobs.init.starter import render_starter, write_all
 

@@ -116,7 +116,7 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
 
 
 def _source(root: Path) -> Source:
-    from perfgate.conductor.workers.repository import Repository
+    from perfgate.git.repository import Repository
 
     try:
         repository = Repository(root)

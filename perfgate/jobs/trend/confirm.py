@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.document.files import read_run
@@ -22,6 +21,7 @@ from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
+from perfgate.git.repository import Repository
 from perfgate.jobs.check.job import check_change
 from perfgate.jobs.check.options import CheckOptions
 from perfgate.jobs.shared.progress import Progress

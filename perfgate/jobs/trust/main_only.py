@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.config import Config
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import RunDocument
 from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
+from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, Forge
 from perfgate.judging.forge.trigger import BRANCH_VARIABLE, Trigger, read_trigger

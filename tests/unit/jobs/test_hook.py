@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
 from perfgate.document.run import TIME_SPENT, ErrorDetail
+from perfgate.git.repository import Repository
 from perfgate.jobs.check.hook import Push, hook_code, pushed
 from perfgate.jobs.shared.scratch import ScratchRepository
 from tests.fakes.documents import make_decision

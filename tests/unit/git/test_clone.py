@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.conductor.workers.repository import Repository
 from perfgate.git.clone import fetched_tip, files_between, merge_base
+from perfgate.git.repository import Repository
 from tests.fakes.remote import git
 
 QUIET = '[submodule "kernels"]\n\tpath = kernels\n\turl = ../kernels\n\tignore = all\n'

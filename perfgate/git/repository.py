@@ -45,11 +45,9 @@ class Repository:
         self.root = Path(top)
 
     def head(self) -> str:
-        """Return the commit that is checked out."""
         return self.resolve("HEAD", "the repository has no commit yet; commit something first")
 
     def resolve(self, revision: str, remedy: str = "") -> str:
-        """Return the commit of a revision. Raises RepositoryError with a remedy."""
         try:
             return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except RepositoryError:
@@ -60,7 +58,6 @@ class Repository:
             ) from None
 
     def main_branch(self, configured: str = "") -> str:
-        """Return the name of the main branch: configured, the remote's default, or main or master."""
         if configured:
             return configured
         try:
@@ -76,22 +73,22 @@ class Repository:
         )
 
     def main_of(self, remote: str, configured: str = "") -> str | None:
-        """Return the main branch of a remote as it was last seen; None where it never was."""
+        """The main branch of a remote as it was last seen; None where it never was."""
         try:
             return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
         except RepositoryError:
             pass
         own = configured.removeprefix(f"{remote}/")
         names = [own] if own else ["main", "master"]
-        found = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
-        return next(iter(found), None)
+        branches = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
+        return next(iter(branches), None)
 
     def holds(self, revision: str, commit: str) -> bool:
         """Tell whether a revision has a commit in its history, or is it."""
         return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision], {}).code == 0
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
-        """Return the merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
+        """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
 
         Where ``head`` is itself an ancestor of ``revision``, the revision is taken as it is.
         """
@@ -106,12 +103,11 @@ class Repository:
         return BaseChoice(merge_base, Message("gate.base-merge-base", {"revision": revision}))
 
     def dirty_files(self) -> list[str]:
-        """Return tracked files that differ from HEAD."""
         entries = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split("\0")
         return [entry[3:] for entry in entries if entry]  # git status, "Short Format": XY, a blank, the path
 
     def snapshot(self) -> tuple[str, bool]:
-        """Return a commit that holds the work tree as it is now, and whether it differs from HEAD.
+        """A commit that holds the work tree as it is now, and whether it differs from HEAD.
 
         Untracked files are included, ignored ones are not. Neither the index, nor a branch, nor a file is touched.
         """
@@ -130,11 +126,10 @@ class Repository:
             tree = self._run("write-tree", env=index)
         if tree == self._run("rev-parse", f"{head}^{{tree}}"):
             return head, False
-        author = {f"GIT_{who}_{what}": "perfgate" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        author = {f"GIT_{who}_{field}": "perfgate" for who in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
         return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
 
     def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
-        """Return what a run document says of the code it measured."""
         committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
         return Source(
             commit=commit,
@@ -145,32 +140,32 @@ class Repository:
         )
 
     def changed_files(self, base: str, head: str, *, prefix: str = "", suffix: str = ".py") -> list[str]:
-        """Return the files below a folder of the repository that both commits have and that differ, relative to it."""
+        """The files below a folder of the repository that both commits have and that differ, relative to it."""
         below = [f"--relative={prefix}"] if prefix else []
-        found = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
-        return [name for name in found.split("\0") if name.endswith(suffix)]
+        output = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
+        return [name for name in output.split("\0") if name.endswith(suffix)]
 
     def files_between(self, base: str, head: str) -> list[str]:
-        """Return every file that two commits do not share, relative to the repository; a renamed one under both names."""
-        found = self._run(*NAMES_OF_CHANGED, base, head, "--")
-        return [name for name in found.split("\0") if name]
+        """Every file that two commits do not share, relative to the repository; a renamed one under both names."""
+        output = self._run(*NAMES_OF_CHANGED, base, head, "--")
+        return [name for name in output.split("\0") if name]
 
     def show(self, commit: str, path: str) -> str | None:
-        """Return a file's text at a commit, None when it is not there."""
+        """A file's text at a commit, None when it is not there."""
         try:
             return self._run("show", "--end-of-options", f"{commit}:{path}")
         except RepositoryError:
             return None
 
     def user(self) -> str:
-        """Return the name git signs commits with. Raises RepositoryError where none is set."""
+        """The name git signs commits with. Raises RepositoryError where none is set."""
         try:
             return self._run("config", "user.name").strip()
         except RepositoryError as error:
             raise RepositoryError("git knows no user.name; say who accepts it with --by NAME") from error
 
     def prefix(self, folder: Path) -> str:
-        """Return where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
+        """Where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
         relative = folder.resolve().relative_to(self.root.resolve())
         return "" if str(relative) == "." else str(relative)
 
@@ -191,7 +186,6 @@ class Repository:
                 os.close(lock)
 
     def is_shallow(self) -> bool:
-        """Return whether history is cut off."""
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
     def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
@@ -268,17 +262,17 @@ class Repository:
 
     def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
         """Run git in the clone and return what it prints."""
-        done = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
-        if done.code and "invalid value for 'submodule." in done.errors:
+        result = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
+        if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
-                f"git does not read this commit, because its .gitmodules names a command to run ({done.errors}); perfgate runs "
+                f"git does not read this commit, because its .gitmodules names a command to run ({result.errors}); perfgate runs "
                 "none of it and measures nothing: take `update` out of .gitmodules"
             )
-        if done.code:
+        if result.code:
             raise RepositoryError(
-                f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {done.code}'}"
+                f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {result.code}'}"
             )
-        return done.output
+        return result.output
 
 
 def _not_a_clone(start: Path, words: str) -> RepositoryError:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.repository import WORKTREE_FOLDER, Repository
 from perfgate.errors import HostileRepositoryError, RepositoryError
+from perfgate.git.repository import WORKTREE_FOLDER, Repository
 from perfgate.git.settings import untie
 
 
@@ -263,7 +263,7 @@ def test_worktrees__error_and_folders_without_write_permission__removed(clone: P
 
 def test_worktrees__killed_session__swept_by_the_next_and_a_living_one_is_left_alone(clone: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from perfgate.conductor.workers.repository import Repository\n"
+        "import os, signal, sys; from pathlib import Path; from perfgate.git.repository import Repository\n"
         f"with Repository(Path({str(clone)!r})).worktrees({{'base': 'main'}}, link=[]):\n"
         "    print('there', flush=True)\n    sys.stdin.readline()\n"
     )
