@@ -270,7 +270,7 @@ class Repository:
             )
         if result.code:
             raise RepositoryError(
-                f"git {arguments[0]} failed in {self.root}: {done.errors or f'exit code {result.code}'}"
+                f"git {arguments[0]} failed in {self.root}: {result.errors or f'exit code {result.code}'}"
             )
         return result.output
 
