@@ -23,8 +23,7 @@ FORGES, STORES = "perfgate.forges", "perfgate.stores"
 
 def member_names(package: ModuleType, group: str | None = None) -> list[str]:
     """Sorted, without importing any: the modules of a folder, and the entry points of a group."""
-    modules = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
-    return sorted([*modules, *_entry_points(package, group)])
+    return sorted([*_module_names(package), *_entry_points(package, group)])
 
 
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
@@ -33,12 +32,9 @@ def load_member(package: ModuleType, name: str, group: str | None = None) -> Mod
     if entry is None:
         return importlib.import_module(f"{package.__name__}.{name}")
     try:
-        return importlib.import_module(entry.value)
+        return importlib.import_module(entry.module)
     except Exception as error:
-        raise PluginError(
-            f"{_described(entry)} cannot be imported: {type(error).__name__}: {error}; "
-            "repair the package, or uninstall it"
-        ) from error
+        raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def load_members(package: ModuleType, group: str | None = None) -> list[ModuleType]:
@@ -46,43 +42,57 @@ def load_members(package: ModuleType, group: str | None = None) -> list[ModuleTy
     return [load_member(package, name, group) for name in member_names(package, group)]
 
 
-def files_beside(package: ModuleType, group: str, suffix: str) -> list[Path]:
-    """The files that lie beside the modules of a group's entry points and have their names; no such module is imported."""
+def files_beside(group: str, suffix: str) -> list[Path]:
+    """What lies beside the modules of a group's entry points under their names; the modules are not imported."""
     files = []
-    for entry in _entry_points(package, group).values():
+    for entry in _group(group).values():
         try:
-            spec = importlib.util.find_spec(entry.value)
+            spec = importlib.util.find_spec(entry.module)
         except Exception as error:
-            raise PluginError(
-                f"{_described(entry)} cannot be found: {type(error).__name__}: {error}; "
-                "repair the package, or uninstall it"
-            ) from error
+            raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
         if spec is None or spec.origin is None:
-            raise PluginError(f"{_described(entry)} cannot be found; repair the package, or uninstall it")
+            raise _broken(entry, "cannot be imported: there is no such module")
         files.append(Path(spec.origin).with_suffix(suffix))
     return files
 
 
-@cache
+def _module_names(package: ModuleType) -> list[str]:
+    return [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+
+
 def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryPoint]:
-    """By name. Raises PluginError where two members of an area have one name."""
+    """Raises PluginError where one of them has the name of a module of ours."""
     if group is None:
         return {}
-    from importlib.metadata import entry_points  # takes 20 ms, and most commands need no plug-in
+    entries = _group(group)
+    for name in _module_names(package):
+        if name in entries:
+            raise _broken(entries[name], f"has the name of perfgate's own {package.__name__}.{name}")
+    return entries
 
-    ours = {info.name for info in pkgutil.iter_modules(package.__path__)}
+
+@cache
+def _group(group: str) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by their names. Raises PluginError where two packages use one name."""
+    from importlib.metadata import entry_points  # slow to import, and `perfgate --help` needs no plug-in
+
     members: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         # `python -m perfgate` puts the current folder on the path, which may be the checkout of a change to be judged.
         if entry.dist is not None and Path(str(entry.dist.locate_file(""))).resolve() == Path.cwd():
             continue
-        if entry.name in ours or entry.name in members:
-            owner = _described(members[entry.name]) if entry.name in members else "perfgate itself"
-            raise PluginError(f"{_described(entry)} has the name of a member of {owner}; uninstall one of them")
+        if entry.name in members:
+            raise _broken(entry, f"has the same name as that of {_distribution(members[entry.name])}")
         members[entry.name] = entry
     return members
 
 
-def _described(entry: EntryPoint) -> str:
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
-    return f"plug-in {entry.name} of {package} (entry point {entry.value} of {entry.group})"
+def _broken(entry: EntryPoint, reason: str) -> PluginError:
+    return PluginError(
+        f"{_distribution(entry)}: its plug-in {entry.name} = {entry.value!r} of {entry.group} {reason}; "
+        "repair the package, or uninstall it"
+    )
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name} {entry.dist.version}" if entry.dist is not None else "a package without a name"

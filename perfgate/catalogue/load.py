@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard
+from perfgate.plugins import STEPS, files_beside
 from perfgate.toml import tomllib
 
 FOLDER = Path(__file__).parent
@@ -19,7 +20,9 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 def load_steps() -> dict[int, StepCard]:
     """Raises ValueError that names the file, the entry and what is wrong with it, as the other functions here do."""
     sources = _read(FOLDER / "sources.toml")
-    cards = [load_step(path, sources) for path in sorted((FOLDER / "steps").glob("*.toml"))]
+    # The card of another package's step lies beside its module, which may import torch and is not imported here.
+    paths = [*sorted((FOLDER / "steps").glob("*.toml")), *files_beside(STEPS, ".toml")]
+    cards = [load_step(path, sources) for path in paths]
     return {card.number: card for card in cards}
 
 

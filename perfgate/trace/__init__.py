@@ -3,10 +3,10 @@
     >>> from pathlib import Path
     >>> from perfgate import trace
     >>> recording = trace.read(Path("profile"))
-    >>> for timeline in recording.timelines:
-    ...     gaps = trace.device_gaps(timeline.events)
-    ...     for row in trace.top(timeline, by="type", host=False).rows[:10]:
-    ...         print(timeline.label, row.name, row.count, row.total_ns)
+    >>> [timeline.label for timeline in recording.timelines]
+    ['device 0']
+    >>> trace.top(recording.timelines[0], by="type", host=False).rows[0].name
+    'sgemm_kernel'
 
 ``read`` takes what torch.profiler, torch_npu.profiler and msprof write, and Chrome trace events. The tables of a
 ``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in integer nanoseconds and bytes; one that was not

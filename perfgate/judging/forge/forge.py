@@ -10,7 +10,7 @@ from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.limits import Clock, Sleep
-from perfgate.plugins import load_member, member_names
+from perfgate.plugins import FORGES, load_member, member_names
 
 StatusState = Literal["success", "failure", "pending", "error"]
 # The login of the token's account, where the forge does not tell it: of an app of one's own on GitHub.
@@ -167,7 +167,7 @@ def token_variables(forge: str, variable: str | None = None) -> tuple[str, ...]:
     """The environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
     if variable:
         return (variable,)
-    variables: tuple[str, ...] = load_member(hosts, _known(forge)).TOKEN_VARIABLES
+    variables: tuple[str, ...] = load_member(hosts, _known(forge), FORGES).TOKEN_VARIABLES
     return variables
 
 
@@ -177,17 +177,17 @@ def find_token(forge: str, environ: Mapping[str, str], variable: str | None = No
 
 def addresses(forge: str) -> tuple[str | None, str | None]:
     """The API and the server address of a forge that has one everybody uses; None where each has its own."""
-    member = load_member(hosts, _known(forge))
+    member = load_member(hosts, _known(forge), FORGES)
     return member.API_URL, member.SERVER_URL
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
-    forge: Forge = load_member(hosts, _known(event.forge)).connect(event, token, sleep=sleep, clock=clock)
+    forge: Forge = load_member(hosts, _known(event.forge), FORGES).connect(event, token, sleep=sleep, clock=clock)
     return forge
 
 
 def _known(name: str) -> str:
-    names = member_names(hosts)
+    names = member_names(hosts, FORGES)
     if name not in names:
         raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(names)}")
     return name

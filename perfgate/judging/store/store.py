@@ -19,7 +19,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.rows import started
-from perfgate.plugins import load_members
+from perfgate.plugins import STORES, load_members
 
 STORE_VARIABLE = "PERFGATE_STORE"
 # What an address may hold before its last @, and what its query calls a secret.
@@ -206,7 +206,7 @@ def shown_location(location: str) -> str:
 
 def open_location(location: str, place: Place) -> Store:
     """The store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
-    for backend in load_members(backends):
+    for backend in load_members(backends, STORES):
         if backend.accepts(location):
             store: Store = backend.open_backend(location, place)
             return store

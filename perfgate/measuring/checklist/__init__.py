@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from perfgate.measuring.checklist import steps
-from perfgate.plugins import member_names
+from perfgate.plugins import STEPS, member_names
 
 
 def step_numbers() -> tuple[int, ...]:
     """The numbers of the steps by the names of their files (``s01_latency``): nothing that measures is imported."""
-    return tuple(sorted(int(name[1:3]) for name in member_names(steps)))
+    return tuple(sorted(int(name[1:3]) for name in member_names(steps, STEPS)))

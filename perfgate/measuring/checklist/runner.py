@@ -10,7 +10,7 @@ from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
 from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
-from perfgate.plugins import load_members
+from perfgate.plugins import STEPS, load_members
 
 
 def find_steps() -> dict[int, Step]:
@@ -19,7 +19,7 @@ def find_steps() -> dict[int, Step]:
     Raises ImportError where a member cannot be imported, and ValueError where two claim one number.
     """
     steps: dict[int, Step] = {}
-    for module in load_members(members):
+    for module in load_members(members, STEPS):
         step: Step = module.STEP
         number = step.card.number
         if number in steps:

@@ -10,14 +10,14 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices import backends, examinations, sensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
-from perfgate.plugins import load_member, member_names
+from perfgate.plugins import DEVICES, load_member, member_names
 
 _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
 
 def device_kinds() -> list[str]:
     """The kinds that have a backend, sorted; whether one can be opened here is another question."""
-    return member_names(backends)
+    return member_names(backends, DEVICES)
 
 
 def open_device(kind: str) -> Device:
@@ -91,7 +91,7 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
 
 def _open(kind: str, index: int) -> Device:
     # The folder is the register: a backend's module has the name of its kind, and says so in KIND.
-    opened: Device = load_member(backends, kind).open_device(index)
+    opened: Device = load_member(backends, kind, DEVICES).open_device(index)
     return opened
 
 

@@ -1,0 +1,1 @@
+"""What a package of somebody else adds to perfgate."""
