@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.document.message import Message
 from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git.repository import WORKTREE_FOLDER, Repository
 from perfgate.git.settings import untie
@@ -101,24 +102,24 @@ def test_choose_base__branches_apart__merge_base(clone: Path) -> None:
     repository = Repository(clone)
     base = repository.choose_base("main", repository.head())
     assert base.commit == git(clone, "rev-parse", "main~1")
-    assert base.because == "merge base of main and head"
+    assert base.because == Message("gate.base-merge-base", {"revision": "main"})
 
 
 @pytest.mark.parametrize(
-    ("revision", "because"),
+    ("revision", "code"),
     [
-        ("HEAD", "HEAD as given, the same commit as head"),
-        ("HEAD~1", "HEAD~1, an ancestor of head"),
-        ("ahead", "ahead as given, it is ahead of head"),
+        ("HEAD", "gate.base-as-given-same"),
+        ("HEAD~1", "gate.base-ancestor"),
+        ("ahead", "gate.base-as-given-ahead"),
     ],
 )
-def test_choose_base__on_one_line_with_head__taken_as_given(clone: Path, revision: str, because: str) -> None:
+def test_choose_base__on_one_line_with_head__taken_as_given(clone: Path, revision: str, code: str) -> None:
     git(clone, "checkout", "-q", "-b", "ahead")
     commit(clone, "four")
     git(clone, "checkout", "-q", "feature")
     repository = Repository(clone)
     base = repository.choose_base(revision, repository.head())
-    assert (base.commit, base.because) == (git(clone, "rev-parse", revision), because)
+    assert (base.commit, base.because) == (git(clone, "rev-parse", revision), Message(code, {"revision": revision}))
 
 
 @pytest.mark.parametrize("revision", ["nonsense", "-x", "--upload-pack=touch x", "main:model.py"])
