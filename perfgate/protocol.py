@@ -427,7 +427,7 @@ def send_with_descriptor(connection: socket.socket, message: msgspec.Struct, des
 
 
 def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
-    """Return the next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
+    """The next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
     try:
         header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
     except OSError as error:
@@ -448,7 +448,7 @@ class Inbox:
         self._buffer = bytearray()
 
     def poll(self, seconds: float) -> bytes | None:
-        """Return the next message, None when it is not complete after ``seconds``.
+        """The next message, None when it is not complete after ``seconds``.
 
         Raises ConnectionClosed when the other side is gone and ProtocolError when it announces more than
         MAX_MESSAGE_BYTES.

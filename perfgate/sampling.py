@@ -42,11 +42,11 @@ class Sampler:
         self._output = output
 
     def readings(self) -> list[Reading]:
-        """Return what was read so far, in order."""
+        """What was read so far, in order."""
         return [line.reading for line in self._lines() if line.reading is not None]
 
     def failure(self) -> str | None:
-        """Return why nothing can be read, None where something can or nothing is known yet."""
+        """Why nothing can be read, None where something can or nothing is known yet."""
         return next((line.failure for line in self._lines() if line.failure is not None), None)
 
     def end(self) -> None:

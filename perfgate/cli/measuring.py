@@ -42,20 +42,26 @@ def seclude(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bo
     On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
     that posts after it measured may keep it.
     """
-    from perfgate.conductor.workers.secrets import find_secrets, in_ci, refuse_persisted, refuse_tokens, scrubbed
+    from perfgate.conductor.workers.environment import (
+        drop_secrets,
+        find_secrets,
+        in_ci,
+        refuse_persisted_token,
+        refuse_tokens,
+    )
     from perfgate.system.processes import be_closed
 
     found = find_secrets(os.environ)
     if in_ci(os.environ) and not allow_token:
         refuse_tokens(found)
         if clone is not None:
-            refuse_persisted(clone)
+            refuse_persisted_token(clone)
     if found.names and not (keep_outside_ci and not in_ci(os.environ)):
         if in_ci(os.environ):
             click.echo(f"removed from the environment before anything is measured: {', '.join(found.names)}", err=True)
         program = click.get_current_context().find_object(Program)
         if program is not None:
-            program.replace(scrubbed(os.environ, found))
+            program.replace(drop_secrets(os.environ, found))
         for name in found.names:
             del os.environ[name]
     be_closed()

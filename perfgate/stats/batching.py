@@ -28,7 +28,7 @@ class Policy(NamedTuple):
     max_wait: float
 
     def ready(self, arrivals: Sequence[float], first: int) -> float:
-        """Return when the batch of which request ``first`` is the oldest may start.
+        """When the batch of which request ``first`` is the oldest may start.
 
         After the last request nobody else comes, and what is there may start.
         """
@@ -90,20 +90,19 @@ class Served(NamedTuple):
 
     @property
     def latencies(self) -> Floats:
-        """Return the seconds from arrival to end of every request."""
+        """The seconds from arrival to end of every request."""
         return self.ends - self.arrivals
 
     @property
     def waits(self) -> Floats:
-        """Return the seconds from arrival to the start of the batch of every request."""
+        """The seconds from arrival to the start of the batch of every request."""
         return self.starts - self.arrivals
 
     def goodput(self, promised: float) -> float:
-        """Return the requests a second that were answered within so many seconds of their arrival."""
+        """The requests a second that were answered within so many seconds of their arrival."""
         return float((self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0]))
 
     def fill(self, batch: int) -> float:
-        """Return how full the batches were on average."""
         return float(self.sizes.mean() / batch)
 
 
@@ -111,27 +110,27 @@ def serve(arrivals: npt.ArrayLike, policy: Policy, server: Server) -> Served:
     """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""
     times: list[float] = np.asarray(arrivals, dtype=np.float64).tolist()
     starts, ends, sizes = list[float](), list[float](), list[int]()
-    first, here = 0, 0
+    first, arrived = 0, 0
     while first < len(times):
         began = server.begin(policy.ready(times, first))
-        while here < len(times) and times[here] <= began:
-            here += 1
-        size = max(1, min(here - first, policy.batch))
-        done = server.answer(size)
+        while arrived < len(times) and times[arrived] <= began:
+            arrived += 1
+        size = max(1, min(arrived - first, policy.batch))
+        ended = server.answer(size)
         starts += [began] * size
-        ends += [done] * size
+        ends += [ended] * size
         sizes.append(size)
         first += size
     return Served(np.array(times), np.array(starts), np.array(ends), np.array(sizes, dtype=np.int64))
 
 
 def simulate(arrivals: npt.ArrayLike, policy: Policy, service: Callable[[int], float]) -> Served:
-    """Return what would happen if every batch took what ``service`` says."""
+    """What would happen if every batch took what ``service`` says."""
     return serve(arrivals, policy, SimulatedServer(service))
 
 
 def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10) -> float:
-    """Return the highest rate up to ``most`` that still keeps a promise; 0 where none does.
+    """The highest rate up to ``most`` that still keeps a promise; 0 where none does.
 
     A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first
     of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the one above.

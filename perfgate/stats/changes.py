@@ -64,7 +64,7 @@ class _Rule(NamedTuple):
     min_last: int
 
     def strength(self, shift: Shift, edges: list[int], size: int) -> float:
-        """Return how far a shift between two segments is above what is asked, below a half where one is too short."""
+        """How far a shift between two segments is above what is asked, below a half where one is too short."""
         start, index, end = edges
         # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
         least_after = self.min_last if end == size else self.min_values
@@ -83,7 +83,7 @@ def shifts(
     cap: float = CAP,
     penalty: float = PENALTY,
 ) -> list[Shift]:
-    """Return the shifts of level of a series, oldest first; logarithms of values make effects relative.
+    """The shifts of level of a series, oldest first; logarithms of values make effects relative.
 
     1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
        that of the others is tried as well.
@@ -103,9 +103,9 @@ def shifts(
     if series.size < min_values + min_last:
         return []
     price = penalty * math.log(series.size)
-    found = noise(series)
+    series_noise = noise(series)
     # A series of equal values has no noise; what is left is that of the arithmetic.
-    scale = max(found, 1e-9 * max(1.0, float(np.abs(series).max())))
+    scale = max(series_noise, 1e-9 * max(1.0, float(np.abs(series).max())))
     begins = _segment(series, scale, cap, price)
     rises = series[1:] - series[:-1]
     if rises.any() and not np.median(np.abs(rises)):
@@ -115,20 +115,20 @@ def shifts(
 
 
 def steps(series: Floats) -> list[int]:
-    """Return where a series without noise changes, oldest first: a value that is back after one entry has not changed."""
+    """Where a series without noise changes, oldest first: a value that is back after one entry has not changed."""
     last = series.size - 1
-    kept: list[int] = []
+    places: list[int] = []
     level = series[0] if series.size else 0.0
     for index in range(1, series.size):
         went_away = index < last and series[index + 1] == level
         if series[index] != level and not went_away:
-            kept.append(index)
+            places.append(index)
             level = series[index]
-    return kept
+    return places
 
 
 def noise(series: Floats) -> float:
-    """Return the standard deviation of one value around its level, from differences of neighbours and of values two apart.
+    """The standard deviation of one value around its level, from differences of neighbours and of values two apart.
 
     Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. Of what could hide a part of the
     noise the largest answer counts: noise that wanders differs more between values two apart than between neighbours; noise
@@ -142,13 +142,13 @@ def noise(series: Floats) -> float:
 
 
 def _spread(differences: Floats) -> float:
-    """Return the robust standard deviation of differences around 0."""
+    """The robust standard deviation of differences around 0."""
     middle, upper = np.quantile(np.abs(differences), [1 / 2, 2 / 3])
     return max(_MAD * float(middle), _UPPER * float(upper))
 
 
 def _segment(series: Floats, scale: float, cap: float, price: float) -> list[int]:
-    """Return where the segments of least cost begin, 0 first (Viterbi over levels; the price is the same for every shift)."""
+    """Where the segments of least cost begin, 0 first (Viterbi over levels; the price is the same for every shift)."""
     levels = _levels(series)
     cost = np.zeros(levels.size)
     changed = np.zeros((series.size, levels.size), dtype=bool)
@@ -170,29 +170,27 @@ def _segment(series: Floats, scale: float, cap: float, price: float) -> list[int
 
 
 def _levels(series: Floats) -> Floats:
-    """Return the levels tried: the observed values, thinned evenly by rank where there are very many."""
-    seen = np.unique(series)
-    if seen.size <= _MAX_LEVELS:
-        return seen
-    return seen[np.linspace(0, seen.size - 1, _MAX_LEVELS).round().astype(np.intp)]
+    values = np.unique(series)
+    if values.size <= _MAX_LEVELS:
+        return values
+    return values[np.linspace(0, values.size - 1, _MAX_LEVELS).round().astype(np.intp)]
 
 
 def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list[Shift]:
-    """Return the shifts that stand when the weakest that does not is taken away again and again."""
     while len(begins) > 1:
         edges = [*begins, series.size]
         wider = _wider(series, edges)
-        found = [_shift(series, scale, wider, *edges[i : i + 3]) for i in range(len(begins) - 1)]
-        strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(found)]
+        candidates = [_shift(series, scale, wider, *edges[i : i + 3]) for i in range(len(begins) - 1)]
+        strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(candidates)]
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
-            return found
+            return candidates
         del begins[weakest + 1]
     return []
 
 
 def _wider(series: Floats, edges: list[int]) -> float:
-    """Return how much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
+    """How much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
 
     Their correlation r is read from what is left beside the levels, and from differences of neighbours, which correlate by
     (r - 1)/2 and forget levels and drifts that have not been found yet; the smaller answer counts.

@@ -40,7 +40,7 @@ class TransferLine(NamedTuple):
 
 
 def theil_sen(series: Floats, *, confidence: float = CONFIDENCE) -> Slope:
-    """Return the median of the slopes between all pairs of entries, and its interval.
+    """The median of the slopes between all pairs of entries, and its interval.
 
     Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968); Hollander, Wolfe & Chicken,
     Nonparametric Statistical Methods, 3rd ed., 9.2-9.3, with the normal approximation. A fifth of the entries may be wild.
@@ -82,16 +82,16 @@ def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
     )
 
 
-def _not_negative(columns: Floats, wanted: Floats) -> Floats:
-    """Return the two factors, none below 0, with which the columns come closest to what is wanted."""
-    both = np.asarray(np.linalg.lstsq(columns, wanted, rcond=None)[0], dtype=np.float64)
+def _not_negative(columns: Floats, target: Floats) -> Floats:
+    """The two factors, none below 0, with which the columns come closest to what is wanted."""
+    both = np.asarray(np.linalg.lstsq(columns, target, rcond=None)[0], dtype=np.float64)
     if (both >= 0).all():
         return both
     # Where the best lies outside, the best inside lies on an edge: only one of the columns takes part.
-    edges = np.diag((columns * wanted[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
-    return min(edges, key=lambda factors: float(((columns @ factors - wanted) ** 2).sum()))
+    edges = np.diag((columns * target[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
+    return min(edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum()))
 
 
-def _explained(seen: Floats, fitted: Floats) -> float:
-    total = float(((seen - seen.mean()) ** 2).sum())
-    return 1.0 - float(((seen - fitted) ** 2).sum()) / total if total else 1.0
+def _explained(measured: Floats, fitted: Floats) -> float:
+    total = float(((measured - measured.mean()) ** 2).sum())
+    return 1.0 - float(((measured - fitted) ** 2).sum()) / total if total else 1.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the Holm-adjusted p-values, in the order given; reject those at most alpha."""
+    """The Holm-adjusted p-values, in the order given; reject those at most alpha."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [1.0] * len(p_values)
     running = 0.0
@@ -17,7 +17,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """Return the Benjamini-Hochberg-adjusted p-values (1995), in the order given.
+    """The Benjamini-Hochberg-adjusted p-values (1995), in the order given.
 
     Of those called at most q, a share of at most q is false on average, where the tests are independent or depend
     positively, as the operators of one call do.

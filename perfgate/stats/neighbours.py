@@ -12,7 +12,7 @@ _MAD = 1.4826  # standard deviation over median absolute deviation, of normal va
 
 
 def likeness(values: npt.NDArray[np.float64]) -> float:
-    """Return the correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
+    """The correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
     most = _WILD * _MAD * float(np.median(np.abs(values)))
     if not most:
         return 0.0
@@ -22,7 +22,7 @@ def likeness(values: npt.NDArray[np.float64]) -> float:
 
 
 def wider(alike: float) -> float:
-    """Return how much wider the error of a location is than that of independent values, where neighbours are alike so much.
+    """How much wider the error of a location is than that of independent values, where neighbours are alike so much.
 
     n such values say as much as n (1 - r)/(1 + r) independent ones. Source: Bayley & Hammersley, The "Effective" Number of
     Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946).

@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def nominal_level(alpha: float, looks: Sequence[int], count: int, *, shape: float) -> float:
-    """Return the one-sided level at which one may test after ``count`` of at most ``looks[-1]`` observations.
+    """The one-sided level at which one may test after ``count`` of at most ``looks[-1]`` observations.
 
     Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
     failed, time ran out) gets the level of its own fraction.
@@ -40,7 +40,7 @@ def nominal_level(alpha: float, looks: Sequence[int], count: int, *, shape: floa
 
 
 def sequential_p(p: float, looks: Sequence[int], count: int, *, shape: float) -> float:
-    """Return the smallest alpha whose boundary a test with p-value ``p`` after ``count`` observations reaches.
+    """The smallest alpha whose boundary a test with p-value ``p`` after ``count`` observations reaches.
 
     It is a p-value that stays true over all looks, and can be corrected for other tests, by Holm for instance.
     """
@@ -51,7 +51,7 @@ def sequential_p(p: float, looks: Sequence[int], count: int, *, shape: float) ->
 
 
 def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
-    """Return the logarithm of the evidence against "the differences lie symmetrically around at most ``margin``".
+    """The logarithm of the evidence against "the differences lie symmetrically around at most ``margin``".
 
     A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) / scale), which is fair where differences
     are symmetric around the margin, as tanh is odd, and bounded, so that a wild difference decides nothing. The result is
@@ -63,7 +63,7 @@ def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
 
 
 def log_e_of_p(p: float) -> float:
-    """Return the logarithm of the e-value that a p-value is worth: 1 / (2 sqrt p) (Vovk and Wang 2021, calibrators)."""
+    """The logarithm of the e-value that a p-value is worth: 1 / (2 sqrt p) (Vovk and Wang 2021, calibrators)."""
     return math.inf if p <= 0 else -math.log(2.0) - math.log(p) / 2
 
 
@@ -73,7 +73,6 @@ def _fraction(looks: Sequence[int], count: int) -> float:
 
 @lru_cache(maxsize=256)
 def _constant(alpha: float, looks: tuple[int, ...], shape: float) -> float:
-    """Return C. One look needs the normal quantile of alpha, many never more than that of alpha shared out (Bonferroni)."""
     low, high = -float(ndtri(alpha)), -float(ndtri(alpha / len(looks)))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -86,7 +85,7 @@ def _constant(alpha: float, looks: tuple[int, ...], shape: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _crossing(constant: float, looks: tuple[int, ...], shape: float) -> float:
-    """Return how probably a walk without drift crosses, by integrating look by look over the walks that have not yet.
+    """How probably a walk without drift crosses, by integrating look by look over the walks that have not yet.
 
     Armitage, McPherson and Rowe, Repeated significance tests on accumulating data, J. R. Stat. Soc. A 132 (1969).
     """
@@ -106,7 +105,7 @@ def _crossing(constant: float, looks: tuple[int, ...], shape: float) -> float:
 
 
 def _points(bound: float, time: float) -> tuple[Floats, Floats]:
-    """Return the grid from far below 0 up to the boundary, and Simpson's weights."""
+    """The grid from far below 0 up to the boundary, and Simpson's weights."""
     grid = np.linspace(-_REACH * math.sqrt(time), bound, _GRID)
     weights = np.full(_GRID, 2.0)
     weights[1::2] = 4.0

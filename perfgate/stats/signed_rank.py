@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats:
-    """Return all (w_i d_i + w_j d_j)/(w_i + w_j) with i <= j, sorted; shape n(n+1)/2."""
+    """All (w_i d_i + w_j d_j)/(w_i + w_j) with i <= j, sorted; shape n(n+1)/2."""
     rows, columns = np.triu_indices(differences.size)
     if weights is None:
         return np.sort((differences[rows] + differences[columns]) / 2)
@@ -34,12 +34,12 @@ def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats
 
 
 def estimate(differences: Floats, weights: Floats | None = None) -> float:
-    """Return the Hodges-Lehmann estimate of the effect: the median of the Walsh averages."""
+    """The Hodges-Lehmann estimate of the effect: the median of the Walsh averages."""
     return float(np.median(walsh_averages(differences, weights)))
 
 
 def p_above(differences: Floats, margin: float, weights: Floats | None = None) -> float:
-    """Return the one-sided p-value of "the effect is at most ``margin``".
+    """The one-sided p-value of "the effect is at most ``margin``".
 
     The statistic is the number of Walsh averages above the margin, which is the signed-rank statistic without its trouble
     with ties; ties count for the null hypothesis.
@@ -49,24 +49,24 @@ def p_above(differences: Floats, margin: float, weights: Floats | None = None) -
 
 
 def p_below(differences: Floats, margin: float, weights: Floats | None = None) -> float:
-    """Return the one-sided p-value of "the effect is at least ``margin``"."""
+    """The one-sided p-value of "the effect is at least ``margin``"."""
     return p_above(-differences, -margin, weights)
 
 
 def lower_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
-    """Return the one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few to give one."""
+    """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few to give one."""
     averages = walsh_averages(differences, weights)
     k = _critical(differences.size, alpha)
     return float("-inf") if k is None else float(averages[k])
 
 
 def upper_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
-    """Return the one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few to give one."""
+    """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few to give one."""
     return -lower_bound(-differences, alpha, weights)
 
 
 def power(n: int, alpha: float, shift: float) -> float:
-    """Return how probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
+    """How probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
 
     Mean and variance of W+ under a normal shift are those of Lehmann, Nonparametrics: Statistical Methods Based on Ranks
     (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments stands for it: simulated
@@ -75,14 +75,14 @@ def power(n: int, alpha: float, shift: float) -> float:
     critical = _critical(n, alpha)
     if critical is None:
         return 0.0
-    one = ndtr(shift)  # P(X > 0)
-    two = ndtr(math.sqrt(2) * shift)  # P(X + Y > 0)
-    three = two - 2 * owens_t(math.sqrt(2) * shift, math.sqrt(1 / 3))  # P(X + Y > 0 and X + Z > 0)
-    mean = n * one + n * (n - 1) / 2 * two
+    p_one = ndtr(shift)  # P(X > 0)
+    p_two = ndtr(math.sqrt(2) * shift)  # P(X + Y > 0)
+    p_three = p_two - 2 * owens_t(math.sqrt(2) * shift, math.sqrt(1 / 3))  # P(X + Y > 0 and X + Z > 0)
+    mean = n * p_one + n * (n - 1) / 2 * p_two
     variance = (
-        n * (n - 1) * (n - 2) * (three - two**2)
-        + n * (n - 1) / 2 * (2 * (one - two) ** 2 + 3 * two * (1 - two))
-        + n * one * (1 - one)
+        n * (n - 1) * (n - 2) * (p_three - p_two**2)
+        + n * (n - 1) / 2 * (2 * (p_one - p_two) ** 2 + 3 * p_two * (1 - p_two))
+        + n * p_one * (1 - p_one)
     )
     most = n * (n + 1) // 2
     width = most + 1  # half a step of continuity on either side
@@ -95,7 +95,7 @@ def power(n: int, alpha: float, shift: float) -> float:
 
 @lru_cache(maxsize=256)
 def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
-    """Return the effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
+    """The effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
 
     None where no effect is large enough, because so few differences cannot reach ``alpha``.
     """
@@ -109,7 +109,7 @@ def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
 
 
 def _critical(n: int, alpha: float) -> int | None:
-    """Return the largest k with P(W+ <= k) <= alpha under the null, None when there is none."""
+    """The largest k with P(W+ <= k) <= alpha under the null, None when there is none."""
     if n > EXACT_UP_TO:
         mean, deviation = _normal_moments(n)
         k = int(np.floor(mean + deviation * ndtri(alpha) - 0.5))
@@ -119,7 +119,6 @@ def _critical(n: int, alpha: float) -> int | None:
 
 
 def _upper_tail(n: int, count: int) -> float:
-    """Return P(W+ >= count) under the null."""
     if count <= 0:
         return 1.0
     if n > EXACT_UP_TO:
@@ -130,7 +129,7 @@ def _upper_tail(n: int, count: int) -> float:
 
 @lru_cache(maxsize=128)
 def _cumulative_null(n: int) -> Floats:
-    """Return P(W+ <= k) for k = 0 … n(n+1)/2, by convolving the n coin flips "rank r counts or not"."""
+    """P(W+ <= k) for k = 0 … n(n+1)/2, by convolving the n coin flips "rank r counts or not"."""
     ways = np.zeros(n * (n + 1) // 2 + 1)
     ways[0] = 1.0
     for rank in range(1, n + 1):

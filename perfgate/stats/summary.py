@@ -38,12 +38,11 @@ class Quantile(NamedTuple):
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
-        """Return both ends."""
         return self.low, self.high
 
 
 def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
-    """Return the smallest sample with at least ``probability`` of all samples at or below it, and its interval.
+    """The smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
     The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2``
     where samples are independent. Calls that a neighbour slows down together are not: it speaks for this run alone.
@@ -67,7 +66,7 @@ def _rank(count: int, probability: float) -> int:
 
 
 def interval_ranks(count: int, probability: float, *, confidence: float = CONFIDENCE) -> tuple[int | None, int | None]:
-    """Return the ranks (from 1) of the order statistics that are the ends of the interval; None where none will do.
+    """The ranks (from 1) of the order statistics that are the ends of the interval; None where none will do.
 
     The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, where B is
     binomial(count, probability) and tail is (1 - confidence) / 2.
@@ -79,7 +78,7 @@ def interval_ranks(count: int, probability: float, *, confidence: float = CONFID
 
 
 def _last(count: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest rank up to ``count`` for which a condition still holds that, once lost, stays lost; else 0."""
+    """The largest rank up to ``count`` for which a condition still holds that, once lost, stays lost; else 0."""
     good, bad = 0, count + 1
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -88,7 +87,7 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def dependent_quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
-    """Return a quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
+    """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
     The interval is that of as many independent samples as say as much: n / d, where d >= 1 is the variance of the share of
     samples above the quantile over batches of consecutive samples, over what it would be of independent ones (the method of
@@ -105,7 +104,7 @@ def dependent_quantile(samples: Samples, probability: float, *, confidence: floa
 
 
 def _dependence(above: npt.NDArray[np.bool_]) -> float:
-    """Return by how much the mean of these marks spreads more than that of independent ones; at least 1."""
+    """By how much the mean of these marks spreads more than that of independent ones; at least 1."""
     share = float(above.mean())
     length = above.size // _BATCHES
     if length < 2 or not 0 < share < 1:
@@ -115,7 +114,7 @@ def _dependence(above: npt.NDArray[np.bool_]) -> float:
 
 
 def fewest_samples(probability: float, *, miss: float, spare: int = 0) -> int:
-    """Return the fewest samples of which the (``spare`` + 1)-th largest lies above the true quantile.
+    """The fewest samples of which the (``spare`` + 1)-th largest lies above the true quantile.
 
     ``miss`` is the probability that it does not: 0.05 for a one-sided bound at 95 %. With spare 0 this is the smallest
     n with probability^n <= miss.
@@ -127,7 +126,7 @@ def fewest_samples(probability: float, *, miss: float, spare: int = 0) -> int:
 
 
 def low_location(samples: Samples) -> float:
-    """Return the mean of the logarithms of the 2nd, 4th, 6th, 8th and 10th percentile, as a number like the samples.
+    """The mean of the logarithms of the 2nd, 4th, 6th, 8th and 10th percentile, as a number like the samples.
 
     It moves with the work a call does and hardly with what else the machine does. Samples must be above zero.
     """
@@ -139,6 +138,6 @@ def low_location(samples: Samples) -> float:
 
 
 def median_deviation(samples: Samples) -> float:
-    """Return the median absolute deviation from the median, in the samples' own unit, without scaling."""
+    """The median absolute deviation from the median, in the samples' own unit, without scaling."""
     values = np.asarray(samples, dtype=np.float64)
     return float(np.median(np.abs(values - np.median(values))))

@@ -23,7 +23,7 @@ class Shift(NamedTuple):
 
 
 def shift(first: Floats, second: Floats, *, confidence: float = CONFIDENCE) -> Shift:
-    """Return the Hodges-Lehmann shift from the first sample to the second: the median of all differences.
+    """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
     Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation of
     the Mann-Whitney distribution. Raises ValueError where a sample is empty.

@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.environment import fresh_caches, reused_caches, worker_environment
-from perfgate.conductor.workers.secrets import find_secrets, refuse_persisted, scrubbed, scrubbed_notes
+from perfgate.conductor.workers.environment import (
+    drop_secrets,
+    find_secrets,
+    fresh_caches,
+    refuse_persisted_token,
+    reused_caches,
+    token_notes,
+    worker_environment,
+)
 from perfgate.errors import UsageError
 from tests.attacks.measuring import project_for_all, run_job
 
@@ -77,7 +84,7 @@ thief = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), b
 )
 def test_find_secrets__write_token__a_token_by_name_or_by_value(name: str, value: str) -> None:
     found = find_secrets({"PATH": "/bin", name: value})
-    assert (found.tokens, found.given) == ((name,), ())
+    assert (found.tokens, found.forge_tokens) == ((name,), ())
 
 
 @pytest.mark.parametrize(
@@ -99,17 +106,17 @@ def test_find_secrets__what_gitlab_gives_every_job__told_apart() -> None:
     found = find_secrets(
         {"CI_JOB_TOKEN": "glcbt-64_aaaaaaaaaaaaaaaaaaaa", "CI_REGISTRY_PASSWORD": "x", "GITLAB_TOKEN": "x"}
     )
-    assert (found.given, found.tokens) == (("CI_JOB_TOKEN", "CI_REGISTRY_PASSWORD"), ("GITLAB_TOKEN",))
+    assert (found.forge_tokens, found.tokens) == (("CI_JOB_TOKEN", "CI_REGISTRY_PASSWORD"), ("GITLAB_TOKEN",))
 
 
-def test_scrubbed__in_ci__names_and_no_values() -> None:
+def test_drop_secrets__in_ci__names_and_no_values() -> None:
     environ = {**CI, "GITHUB_TOKEN": VALUE, "CI_JOB_TOKEN": "x", "PATH": "/bin"}
-    kept = scrubbed(environ, find_secrets(environ))
+    kept = drop_secrets(environ, find_secrets(environ))
     assert kept == {**CI, "PATH": "/bin", "PERFGATE_SCRUBBED": "GITHUB_TOKEN,CI_JOB_TOKEN"}
-    assert scrubbed_notes(kept) == [
+    assert token_notes(kept) == [
         "measured with a token in the job's environment (GITHUB_TOKEN), by --allow-token-in-env"
     ]
-    assert scrubbed_notes({"PERFGATE_SCRUBBED": "CI_JOB_TOKEN"}) == []
+    assert token_notes({"PERFGATE_SCRUBBED": "CI_JOB_TOKEN"}) == []
 
 
 def test_worker_environment__a_change_asks_for_the_token_in_its_own_perfgate_toml__not_passed() -> None:
@@ -239,14 +246,16 @@ HEADER = "http.https://github.example/.extraheader"
 
 
 @pytest.mark.parametrize("where", ["config", "included file"])
-def test_refuse_persisted__token_in_the_clones_configuration__named_and_not_shown(clone: Path, where: str) -> None:
+def test_refuse_persisted_token__token_in_the_clones_configuration__named_and_not_shown(
+    clone: Path, where: str
+) -> None:
     if where == "config":  # actions/checkout before 6
         _configure(clone, HEADER, f"AUTHORIZATION: basic {VALUE}")
     else:  # and since
         _configure(clone, "--file", str(clone / "credentials.config"), HEADER, f"AUTHORIZATION: basic {VALUE}")
         _configure(clone, f"includeIf.gitdir:{clone}/.git.path", str(clone / "credentials.config"))
     with pytest.raises(UsageError, match=r"persist-credentials: false") as refusal:
-        refuse_persisted(clone)
+        refuse_persisted_token(clone)
     assert f"the clone keeps a token in its configuration: {HEADER}." in str(refusal.value)
     assert VALUE not in str(refusal.value)
 
@@ -260,22 +269,22 @@ def test_refuse_persisted__token_in_the_clones_configuration__named_and_not_show
         ("https://github.example/team/model.git", False),
     ],
 )
-def test_refuse_persisted__token_in_the_address_of_a_remote__named_and_not_shown(
+def test_refuse_persisted_token__token_in_the_address_of_a_remote__named_and_not_shown(
     clone: Path, address: str, refused: bool
 ) -> None:
     _configure(clone, "remote.origin.url", address)
     if not refused:
-        refuse_persisted(clone)
+        refuse_persisted_token(clone)
         return
     with pytest.raises(UsageError, match=r"remote\.origin\.url") as error:
-        refuse_persisted(clone)
+        refuse_persisted_token(clone)
     assert "0123456789" not in str(error.value)
 
 
-def test_refuse_persisted__other_header_or_no_clone__nothing_said(clone: Path) -> None:
+def test_refuse_persisted_token__other_header_or_no_clone__nothing_said(clone: Path) -> None:
     _configure(clone, "http.extraheader", "X-Proxy: yes")
-    refuse_persisted(clone)
-    refuse_persisted(Path("/"))
+    refuse_persisted_token(clone)
+    refuse_persisted_token(Path("/"))
 
 
 def test_run__persisted_credentials__refused_in_ci_before_anything_runs(project: Path) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from perfgate.cli.streams import make_streams_harmless
 from perfgate.conductor.workers.bench import Checkout, open_bench
-from perfgate.conductor.workers.leftovers import left_processes, sweep_out
-from perfgate.conductor.workers.requirements import read_requirements
-from perfgate.conductor.workers.virtualenv import SetupPlan
+from perfgate.conductor.workers.cleanup import leftover_notes, remove_unsafe_entries
+from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
@@ -201,9 +200,9 @@ def _running(command: str) -> list[str]:
     return found
 
 
-def test_left_processes__names_from_outside__one_harmless_line() -> None:
-    assert left_processes([[], []]) == []
-    assert left_processes([["a\n::error::b"], ["sleep", "sleep"]]) == [
+def test_leftover_notes__names_from_outside__one_harmless_line() -> None:
+    assert leftover_notes([[], []]) == []
+    assert leftover_notes([["a\n::error::b"], ["sleep", "sleep"]]) == [
         "left 3 processes running, now killed: sleep ×2, a ::error::b"
     ]
 
@@ -235,16 +234,16 @@ def test_prepare_out__links_of_a_developer__left_alone_and_in_ci_refused(tmp_pat
         prepare_out(tmp_path / "out", {"CI": "true"})
 
 
-def test_sweep_out__nothing_wrong__nothing_touched(tmp_path: Path) -> None:
+def test_remove_unsafe_entries__nothing_wrong__nothing_touched(tmp_path: Path) -> None:
     (tmp_path / "head").mkdir()
     (tmp_path / "head" / "run.json").write_text("{}")
-    assert sweep_out(tmp_path) == []
+    assert remove_unsafe_entries(tmp_path) == []
     assert (tmp_path / "head" / "run.json").read_text() == "{}"
 
 
-def test_sweep_out__pipe__gone_for_an_upload_would_wait_for_it(tmp_path: Path) -> None:
+def test_remove_unsafe_entries__pipe__gone_for_an_upload_would_wait_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "trace-w-short.json.gz")
-    assert sweep_out(tmp_path) == ["trace-w-short.json.gz"]
+    assert remove_unsafe_entries(tmp_path) == ["trace-w-short.json.gz"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -23,8 +23,7 @@ from workloads import VARIANTS, write_checkouts, write_harness
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.plan import draw_plans
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
-from perfgate.conductor.workers.server import ForkServer
-from perfgate.conductor.workers.worker import Worker
+from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.run import BlockColumns, Replicate
 from perfgate.document.samples import unpack

@@ -12,7 +12,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[int]:
-    """Return the CPUs this process may run on, as many as the cgroup quota pays for.
+    """The CPUs this process may run on, as many as the cgroup quota pays for.
 
     A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled, which costs more than they gain.
     """
@@ -22,7 +22,7 @@ def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[i
 
 
 def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | None:
-    """Return the CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
+    """The CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
@@ -36,7 +36,7 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
 
 
 def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
-    """Return the bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
+    """The bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     texts = [_read(folder / "memory.max") for folder in _folders(cgroup, membership, "")]
     texts += [_read(folder / "memory.limit_in_bytes") for folder in _folders(cgroup, membership, "memory")]
@@ -45,7 +45,7 @@ def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
 
 
 def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
-    """Return our cgroup's folder and all above it, of a v1 controller or, for ``""``, of v2.
+    """Our cgroup's folder and all above it, of a v1 controller or, for ``""``, of v2.
 
     /proc/self/cgroup has lines ``number:controllers:/path`` (cgroups(7)). In a container the path may be one of the host
     that cannot be seen here; the mount point itself then is our cgroup.
@@ -59,18 +59,18 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
 
 def _memberships(membership: Path) -> list[tuple[list[str], str]]:
     fields = [line.split(":", 2) for line in _read(membership).splitlines()]
-    return [(found[1].split(","), found[2]) for found in fields if len(found) == 3]
+    return [(parts[1].split(","), parts[2]) for parts in fields if len(parts) == 3]
 
 
 def _ratio(quota: str, period: str) -> float | None:
-    """Return quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
+    """Quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
     if not (quota.isdigit() and period.isdigit() and int(quota) and int(period)):
         return None
     return int(quota) / int(period)
 
 
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:
-    """Return the least busy of the granted CPUs, by /proc/stat over a moment. ``count`` 0 means all of them."""
+    """The least busy of the granted CPUs, by /proc/stat over a moment. ``count`` 0 means all of them."""
     cpus = granted_cpus()
     if count == 0 or count >= len(cpus):
         return cpus

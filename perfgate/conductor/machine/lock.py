@@ -1,4 +1,9 @@
-"""One measurement at a time on a machine: a file lock, and in front of it a queue that everybody can see."""
+"""One measurement at a time on a machine: a file lock, and in front of it a queue that everybody can see.
+
+The queue is a folder of numbered tickets, each locked by the process that waits. A ticket's lock ends with its process, in
+whatever container or under whatever user, so a number that nobody locks is swept away. Whoever can write the folder can push
+in; so can whoever can take the lock itself.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +18,20 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfgate.conductor.machine.queue import Ticket, take_ticket
 from perfgate.conductor.workers.logs import one_line
 from perfgate.errors import MachineBusyError, MeasuringError
 from perfgate.system.interrupts import held_back, safe_point
 
 POLL_SECONDS = 0.25
 LOCK_SECONDS = 3600.0
+# How long a look at the folder waits for another's; one that was stopped in the middle must not stop the queue.
+_GUARD_SECONDS = 2.0
+_GUARD_POLL = 0.01
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the machine's lock file; PERFGATE_LOCK names another, e.g. on a disk that two containers share."""
+    """The machine's lock file; PERFGATE_LOCK names another, e.g. on a disk that two containers share."""
     return Path(environ.get("PERFGATE_LOCK") or Path(tempfile.gettempdir()) / "perfgate.lock")
 
 
@@ -60,14 +68,13 @@ def _now() -> str:
 
 
 def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         try:
             # Without O_CREAT first: in a sticky folder the kernel may refuse to "create" a file another user owns
             # (sysctl fs.protected_regular).
-            descriptor = os.open(path, flags)
+            descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
-            descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+            descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o666)
             os.fchmod(descriptor, 0o666)  # runners of other users share the machine
     except OSError as error:
         raise _cannot_open(path, error.strerror or str(error)) from error
@@ -77,8 +84,10 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _cannot_open(path: Path, why: str) -> MeasuringError:
-    return MeasuringError(f"the machine lock {path} cannot be opened: {why}; set PERFGATE_LOCK to a file you can write")
+def _cannot_open(path: Path, reason: str) -> MeasuringError:
+    return MeasuringError(
+        f"the machine lock {path} cannot be opened: {reason}; set PERFGATE_LOCK to a file you can write"
+    )
 
 
 def _write(descriptor: int, text: str) -> None:
@@ -90,17 +99,17 @@ def _write(descriptor: int, text: str) -> None:
 
 def _acquire(descriptor: int, ticket: Ticket, path: Path, say: Callable[[str], None], timeout: float) -> None:
     started = time.monotonic()
-    told: str | None = None
+    status: str | None = None
     while True:
         ahead = ticket.ahead()
         if not ahead and _locked(descriptor, path):
             return
         safe_point()
-        holder = _holder(descriptor)
-        waiting = _waiting(holder, ahead, path)
-        if waiting != told:
-            say(waiting)
-            told = waiting
+        holder = _owner(descriptor)
+        new_status = _waiting(holder, ahead, path)
+        if new_status != status:
+            say(new_status)
+            status = new_status
         if time.monotonic() - started > timeout:
             behind = f", with {len(ahead)} more in line before us" if ahead else ""
             raise MachineBusyError(
@@ -119,20 +128,116 @@ def _locked(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _holder(descriptor: int) -> str:
+def _owner(descriptor: int) -> str:
+    """Who holds a lock or waits with a ticket, as its file says."""
     return one_line(os.pread(descriptor, 400, 0).decode(errors="replace"), limit=400) or "another perfgate"
 
 
 def _waiting(holder: str, ahead: list[str], path: Path) -> str:
-    """Return our place in line, who is before us, and who measures."""
-    why = f"(lock {path}); two at once would spoil both"
+    """Our place in line, who is before us, and who measures."""
+    reason = f"(lock {path}); two at once would spoil both"
     if not ahead:
-        return f"waiting for the machine: next in line, {holder} is measuring {why}"
+        return f"waiting for the machine: next in line, {holder} is measuring {reason}"
     place = _ordinal(len(ahead) + 1)
-    return f"waiting for the machine: {place} in line behind {'; '.join(ahead)}; {holder} is measuring {why}"
+    return f"waiting for the machine: {place} in line behind {'; '.join(ahead)}; {holder} is measuring {reason}"
 
 
 def _ordinal(number: int) -> str:
     if number % 100 in (11, 12, 13):
         return f"{number}th"
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+# --- the queue
+
+
+class Ticket:
+    """A place in line. Without a descriptor there is no line: the folder could not be written."""
+
+    def __init__(self, folder: Path, number: int = 0, descriptor: int | None = None) -> None:
+        self._folder = folder
+        self._number = number
+        self._descriptor = descriptor
+
+    def ahead(self) -> list[str]:
+        """Who is before us and since when, the first first; tickets of processes that are gone are swept away."""
+        if self._descriptor is None:
+            return []
+        with suppress(OSError), _guarded(self._folder):
+            return [who for number in _numbers(self._folder) if number < self._number and (who := self._alive(number))]
+        return []
+
+    def give_back(self) -> None:
+        """Leave the line."""
+        if self._descriptor is None:
+            return
+        with suppress(OSError):
+            _path(self._folder, self._number).unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _alive(self, number: int) -> str | None:
+        """Who waits with a number; a ticket that can be locked is nobody's, and is removed."""
+        path = _path(self._folder, number)
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _owner(descriptor)
+        except OSError:
+            return None
+        else:
+            with suppress(OSError):
+                path.unlink()
+            return None
+        finally:
+            os.close(descriptor)
+
+
+def take_ticket(lock: Path, who: str) -> Ticket:
+    """Take the next number in the folder beside a lock; where that cannot be, a ticket without a place."""
+    folder = lock.with_name(f"{lock.name}.queue")
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(0o777)  # runners of other users share the machine
+        with _guarded(folder):
+            number = 1 + max(_numbers(folder), default=0)
+            descriptor = os.open(_path(folder, number), _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(descriptor, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return Ticket(folder)
+    with suppress(OSError):  # a full disk loses the name and not the place
+        os.pwrite(descriptor, f"{who}, waiting since {_now()}".encode(errors="replace"), 0)
+    return Ticket(folder, number, descriptor)
+
+
+@contextmanager
+def _guarded(folder: Path) -> Iterator[None]:
+    """Hold the folder for a moment. Raises BlockingIOError where somebody else does not let go of it."""
+    guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        deadline = time.monotonic() + _GUARD_SECONDS
+        while True:
+            try:
+                fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_GUARD_POLL)
+        yield
+    finally:
+        os.close(guard)
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.name.isascii())
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{number:08d}"

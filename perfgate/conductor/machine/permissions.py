@@ -20,7 +20,7 @@ _AUTHOR = {f"GIT_{role}_{field}": "perfgate" for role in ("AUTHOR", "COMMITTER")
 
 
 def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
-    """Return one check a permission; ``scratch`` is where workers get their homes, ``lock`` the machine's lock."""
+    """One check a permission; ``scratch`` is where workers get their homes, ``lock`` the machine's lock."""
     return [try_scratch(scratch), try_pinning(), try_git(), try_worktrees(scratch), try_lock(lock)]
 
 
@@ -63,20 +63,22 @@ def try_pinning() -> FitnessCheck:
 def try_git() -> FitnessCheck:
     """Ask git for its version."""
     try:
-        said = run_git(Path.cwd(), ["--version"], {}).output
+        version = run_git(Path.cwd(), ["--version"], {}).output
     except RepositoryError as error:
         return FitnessCheck(name="git", status="unfit", seen=str(error), remedy="install git")
-    return judge_git(said)
+    return judge_git(version)
 
 
-def judge_git(said: str) -> FitnessCheck:
+def judge_git(version: str) -> FitnessCheck:
     """Judge what ``git --version`` says."""
-    numbers = re.search(r"(\d+)\.(\d+)", said)
+    numbers = re.search(r"(\d+)\.(\d+)", version)
     if numbers is None:
-        return FitnessCheck(name="git", status="attention", seen=f"says {said!r}", remedy="install git 2.31 or newer")
+        return FitnessCheck(
+            name="git", status="attention", seen=f"says {version!r}", remedy="install git 2.31 or newer"
+        )
     if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
-        return FitnessCheck(name="git", status="unfit", seen=said, remedy="install git 2.31 or newer")
-    return FitnessCheck(name="git", status="ok", seen=said)
+        return FitnessCheck(name="git", status="unfit", seen=version, remedy="install git 2.31 or newer")
+    return FitnessCheck(name="git", status="ok", seen=version)
 
 
 def try_worktrees(scratch: Path) -> FitnessCheck:
@@ -88,9 +90,9 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
                 ["init", "--quiet"],
                 ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"],
             ):
-                done = run_git(clone, arguments, _AUTHOR)
-                if done.code:
-                    raise RepositoryError(f"git {arguments[0]} failed: {done.errors}")
+                result = run_git(clone, arguments, _AUTHOR)
+                if result.code:
+                    raise RepositoryError(f"git {arguments[0]} failed: {result.errors}")
             repository = Repository(clone)
             with repository.worktrees({"base": repository.head()}, link=[]):
                 pass

@@ -59,12 +59,12 @@ class Watcher:
 
     def put_into(self, *lists: list[Replicate]) -> None:
         """Give every replicate the readings beside its blocks, and every block what they tell of it."""
-        readings = [self._told(reading) for reading in self._sampler.readings()] if self._sampler else []
+        readings = [self._without_own(reading) for reading in self._sampler.readings()] if self._sampler else []
         for replicates in lists if readings else ():
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
-    def _told(self, reading: Reading) -> Reading:
-        """Return a reading whose processes are those of others, None where nobody can tell whose they are."""
+    def _without_own(self, reading: Reading) -> Reading:
+        """A reading whose processes are those of others, None where nobody can tell whose they are."""
         foreign = self._foreign(reading.telemetry)
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
 
@@ -93,7 +93,7 @@ def watching(
 
 
 def namespace_ids(pid: int) -> set[int]:
-    """Return the numbers that a process has, from our namespace inward (proc(5), NSpid of /proc/PID/status)."""
+    """The numbers that a process has, from our namespace inward (proc(5), NSpid of /proc/PID/status)."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
@@ -117,19 +117,18 @@ def _watched(replicate: Replicate, readings: Sequence[Reading]) -> Replicate:
     whole = _Span(min(span.began_ns for span in spans), max(span.ended_ns for span in spans))
     beside = [reading for reading in readings if whole.overlaps(reading)]
 
-    def told(columns: BlockColumns) -> BlockColumns:
-        return _with_condition(columns, whole, readings)
-
     return replace(
         replicate,
         readings=beside,
-        shapes={shape: told(columns) for shape, columns in replicate.shapes.items()},
-        preprocess={shape: told(columns) for shape, columns in replicate.preprocess.items()},
+        shapes={shape: _with_condition(columns, whole, readings) for shape, columns in replicate.shapes.items()},
+        preprocess={
+            shape: _with_condition(columns, whole, readings) for shape, columns in replicate.preprocess.items()
+        },
     )
 
 
 def _spans(columns: BlockColumns) -> list[_Span]:
-    return [_Span(asked, asked + seen) for asked, seen in zip(columns.asked_ns, columns.seen_ns)]
+    return [_Span(began, began + duration) for began, duration in zip(columns.asked_ns, columns.seen_ns)]
 
 
 def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Reading]) -> BlockColumns:
@@ -146,7 +145,7 @@ def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Read
 
 
 def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
-    """Return what overlapping readings say, or the two around a block that none overlaps, where they agree."""
+    """What overlapping readings say; for a block that none overlaps, the two around it, where they agree."""
     beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
     if beside:
         return any(beside)
@@ -155,7 +154,7 @@ def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
 
 
 def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
-    """Return the lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
+    """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
     Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading tells. Where the
     driver says itself whether it slows the device down, that is its word: a low clock may be one that was asked for.
@@ -169,7 +168,7 @@ def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
 
 
 def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
-    """Return how many others overlapping readings list, or how many both list around a block that none overlaps."""
+    """The most processes of others in overlapping readings; for a block that none overlaps, those of both around it."""
     beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
     if beside:
         return max(beside)
@@ -178,7 +177,6 @@ def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
 
 
 def _around(span: _Span, readings: Sequence[Reading]) -> list[Reading]:
-    """Return the last reading before and the first after, none where one of them is missing."""
     before = [reading for reading in readings if reading.ended_ns <= span.began_ns][-1:]
     after = [reading for reading in readings if reading.began_ns >= span.ended_ns][:1]
     return [*before, *after] if before and after else []

@@ -34,53 +34,55 @@ class Change(NamedTuple):
 
 
 def changed_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
-    """Return for every function that changed in one place only where it begins, and that place, as ``file:line`` of head.
+    """For every function that changed in one place only where it begins, and that place, as ``file:line`` of head.
 
     ``files`` stand under both folders. A function begins at its first decorator, as Python's own code objects have it.
     """
     places: dict[str, list[str]] = defaultdict(list)
     for file in files:
         for change in changes(statements(base / file), statements(head / file)):
-            for function in {one.function for one in change.statements if one.function is not None}:
-                first = next(one.line for one in change.statements if one.function == function)
-                places[f"{file}:{function}"].append(f"{file}:{first}")
-    return {function: found[0] for function, found in places.items() if len(found) == 1}
+            first_lines: dict[int, int] = {}
+            for statement in change.statements:
+                if statement.function is not None:
+                    first_lines.setdefault(statement.function, statement.line)
+            for function, line in first_lines.items():
+                places[f"{file}:{function}"].append(f"{file}:{line}")
+    return {function: lines[0] for function, lines in places.items() if len(lines) == 1}
 
 
 def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[Change]:
     """Yield what differs, in the order of the second version; nothing where that has no statements."""
-    same = SequenceMatcher(None, [one.code for one in before], [one.code for one in after], autojunk=False)
-    for what, _, _, first, last in same.get_opcodes():
-        if what != "equal" and after:
+    old, new = ([statement.code for statement in version] for version in (before, after))
+    for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal" and after:
             yield Change(after[min(first, len(after) - 1)].line, after[first:last])
 
 
 def statements(file: Path) -> list[Statement]:
-    """Return the statements of a file in order; none where there is no file, it is very large or no valid Python."""
+    """The statements of a file in order; none where there is no file, it is very large or no valid Python."""
     tree = parse(file) if file.is_file() and file.stat().st_size <= MAX_BYTES else None
     try:
-        found = list(_inside(tree, None)) if tree is not None else []
+        inside = list(_inside(tree, None)) if tree is not None else []
     except RecursionError:  # one statement too deep to be written out
         return []
-    return sorted(found, key=lambda one: one.line)
+    return sorted(inside, key=lambda statement: statement.line)
 
 
 def same_code(before: bytes, after: bytes) -> bool:
-    """Return whether two versions of a Python file have the same syntax tree, docstrings aside where the file reads none.
+    """Whether two versions of a Python file have the same syntax tree, docstrings aside where the file reads none.
 
     A comment that says a type counts, for torch.jit reads it.
     """
     if max(len(before), len(after)) > MAX_BYTES:
         return False
     try:
-        one, other = (ast.dump(_compiled_as(source)) for source in (before, after))
+        return ast.dump(_compiled_as(before)) == ast.dump(_compiled_as(after))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return one == other
 
 
 def parse(file: Path) -> ast.Module | None:
-    """Return the code of a file without docstrings, None where it is no valid Python."""
+    """The code of a file without docstrings, None where it is no valid Python."""
     try:
         return _without_docstrings(ast.parse(file.read_bytes()))
     except (SyntaxError, ValueError, RecursionError):

@@ -1,13 +1,15 @@
-"""The workload files of base and head: where they differ, what each of them measures."""
+"""The workload files of base and head: the code of each and of the modules beside it, where it differs, what it measures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.sides.harness_code import changed_lines, code_hash
+from perfgate.conductor.sides.code_changes import changes, parse, statements
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
@@ -19,28 +21,27 @@ References = Mapping[str, WorkloadReference]
 def read_harnesses(
     bench: Bench, base: Checkout, head: Checkout, references: tuple[References, References]
 ) -> tuple[list[Harness], list[Harness]]:
-    """Return what the workload files of both sides measure, for the workloads whose entry or file differs.
+    """What the workload files of both sides measure, for the workloads whose entry or file differs.
 
     ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting are no difference. A file
     that cannot be imported is kept with its error.
     """
     own_base = Checkout(root=base.root, harness=base.root, python=base.python)
     names = [name for name in {**references[0], **references[1]} if _differs(bench, name, own_base, head, references)]
-    before = _read(bench, own_base, references[0], names)
+    before = [_read(bench, own_base, references[0][name]) for name in names if name in references[0]]
     by_name = {harness.workload: harness for harness in before}
-    after = [
-        msgspec.structs.replace(
-            read,
-            changed_lines=_changed_lines(bench, read.workload, own_base, head, references),
-            added=_added(by_name.get(read.workload), read),
-        )
-        for read in _read(bench, head, references[1], names)
-    ]
+    after = []
+    for name in names:
+        if name in references[1]:
+            harness = _read(bench, head, references[1][name])
+            lines = _changed_lines(bench, name, own_base, head, references)
+            added = _added(by_name.get(name), harness)
+            after.append(msgspec.structs.replace(harness, changed_lines=lines, added=added))
     return before, after
 
 
 def _added(base: Harness | None, head: Harness) -> list[str]:
-    """Return what the base's file has not: without it, something removed from the base's harness would read as new."""
+    """What the base's file has not: without it, something removed from the base's harness would read as new."""
     if base is None:
         return [head.workload]
     added = [*(head.shapes.keys() - base.shapes.keys()), *(head.functions.keys() - base.functions.keys())]
@@ -49,9 +50,9 @@ def _added(base: Harness | None, head: Harness) -> list[str]:
     return sorted(added)
 
 
-def unknown_harnesses(names: Sequence[str], why: str) -> list[Harness]:
-    """Return the harnesses of a base whose perfgate.toml cannot be read."""
-    error = ErrorDetail(kind="exception", message=why)
+def unknown_harnesses(names: Sequence[str], reason: str) -> list[Harness]:
+    """The harnesses of a base whose perfgate.toml cannot be read."""
+    error = ErrorDetail(kind="exception", message=reason)
     return [Harness(workload=name, reference="", error=error) for name in names]
 
 
@@ -76,11 +77,7 @@ def _changed_lines(
     return [(folder / line).as_posix() for line in changed_lines(*files, importable=importable)]
 
 
-def _read(bench: Bench, checkout: Checkout, references: References, names: Sequence[str]) -> list[Harness]:
-    return [_read_one(bench, checkout, references[name]) for name in names if name in references]
-
-
-def _read_one(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Harness:
+def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Harness:
     file_sha256 = _code_hash(bench, checkout, reference)
     harness = Harness(workload=reference.name, reference=reference.text, file_sha256=file_sha256)
     try:
@@ -103,3 +100,61 @@ def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -
 
 def _importable(bench: Bench, checkout: Checkout) -> list[Path]:
     return [checkout.root / folder for folder in bench.config.measure.python_path]
+
+
+# --- code
+
+
+def code_hash(file: Path, *, importable: Collection[Path]) -> str:
+    """The SHA-256 of what the head's harness brings to both sides; comments and docstrings are no part of it.
+
+    Modules in the ``importable`` folders are each side's own code, and so none of it. Empty where there is no file.
+    """
+    files = _with_siblings(file, importable)
+    return hashlib.sha256(b"\0".join(_code(path) for path in files)).hexdigest() if files else ""
+
+
+def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]) -> list[str]:
+    """Where the code of two harnesses differs: ``file:line`` of head for the first statement of every change.
+
+    Files are named as beside the workload file; what was only removed is named by the statement that stands there now.
+    """
+    before = {path.relative_to(base.parent): path for path in _with_siblings(base, importable[0])}
+    after = {path.relative_to(head.parent): path for path in _with_siblings(head, importable[1])}
+    # A workload file may have been renamed.
+    before[head.relative_to(head.parent)] = base
+    return [
+        f"{name.as_posix()}:{change.at}"
+        for name, file in after.items()
+        for change in changes(statements(before.get(name, base.parent / name)), statements(file))
+    ]
+
+
+def _with_siblings(file: Path, importable: Collection[Path]) -> list[Path]:
+    """The file and every module beside it that it or one of these imports, in the order they are met."""
+    files = [file] if file.is_file() else []
+    if file.parent.resolve() in {folder.resolve() for folder in importable}:
+        return files
+    for module in files:  # grows while it is read
+        for name in _imported(module):
+            beside = [file.parent / f"{name}.py", *sorted((file.parent / name).rglob("*.py"))]
+            files += [path for path in beside if path.is_file() and path not in files]
+    return files
+
+
+def _imported(file: Path) -> Iterator[str]:
+    tree = parse(file)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _code(file: Path) -> bytes:
+    """A file's code without comments, docstrings and formatting; its bytes where that cannot be had."""
+    tree = parse(file)
+    try:
+        return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")
+    except RecursionError:  # too deep to be written out
+        return file.read_bytes()

@@ -1,35 +1,49 @@
-"""What a worker's environment holds: an allow-list, pinned malloc settings, thread counts, a scratch home."""
+"""What a worker's environment holds: an allow-list, pinned malloc settings, thread counts, a scratch home; and no token.
+
+Removing tokens from the workers' environment is not enough: a worker reads its ancestors' in /proc. A token that can write to
+a forge must not be in the job at all, so a job in CI refuses to start with one; what a forge gives to every job is removed.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.conductor.workers.secrets import find_secrets, in_ci
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.git.commands import run_git
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
 
 # Names that may pass. No token can be among them: what is not listed does not exist for the worker. All is the runner's own: a
-# change cannot set it, and what LD_PRELOAD names has been loaded into the conductor itself.
-ALLOWED = frozenset({
-    "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "TOOLCHAIN_HOME",
-    "RANK_TABLE_FILE",
-    # One by one: NVIDIA_API_KEY is among the names that begin so.
-    "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
-    "PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_NPU_MEMORY_CACHING",
-    "TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY",
-    "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE", "PROF_CONFIG_PATH", "KINETO_USE_DAEMON", "TORCHINDUCTOR_NPU_BACKEND",
-    "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
-})  # fmt: skip
-ALLOWED_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "ACL_", "ACLNN_", "NPU_ASD_", "ATB_", "INF_NAN_MODE_", "TORCH_NPU_",
-                    "TORCH_HCCL_", "TORCHAIR_", "OMP_", "MKL_", "ONEDNN_", "NCCL_", "GLOO_", "CUDA_", "CUBLAS_",
-                    "CUBLASLT_", "CUDNN_")  # fmt: skip
+# change cannot set it, and what LD_PRELOAD names has been loaded into the conductor itself. Names that begin with NVIDIA_ pass
+# one by one: NVIDIA_API_KEY is among them.
+ALLOWED = frozenset(
+    _words("""
+        PATH LANG LANGUAGE TZ LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH VIRTUAL_ENV TOOLCHAIN_HOME RANK_TABLE_FILE
+        NVIDIA_TF32_OVERRIDE NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES
+        PYTORCH_NPU_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF PYTORCH_NO_NPU_MEMORY_CACHING
+        TASK_QUEUE_ENABLE CPU_AFFINITY_CONF MULTI_STREAM_MEMORY_REUSE COMBINED_ENABLE HOST_CACHE_CAPACITY
+        STREAMS_PER_DEVICE PER_STREAM_QUEUE PROF_CONFIG_PATH KINETO_USE_DAEMON TORCHINDUCTOR_NPU_BACKEND
+        HF_HOME HF_HUB_OFFLINE TRANSFORMERS_OFFLINE
+    """)
+)
+ALLOWED_PREFIXES = _words("""
+    LC_ ASCEND_ HCCL_ ACL_ ACLNN_ NPU_ASD_ ATB_ INF_NAN_MODE_ TORCH_NPU_ TORCH_HCCL_ TORCHAIR_
+    OMP_ MKL_ ONEDNN_ NCCL_ GLOO_ CUDA_ CUBLAS_ CUBLASLT_ CUDNN_
+""")
 
 # Where compilers of operators and graphs keep what they made, unless in the home: ASCEND_CACHE_PATH, and before it
 # ACL_OP_COMPILER_CACHE_DIR, before $HOME/atc_data (hiascend.com, CANN 9.0, "ASCEND_CACHE_PATH"); torchair; torch's
 # inductor, triton and extensions; CUDA's. Kernels there may come from an earlier change.
-KERNEL_CACHES = (
-    "ACL_OP_COMPILER_CACHE_DIR", "ASCEND_CACHE_PATH", "CUDA_CACHE_PATH", "TORCHAIR_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TUNE_BANK_PATH", "XDG_CACHE_HOME",
-)  # fmt: skip
+KERNEL_CACHES = _words("""
+    ACL_OP_COMPILER_CACHE_DIR ASCEND_CACHE_PATH CUDA_CACHE_PATH TORCHAIR_CACHE_HOME TORCHINDUCTOR_CACHE_DIR
+    TORCH_EXTENSIONS_DIR TRITON_CACHE_DIR TUNE_BANK_PATH XDG_CACHE_HOME
+""")
 
 # glibc gives memory back to the kernel and takes it again, page fault by page fault, on every call of some models; the same
 # process then has a speed level of its own, by luck. Keeping the memory removes that luck: no mmap of its own for any block
@@ -49,12 +63,38 @@ MALLOC_SETTINGS = {
 # CPUs is shared, a call of 2 ms took 400 ms (median, 2 threads, torch 2.13), with passive waiting 6 ms. It costs a small model
 # on idle CPUs (2.0 against 2.6 ms), so whoever serves with another policy sets it for the command, and it is recorded.
 WAIT_POLICY = {"OMP_WAIT_POLICY": "PASSIVE"}
-
-
 # torch since 2.5 imports torch_npu by itself where it is installed, and so cannot be imported where CANN is missing, though
 # nobody asked for an NPU ("Failed to load the backend extension: torch_npu", torch 2.13 with torch_npu 2.13.0).
 AUTOLOADED_KIND = "npu"
 NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+# Where somebody else's runner starts us: GitHub, GitLab, whoever sets CI, and a job that names its forge to perfgate.
+CI_VARIABLES = ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
+
+# GitLab gives these to every job, and CI_JOB_TOKEN is in each (doc/ci/jobs/ci_job_token.md, doc/ci/variables/
+# predefined_variables.md). It reads; it cannot write notes, statuses or issues.
+FORGE_TOKENS = frozenset(
+    _words("""
+        CI_JOB_TOKEN CI_BUILD_TOKEN CI_REGISTRY_PASSWORD CI_DEPENDENCY_PROXY_PASSWORD CI_REPOSITORY_URL
+        CI_JOB_JWT CI_JOB_JWT_V1 CI_JOB_JWT_V2
+    """)
+)
+# Tokens of services that hold models and no code: a workload may need one ([measure] pass_env), and none writes to a forge.
+HARMLESS = frozenset(
+    _words("""
+        HF_TOKEN HUGGINGFACE_TOKEN HUGGING_FACE_HUB_TOKEN HUGGINGFACEHUB_API_TOKEN MODELSCOPE_API_TOKEN
+        MODELSCOPE_SDK_TOKEN OPENMIND_HUB_TOKEN
+    """)
+)
+# A name whose last word says it, and the address at which an identity token can be had.
+_TOKEN_NAME = re.compile(r"(?:.*[_-])?(?:TOKEN|PAT)|ACTIONS_ID_TOKEN_REQUEST_URL")
+# What GitHub and GitLab put in front of their tokens (docs.github.com, "About authentication to GitHub", token formats;
+# docs.gitlab.com, "Token overview", token prefixes), under any name, also inside a URL.
+_TOKEN_VALUE = re.compile(
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{16,}"
+    r"|gl(?:pat|ptt|dt|cbt|soat|rt|imt|ft|agent|oas|wt|ffct)-[A-Za-z0-9_.-]{16,})"
+)
+# The names of what was taken away before perfgate started itself again. A note, and nothing to rely on.
+DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
 
 
 def worker_environment(
@@ -67,7 +107,7 @@ def worker_environment(
     pass_env: list[str],
     reuse_caches: bool = False,
 ) -> dict[str, str]:
-    """Return the environment of the fork server and so of every worker.
+    """The environment of the fork server and so of every worker.
 
     ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names the project asks for in
     perfgate.toml; a token is none of them, whoever asks.
@@ -93,7 +133,7 @@ def worker_environment(
 
 
 def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]) -> list[str]:
-    """Return which variables workers do not get, so that every CI job begins with empty kernel caches, in its scratch home.
+    """The variables that workers do not get, so that every CI job begins with empty kernel caches, in its scratch home.
 
     On a developer's machine they are the developer's own; and a project may ask for them, all or by name.
     """
@@ -103,10 +143,98 @@ def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]
 
 
 def reused_caches(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables by which workers reach kernels that an earlier job may have left."""
+    """The variables by which workers reach kernels that an earlier job may have left."""
     return [name for name in KERNEL_CACHES if environment.get(name)]
 
 
 def device_kind(device: str) -> str:
-    """Return the kind of a configured device: that of ``npu:1`` is ``npu``."""
+    """The kind of a configured device: that of ``npu:1`` is ``npu``."""
     return device.partition(":")[0]
+
+
+# --- tokens
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Names of variables: ``tokens`` may write to a forge, ``forge_tokens`` are what the forge gives to every job."""
+
+    tokens: tuple[str, ...] = ()
+    forge_tokens: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.tokens, *self.forge_tokens)
+
+
+def in_ci(environ: Mapping[str, str]) -> bool:
+    return environ.get("CI", "").lower() in ("true", "1") or any(environ.get(name) for name in CI_VARIABLES)
+
+
+def find_secrets(environ: Mapping[str, str]) -> Secrets:
+    """The variables that hold a token; an empty one holds none."""
+    forge_tokens = tuple(sorted(name for name, value in environ.items() if value and name in FORGE_TOKENS))
+    tokens = tuple(
+        sorted(
+            name
+            for name, value in environ.items()
+            if value
+            and name not in FORGE_TOKENS | HARMLESS
+            and (_TOKEN_NAME.fullmatch(name.upper()) or _TOKEN_VALUE.search(value))
+        )
+    )
+    return Secrets(tokens, forge_tokens)
+
+
+def refuse_tokens(secrets: Secrets) -> None:
+    """Raise UsageError that names the variables, never their values, and what to do."""
+    if not secrets.tokens:
+        return
+    names = ", ".join(name if name.isprintable() else repr(name) for name in secrets.tokens)
+    raise UsageError(
+        f"this job measures other people's code and has a token in its environment: {names}. That code could take it, so "
+        "nothing was run. Give tokens to the publishing job only: remove `env:` entries and `id-token: write` from this "
+        "one (in GitHub Actions; for a single step, set the variable to an empty text), or in GitLab limit the variable "
+        "to the publishing job's environment. --allow-token-in-env measures all the same, if all who can change the code "
+        "may have the token"
+    )
+
+
+def refuse_persisted_token(clone: Path) -> None:
+    """Raise UsageError where a clone's configuration holds a token: actions/checkout leaves the job's there by default.
+
+    So does who clones from an address with a token in it; GitLab's own clone may have CI_JOB_TOKEN there. Worktrees share
+    that file with the clone, and user code runs in them. Outside a clone there is none.
+    """
+    try:
+        settings = run_git(clone, ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"], {})
+    except RepositoryError:  # no git, no clone
+        return
+    names = sorted({line.partition(" ")[0] for line in settings.output.splitlines() if _has_token(line)})
+    if names:
+        raise UsageError(
+            f"this job measures other people's code and the clone keeps a token in its configuration: {', '.join(names)}. "
+            "Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
+            "--allow-token-in-env measures all the same"
+        )
+
+
+def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+    """An environment without the secrets; in CI it names them in DROPPED_VARIABLE, elsewhere nobody asked."""
+    environment = {name: value for name, value in environ.items() if name not in secrets.names}
+    return {**environment, DROPPED_VARIABLE: ",".join(secrets.names)} if in_ci(environ) else environment
+
+
+def token_notes(environ: Mapping[str, str]) -> list[str]:
+    """What a run document says of a job that was told to measure with a token in its environment."""
+    names = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name]
+    tokens = [name for name in names if name not in FORGE_TOKENS]
+    if not tokens:
+        return []
+    return [f"measured with a token in the job's environment ({', '.join(tokens)}), by --allow-token-in-env"]
+
+
+def _has_token(line: str) -> bool:
+    """Whether a setting of a clone, its name and its value, holds a token other than the job's on GitLab."""
+    tokens = _TOKEN_VALUE.findall(line.partition(" ")[2])
+    return "authorization:" in line.lower() or any(not token.startswith("glcbt-") for token in tokens)

@@ -14,7 +14,7 @@ _DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\
 
 
 def log_tail(path: Path) -> str | None:
-    """Return the end of a log, None when nothing was printed."""
+    """The end of a log, None when nothing was printed."""
     try:
         with open(path, "rb", opener=_only_a_file) as log:
             log.seek(0, os.SEEK_END)
@@ -25,7 +25,7 @@ def log_tail(path: Path) -> str | None:
 
 
 def read_log(path: Path) -> bytes:
-    """Return a log up to its bound; nothing where there is none, or something else in its place."""
+    """A log up to its bound; nothing where there is none, or something else in its place."""
     try:
         with open(path, "rb", opener=_only_a_file) as log:
             return log.read(MAX_LOG_BYTES)
@@ -53,7 +53,7 @@ def bound_log(path: Path) -> None:
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """Return a text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
+    """A text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
     return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()
 
 

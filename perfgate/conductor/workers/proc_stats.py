@@ -18,7 +18,6 @@ _ASLEEP_SECONDS = 5e-3
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process, all its threads, and of all processes below it that still run."""
     return sum(_process_cpu_ns(process) for process in process_family(pid))
 
 
@@ -34,7 +33,7 @@ def wait_asleep(pid: int) -> None:
 
 
 def thread_settings(pid: int) -> dict[str, str]:
-    """Return what decides which CPU the threads of a process get, and how soon: allowed CPUs, nice value, scheduler.
+    """What decides which CPU the threads of a process get, and how soon: allowed CPUs, nice value, scheduler.
 
     Where threads differ, all their values are there; a process that is gone has none.
     """
@@ -49,8 +48,8 @@ def thread_settings(pid: int) -> dict[str, str]:
         except OSError:  # it has ended
             continue
         schedulers.add(_SCHEDULERS.get(number, str(number)))
-    found = {"allowed CPUs": affinities, "nice value": priorities, "scheduler": schedulers}
-    return {name: " and ".join(sorted(values)) for name, values in found.items() if values}
+    settings = {"allowed CPUs": affinities, "nice value": priorities, "scheduler": schedulers}
+    return {name: " and ".join(sorted(values)) for name, values in settings.items() if values}
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Observer:
 
 
 def _runs(pid: int) -> bool:
-    """Return whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
+    """Whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(maxsplit=1)[0] == "R"
     except (OSError, IndexError):
@@ -74,7 +73,7 @@ def _runs(pid: int) -> bool:
 
 
 def _process_cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process, 0 for one that has ended.
+    """The CPU time of a process, 0 for one that has ended.
 
     Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers.h,
     make_process_cpuclock).

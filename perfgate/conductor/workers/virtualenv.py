@@ -1,4 +1,7 @@
-"""A virtual environment for one side: made by the project's own setup command, kept by what it was made from."""
+"""A virtual environment for one side: made by the project's own setup command, kept by what it was made from.
+
+The packages that a side asks for are told from the files that define dependencies, by a hash of what each of them says.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from perfgate.conductor.workers.cleanup import leftover_notes
 from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
-from perfgate.conductor.workers.leftovers import left_processes
 from perfgate.conductor.workers.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers.worker import Say
 from perfgate.errors import ConfigError, MeasuringError
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.processes import adopt_orphans, children, kill_children, kill_group
+from perfgate.toml import tomllib
 
 TICK_SECONDS = 0.2
 UNUSED_SECONDS = 30 * 24 * 3600.0
@@ -33,12 +37,26 @@ _COMPLETE = "perfgate-complete"
 # After the environment's own .pth files, which are read in the order of their names.
 _PARENT = "zzz-perfgate-parent.pth"
 # What an installer needs beyond what a worker gets: its configuration, the way to its index, a home with its cache.
-_SETUP_ALLOWED = (ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}) | {
-    "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NETRC",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS",
-}  # fmt: skip
+_SETUP_ALLOWED = {
+    *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),
+    *("HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NETRC"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
+}
 _SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
+# Where a pyproject.toml says what to install (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
+_DEPENDENCY_TABLES = (
+    ("project", "dependencies"),
+    ("project", "optional-dependencies"),
+    ("dependency-groups",),
+    ("tool", "poetry", "dependencies"),
+    ("tool", "poetry", "dev-dependencies"),
+    ("tool", "poetry", "group"),
+    ("tool", "uv", "sources"),
+    ("tool", "uv", "constraint-dependencies"),
+    ("tool", "uv", "override-dependencies"),
+    ("tool", "pdm", "dev-dependencies"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,22 +77,25 @@ class SetupPlan:
 
     @property
     def key(self) -> str:
-        """Return the hash under which the environment is kept; where anything it depends on differs, so does it."""
-        parent = sorted(f"{found.metadata['Name']}=={found.version}" for found in importlib.metadata.distributions())
-        made_from = [_LAYOUT, self.command, dict(self.requirements), self.inherit, sys.executable, sys.version, parent]
-        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+        """The hash under which the environment is kept; where anything it depends on differs, so does it."""
+        packages = sorted(
+            f"{package.metadata['Name']}=={package.version}" for package in importlib.metadata.distributions()
+        )
+        parent = [sys.executable, sys.version, packages]
+        sources = [_LAYOUT, self.command, dict(self.requirements), self.inherit, *parent]
+        return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:24]
 
 
-class Provided(NamedTuple):
-    """The interpreter of an environment, whether it is kept from an earlier job, and what a document says of its making."""
+class Virtualenv(NamedTuple):
+    """The interpreter of an environment, whether an earlier job made it, and what a document says of its making."""
 
     python: Path
-    kept: bool
+    reused: bool
     notes: tuple[str, ...] = ()
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where environments are kept: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
+    """Where environments are kept: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
     if own := environ.get("PERFGATE_CACHE"):
         return Path(own).absolute() / "environments"
     user = environ.get("XDG_CACHE_HOME")
@@ -83,8 +104,8 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return folder / "perfgate" / "environments"
 
 
-def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Provided:
-    """Return the environment, made now unless it is kept from an earlier job.
+def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Virtualenv:
+    """The environment, made now unless it is kept from an earlier job.
 
     Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
     it complete. Two jobs that need the same one wait for each other. Raises MeasuringError with the end of the log when
@@ -95,20 +116,20 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
         _forget_unused(cache)
         folder = cache / plan.key
         with _locked(cache / f"{plan.key}.lock", say):
-            kept = (folder / _COMPLETE).exists()
-            left = [] if kept else _make(folder, plan, environ, log, say)
+            reused = (folder / _COMPLETE).exists()
+            leftovers = [] if reused else _make(folder, plan, environ, log, say)
             (folder / _COMPLETE).touch()
     except OSError as error:
         raise ConfigError(
             f"no environment can be kept in {cache} ({error.strerror or error}); set PERFGATE_CACHE to a folder you can write"
         ) from error
-    return Provided(folder / "bin" / "python", kept, tuple(left_processes([left])))
+    return Virtualenv(folder / "bin" / "python", reused, tuple(leftover_notes([leftovers])))
 
 
 def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say) -> list[str]:
     """Make the environment and return the names of the processes that its making left running.
 
-    What is left of one that could not be finished goes first, and goes again if it fails.
+    Remains of an unfinished one are removed first, and again if it fails.
     """
     remove_folder(folder)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -130,15 +151,12 @@ def _inherit(folder: Path) -> None:
 
     ``venv --system-site-packages`` shows those of the interpreter a venv was made from, never those of a venv.
     """
-    parents = [path for path in [*site.getsitepackages(), *_user_packages()] if Path(path).is_dir()]
+    user_packages = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    parents = [path for path in (*site.getsitepackages(), *user_packages) if Path(path).is_dir()]
     (own,) = folder.glob("lib/python*/site-packages")
     # addsitedir and not the bare path, so that the .pth files there count too: editable installs are such files.
     lines = [f"import site; site.addsitedir({path!r})\n" for path in parents]
     (own / _PARENT).write_text("".join(lines), encoding="utf-8")
-
-
-def _user_packages() -> list[str]:
-    return [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
 
 
 def _setup_environment(environ: Mapping[str, str], plan: SetupPlan) -> dict[str, str]:
@@ -173,25 +191,27 @@ def _run(
             start_new_session=True,
         )
     try:
-        took_too_long = not _ends(process, plan.timeout, doing, log, say)
+        took_too_long = not _ends_in_time(process, plan.timeout, doing, log, say)
     finally:
         kill_group(process.pid)
         process.wait()
-        left = kill_children(spare=ours)
+        leftovers = kill_children(spare=ours)
     if took_too_long:
-        why = f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
+        reason = (
+            f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
+        )
     elif process.returncode:
-        why = f"failed with exit code {process.returncode}"
+        reason = f"failed with exit code {process.returncode}"
     else:
-        return left
+        return leftovers
     raise MeasuringError(
-        f"{doing} {why}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
+        f"{doing} {reason}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
         f"{plan.side}; its whole log is {log}"
     )
 
 
-def _ends(process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say) -> bool:
-    """Wait for a process, saying what it last printed; return whether it ended in time."""
+def _ends_in_time(process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say) -> bool:
+    """Wait for a process, saying what it last printed."""
     started = time.monotonic()
     while (waited := time.monotonic() - started) <= timeout:
         safe_point()
@@ -232,3 +252,48 @@ def _forget_unused(cache: Path) -> None:
         with suppress(OSError):
             if time.time() - mark.stat().st_mtime > UNUSED_SECONDS:
                 remove_folder(mark.parent)
+
+
+# --- what a side asks for
+
+
+def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of what each file says, by its path below ``root``; comments in it say nothing."""
+    files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    texts = {path.relative_to(root).as_posix(): _relevant_text(path) for path in sorted(files)}
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
+
+
+def differing_files(base: Mapping[str, str], head: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in base.keys() | head.keys() if base.get(name) != head.get(name))
+
+
+def _relevant_text(file: Path) -> bytes | None:
+    """The part of a file that counts; None for a pyproject.toml that says nothing of dependencies."""
+    data = file.read_bytes()
+    if file.name == "pyproject.toml":
+        return _dependencies(data)
+    if file.suffix == ".txt":
+        # pip, "Requirements File Format": a line that begins with # is a comment.
+        lines = (line.strip() for line in data.splitlines())
+        return b"\n".join(line for line in lines if line and not line.startswith(b"#"))
+    return data
+
+
+def _dependencies(data: bytes) -> bytes | None:
+    try:
+        tables = tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        return data
+    dependencies = {
+        ".".join(path): value for path in _DEPENDENCY_TABLES if (value := _look_up(tables, path)) is not None
+    }
+    return json.dumps(dependencies, sort_keys=True, default=str).encode() if dependencies else None
+
+
+def _look_up(table: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(table, dict) or name not in table:
+            return None
+        table = table[name]
+    return table

@@ -1,4 +1,4 @@
-"""The conductor's handle on one worker: ask it, limit it, end it, and say how it ended."""
+"""The conductor's handles on the fork server and its workers: start, ask and limit them, end them, say how they ended."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,15 +22,21 @@ from perfgate.protocol import (
     ConnectionClosed,
     Exited,
     Failed,
+    ForkFailed,
+    ForkRequest,
     Inbox,
     Progress,
     ProtocolError,
+    ServerFailed,
     reply_decoder,
     send,
+    send_with_descriptor,
+    server_decoder,
 )
 from perfgate.system.interrupts import safe_point
 
 TICK_SECONDS = 0.2
+FORK_SECONDS = 30.0
 LEAVE_SECONDS = 0.5
 EXIT_SECONDS = 5.0
 STACK_SECONDS = 1.0
@@ -48,34 +55,175 @@ class WorkerError(MeasuringError):
         self.alive = alive
 
 
-class Keeper(Protocol):
-    """Who forked the worker and hears how it ends."""
+class ForkServer:
+    """A running fork server and its workers. ``close`` ends all of them.
+
+    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in.
+    """
+
+    def __init__(
+        self, python: Path, *, environment: dict[str, str], preload: list[str], folder: Path, say: Say
+    ) -> None:
+        self._python = python
+        self._say = say
+        self._folder = folder
+        self._workers: dict[int, Worker] = {}
+        self._next_id = 0
+        self._log = folder / "server.log"
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        self._inbox = Inbox(ours)
+        with self._log.open("wb") as log:
+            # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
+            self._process = subprocess.Popen(
+                [str(python), "-m", "perfgate.measuring.worker", str(theirs.fileno()), *preload],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        self._ready = False
 
     @property
     def running(self) -> bool:
-        """Whether it is still there."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End every worker, then the server itself."""
+        for worker in list(self._workers.values()):
+            worker.close()
+        self._connection.close()
+        try:
+            self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill()
+
+    def wait_ready(self, *, timeout: float) -> None:
+        """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
+        self._note_start(self._wait(timeout=timeout, doing="importing the preloaded modules", worker_id=None))
+
+    def is_ready(self) -> bool:
+        """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
+        if not self._ready and (message := self._poll(0)) is not None:
+            self._note_start(server_decoder.decode(message))
+        return self._ready
+
+    def _note_start(self, message: Any) -> None:
+        if isinstance(message, ServerFailed):
+            raise MeasuringError(
+                f"the worker's interpreter {self._python} cannot import what [measure] preload asks for: "
+                f"{message.error.message}\n{message.error.traceback}"
+            )
+        self._ready = True
+
+    def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: int | None) -> Worker:
+        """Fork a worker pinned to ``cpus``, with its home and current folder in ``home``; what it prints goes to ``log``.
+
+        Raises WorkerError when the kernel refuses, or the server is gone.
+        """
+        self._next_id += 1
+        ours, theirs = socket.socketpair()
+        stack = self._folder / f"stack-{self._next_id}"
+        request = ForkRequest(
+            worker_id=self._next_id,
+            layout_seed=layout_seed,
+            cpus=cpus,
+            log_path=str(log),
+            stack_path=str(stack),
+            home=str(home),
+            memory_limit=memory_limit,
+        )
+        try:
+            send_with_descriptor(self._connection, request, theirs.fileno())
+        except ConnectionClosed:
+            ours.close()
+            raise WorkerError(self.end_detail(), alive=False) from None
+        finally:
+            theirs.close()
+        worker = Worker(self, ours, worker_id=self._next_id, log=log, stack=stack, say=self._say)
+        self._workers[self._next_id] = worker
+        message = self._wait(timeout=FORK_SECONDS, doing="forking a worker", worker_id=self._next_id)
+        if isinstance(message, ForkFailed):
+            worker.close()
+            raise WorkerError(message.error, alive=False)
+        worker.pid = message.pid
+        return worker
 
     def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
-        """Return how a worker ended, None when it has not within ``timeout``."""
+        """How a worker ended, None when it has not within ``timeout`` or nobody can tell any more."""
+        deadline = time.monotonic() + timeout
+        while worker.exited is None and (remaining := deadline - time.monotonic()) > 0:
+            try:
+                message = self._inbox.poll(min(remaining, TICK_SECONDS))
+            except ConnectionClosed:
+                return None
+            if message is not None:
+                self._note_exit(server_decoder.decode(message))
+        return worker.exited
 
     def forget(self, worker: Worker) -> None:
-        """Drop a worker that is gone."""
+        self._workers.pop(worker.worker_id, None)
 
-    def how_it_ended(self) -> ErrorDetail:
-        """Return how the keeper itself ended."""
+    def end_detail(self) -> ErrorDetail:
+        """How a server ended that is gone; makes sure that it is."""
+        self._kill()
+        code = self._process.returncode
+        end = f"was killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
+        return ErrorDetail(
+            kind="signal" if code < 0 else "exit",
+            message=f"the fork server {end}, and its workers with it",
+            signal=signal_name(-code) if code < 0 else None,
+            log_tail=log_tail(self._log),
+        )
+
+    def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
+        """The answer the server owes us: that it is ready, or what became of a fork."""
+        started = time.monotonic()
+        while True:
+            received = self._poll(TICK_SECONDS)
+            safe_point()
+            if received is not None:
+                message = server_decoder.decode(received)
+                if not isinstance(message, Exited) and getattr(message, "worker_id", None) == worker_id:
+                    return message
+                self._note_exit(message)
+            waited = time.monotonic() - started
+            if waited > timeout:
+                raise MeasuringError(f"{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout")
+            if waited > 1:
+                self._say(f"{doing} ({waited:.0f} s)")
+
+    def _poll(self, seconds: float) -> bytes | None:
+        try:
+            return self._inbox.poll(seconds)
+        except ConnectionClosed:
+            raise WorkerError(self.end_detail(), alive=False) from None
+
+    def _note_exit(self, message: object) -> None:
+        if isinstance(message, Exited) and message.worker_id in self._workers:
+            self._workers[message.worker_id].exited = message
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 class Worker:
     """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started."""
 
     def __init__(
-        self, keeper: Keeper, connection: socket.socket, *, worker_id: int, log: Path, stack: Path, say: Say
+        self, server: ForkServer, connection: socket.socket, *, worker_id: int, log: Path, stack: Path, say: Say
     ) -> None:
         self.worker_id = worker_id
         self.log = log
         self.pid = 0
         self.exited: Exited | None = None
-        self._keeper = keeper
+        self._server = server
         self._connection = connection
         self._inbox = Inbox(connection)
         self._stack = stack
@@ -91,27 +239,27 @@ class Worker:
             send(self._connection, request)
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
-            raise WorkerError(self._how_it_ended(), alive=False) from None
+            raise WorkerError(self._end_detail(), alive=False) from None
         except (ProtocolError, msgspec.DecodeError) as error:
-            raise self._speaks_nonsense(str(error)) from error
+            raise self._breach(str(error)) from error
         if isinstance(answer, Failed):
             raise WorkerError(msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)), alive=True)
         if not isinstance(answer, reply):
-            raise self._speaks_nonsense(f"a {type(answer).__name__} is no answer to {doing}")
+            raise self._breach(f"a {type(answer).__name__} is no answer to {doing}")
         return answer
 
     def close(self) -> None:
         """End the worker and everything it started."""
         self._connection.close()
-        if self.pid and self._keeper.exit_of(self, timeout=LEAVE_SECONDS) is None:
+        if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
-            self._keeper.exit_of(self, timeout=EXIT_SECONDS)
+            self._server.exit_of(self, timeout=EXIT_SECONDS)
         bound_log(self.log)
-        self._keeper.forget(self)
+        self._server.forget(self)
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = time.monotonic()
-        what = doing
+        status = doing
         while True:
             received = self._inbox.poll(TICK_SECONDS)
             safe_point()
@@ -119,67 +267,64 @@ class Worker:
                 message: msgspec.Struct = reply_decoder.decode(received)
                 if not isinstance(message, Progress):
                     return message
-                what = f"{doing}: {one_line(message.text)}"
-                self._say(what)
+                status = f"{doing}: {one_line(message.text)}"
+                self._say(status)
             waited = time.monotonic() - started
             if waited > timeout:
-                raise self._timed_out(what, timeout)
+                raise self._timed_out(status, timeout)
             if waited > 1:
-                self._say(f"{what} ({waited:.0f} s)")
+                self._say(f"{status} ({waited:.0f} s)")
                 bound_log(self.log)
 
-    def _timed_out(self, what: str, timeout: float) -> WorkerError:
-        self._ask_for_stack()
+    def _timed_out(self, status: str, timeout: float) -> WorkerError:
+        self._write_stack()
         state = _kernel_state(self.pid)
         self._kill()
         detail = ErrorDetail(
             kind="timeout",
-            message=f"{what} took longer than {timeout:g} s and was killed{state}; "
+            message=f"{status} took longer than {timeout:g} s and was killed{state}; "
             "raise [measure] load_timeout or step_timeout if it needs longer",
             traceback=self._python_stack(),
             log_tail=log_tail(self.log),
         )
         return WorkerError(detail, alive=False)
 
-    def _speaks_nonsense(self, what: str) -> WorkerError:
+    def _breach(self, reason: str) -> WorkerError:
+        """Kill a worker that breaks the protocol."""
         self._kill()
-        message = f"the workload wrote into the worker's own socket, or the two speak different versions: {what}"
-        return WorkerError(
-            ErrorDetail(kind="protocol", message=message[:500], log_tail=log_tail(self.log)), alive=False
-        )
+        message = f"the workload wrote into the worker's own socket, or the two speak different versions: {reason}"
+        detail = ErrorDetail(kind="protocol", message=message[:500], log_tail=log_tail(self.log))
+        return WorkerError(detail, alive=False)
 
-    def _how_it_ended(self) -> ErrorDetail:
-        exited = self._keeper.exit_of(self, timeout=EXIT_SECONDS)
-        if exited is None and not self._keeper.running:
-            return self._keeper.how_it_ended()
+    def _end_detail(self) -> ErrorDetail:
+        exited = self._server.exit_of(self, timeout=EXIT_SECONDS)
+        if exited is None and not self._server.running:
+            return self._server.end_detail()
         tail = log_tail(self.log)
         if exited is None:
             self._kill()
             message = "the workload closed the worker's own socket and went on; it was killed"
             return ErrorDetail(kind="protocol", message=message, log_tail=tail)
         if exited.exit_code < 0:
-            return self._killed_by(signal_name(-exited.exit_code), tail)
-        hint = (
-            "; does the workload call os._exit, or close files it did not open?" if exited.exit_code in (0, 1) else ""
-        )
+            name = signal_name(-exited.exit_code)
+            hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
+            return ErrorDetail(
+                kind="signal",
+                message=f"the worker was killed by {name}{hint}",
+                signal=name,
+                traceback=self._python_stack(),
+                log_tail=tail,
+            )
+        hint = "; does the workload call os._exit, or close files it did not open?"
         return ErrorDetail(
             kind="exit",
-            message=f"the worker exited with code {exited.exit_code} without an answer{hint}",
+            message=f"the worker exited with code {exited.exit_code} without an answer"
+            + (hint if exited.exit_code in (0, 1) else ""),
             traceback=self._python_stack(),
             log_tail=tail,
         )
 
-    def _killed_by(self, name: str, tail: str | None) -> ErrorDetail:
-        hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
-        return ErrorDetail(
-            kind="signal",
-            message=f"the worker was killed by {name}{hint}",
-            signal=name,
-            traceback=self._python_stack(),
-            log_tail=tail,
-        )
-
-    def _ask_for_stack(self) -> None:
+    def _write_stack(self) -> None:
         """Have a stuck worker write its Python stack; faulthandler does so even while C code runs."""
         try:
             os.kill(self.pid, STACK_SIGNAL)
@@ -205,22 +350,22 @@ class Worker:
 
 
 def innermost_last(stack: str) -> str:
-    """Return what faulthandler wrote in the order of a traceback, so that who shows its end shows where the code was.
+    """What faulthandler wrote in the order of a traceback, so that who shows its end shows where the code was.
 
     faulthandler writes the innermost call first, and the current thread last or in the middle (docs.python.org, faulthandler).
     """
     reason, *threads = re.split(r"^(?=(?:Current thread|Thread) 0x)", stack, flags=re.MULTILINE)
     threads.sort(key=lambda thread: thread.startswith("Current"))
-    return "\n\n".join(text for text in (reason.strip(), *map(_turned, threads)) if text)
-
-
-def _turned(thread: str) -> str:
-    title, *calls = thread.strip().splitlines()
-    return "\n".join([title.replace("most recent call first", "most recent call last"), *reversed(calls)])
+    texts = [reason.strip()]
+    for thread in threads:
+        title, *calls = thread.strip().splitlines()
+        title = title.replace("most recent call first", "most recent call last")
+        texts.append("\n".join([title, *reversed(calls)]))
+    return "\n\n".join(text for text in texts if text)
 
 
 def signal_name(number: int) -> str:
-    """Return e.g. ``SIGKILL``; real-time signals have no name of their own."""
+    """E.g. ``SIGKILL``; real-time signals have no name of their own."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -228,7 +373,7 @@ def signal_name(number: int) -> str:
 
 
 def _kernel_state(pid: int) -> str:
-    """Return what the kernel says a stuck process is doing, e.g. `` (state S, sleeping)``."""
+    """What the kernel says a stuck process is doing, e.g. `` (state S, sleeping)``."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("State:"):

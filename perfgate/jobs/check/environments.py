@@ -8,11 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from perfgate.conductor.workers.environment import worker_environment
-from perfgate.conductor.workers.interpreters import RUNNING, ask_about, check_given, is_running, share_code, with_code
-from perfgate.conductor.workers.requirements import differing_files, read_requirements
-from perfgate.conductor.workers.secrets import in_ci
-from perfgate.conductor.workers.virtualenv import SetupPlan, cache_folder, provide_virtualenv
+from perfgate.conductor.workers.environment import in_ci, worker_environment
+from perfgate.conductor.workers.interpreters import (
+    RUNNING,
+    ask_about,
+    check_interpreter,
+    is_running,
+    share_code,
+    with_code,
+)
+from perfgate.conductor.workers.virtualenv import (
+    SetupPlan,
+    cache_folder,
+    differing_files,
+    provide_virtualenv,
+    read_requirements,
+)
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
 from perfgate.document.run import Environment
@@ -101,7 +112,7 @@ def choose_environments(
 def _given(python: Path | None, option: str) -> _Choice:
     if python is None or is_running(python):
         return _Choice("running", None, "reinstall perfgate")
-    found = check_given(python, option)
+    found = check_interpreter(python, option)
     return _Choice("given", found, f"install torch and this same perfgate there, with {found} -m pip")
 
 
@@ -129,7 +140,7 @@ def _built(
     own = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
     remedy = "check what [measure] setup installs" if settings.inherit_packages else own
     # On a developer's machine that is the developer's own job.
-    notes = (REUSED, *provided.notes) if provided.kept and in_ci(environ) else provided.notes
+    notes = (REUSED, *provided.notes) if provided.reused and in_ci(environ) else provided.notes
     return _Choice("built", provided.python, remedy, notes)
 
 

@@ -130,14 +130,14 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 sides = found.base[-1], found.head[-1]
                 found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
     _say_what_is_not_counted(found, progress)
-    of_base = [*job.environments.base.notes, *bench.left_notes(base.root)]
-    of_head = [*job.environments.head.notes, *bench.left_notes(head.root)]
+    of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
+    of_head = [*job.environments.head.notes, *bench.leftover_notes(head.root)]
     of_job = [
         *_not_asked_for(job, options),
         *job_notes(os.environ, job.out),
         *bench.cache_notes(),
         *bench.watch_notes(),
-        *bench.left_notes(),
+        *bench.leftover_notes(),
     ]
     return found._replace(notes=(of_base, [*of_job, *of_head]))
 

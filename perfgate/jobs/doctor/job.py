@@ -13,14 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.machine.device_probe import is_absent, probe_device
-from perfgate.conductor.machine.fitness import check_disk, examine_kernel
-from perfgate.conductor.machine.kernel import Machine, look
+from perfgate.conductor.machine.fitness import Machine, check_disk, examine_kernel, look
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.machine.permissions import try_everything
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.environment import device_kind, worker_environment
-from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device
 from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically

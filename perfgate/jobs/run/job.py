@@ -66,7 +66,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
                 for reference in references
             ]
-    left = [*bench.left_notes(checkout.root), *bench.left_notes()]
+    left = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
     notes = [*job_notes(os.environ, out), *bench.cache_notes(), *left]
     run = put_together(
         config,

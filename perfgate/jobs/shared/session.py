@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from perfgate.conductor.sides.checklist import Findings
-from perfgate.conductor.workers.leftovers import stowaways, sweep_out
+from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_entries
+from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.conductor.workers.logs import bound_log, one_line, read_log
-from perfgate.conductor.workers.secrets import in_ci, scrubbed_notes
 from perfgate.config import Config
 from perfgate.document.run import (
     Artifact,
@@ -63,7 +63,7 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
             f"{in_the_way[0]} is no folder, and results are written in it; remove it, or choose another with --out"
         )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
-    if in_ci(environ) and (found := stowaways(out)):
+    if in_ci(environ) and (found := unsafe_entries(out)):
         raise UsageError(
             "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
             f"{found[0]}; choose another with --out"
@@ -142,9 +142,9 @@ def put_together(
 
 def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
     """Return what a document says of its job, and in CI sweep the output folder of what must not be uploaded with it."""
-    swept = [one_line(name) for name in sweep_out(out)] if in_ci(environ) else []
+    swept = [one_line(name) for name in remove_unsafe_entries(out)] if in_ci(environ) else []
     found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
-    return [*scrubbed_notes(environ), *([found] if swept else [])]
+    return [*token_notes(environ), *([found] if swept else [])]
 
 
 def kept_logs(folder: Path) -> list[Artifact]:

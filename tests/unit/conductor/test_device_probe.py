@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.machine.device_probe import explain_closed, is_absent, probe_device
+from perfgate.conductor.workers.interpreters import explain_closed, is_absent, probe_device
 from perfgate.document.doctor import FitnessCheck
 
 UNFIT = FitnessCheck(name="npu libraries", status="unfit", seen="no libhccl.so", remedy="source set_env.sh")

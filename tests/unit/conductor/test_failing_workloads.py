@@ -166,9 +166,9 @@ def test_run_checklist__workload_leaves_processes__killed_and_named_for_its_side
     bench: Bench, measure: Measure, checkout: Checkout, name: str
 ) -> None:
     measure(name, steps=(2,))
-    (note,) = bench.left_notes(checkout.root)
+    (note,) = bench.leftover_notes(checkout.root)
     assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", note)
-    assert bench.left_notes(Path("/the/other/side")) == []
+    assert bench.leftover_notes(Path("/the/other/side")) == []
     assert left_in_the_end(lambda: _processes_with(ASLEEP.encode())) == []
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.machine.fitness import (
+    Machine,
+    Moment,
     check_clock,
     check_cpus,
     check_disk,
@@ -21,8 +23,8 @@ from perfgate.conductor.machine.fitness import (
     check_steal,
     check_throttling,
     examine_kernel,
+    look,
 )
-from perfgate.conductor.machine.kernel import Machine, Moment, look
 
 GIB = 1 << 30
 CPU = "sys/devices/system/cpu"

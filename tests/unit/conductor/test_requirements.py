@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.requirements import differing_files, read_requirements
+from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
 from perfgate.config import REQUIREMENTS
 
 PYPROJECT = '[project]\nname = "x"\ndependencies = ["torch>=2"]\n[tool.ruff]\nline-length = 100\n'

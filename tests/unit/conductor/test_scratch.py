@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.scratch import scratch_folder
+from perfgate.conductor.workers.cleanup import scratch_folder
 from perfgate.errors import MeasuringError
 
 HOLD = """
 import sys, time
-from perfgate.conductor.workers.scratch import scratch_folder
+from perfgate.conductor.workers.cleanup import scratch_folder
 with scratch_folder() as scratch:
     (scratch / "half").write_text("written")
     print(scratch, flush=True)

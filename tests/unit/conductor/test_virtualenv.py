@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.workers.interpreters import ask_about, check_given, is_running, share_code, with_code
+from perfgate.conductor.workers.interpreters import ask_about, check_interpreter, is_running, share_code, with_code
 from perfgate.conductor.workers.virtualenv import (
     UNUSED_SECONDS,
-    Provided,
     SetupPlan,
+    Virtualenv,
     _run,
     cache_folder,
     provide_virtualenv,
@@ -27,7 +27,7 @@ from perfgate.errors import ConfigError, MeasuringError, UsageError
 from tests.waiting import left_in_the_end
 
 MODULE = "import sysconfig, pathlib; pathlib.Path(sysconfig.get_path('purelib'), '{name}.py').write_text('{text}')"
-Provide = Callable[..., Provided]
+Provide = Callable[..., Virtualenv]
 
 
 def plan_of(command: str, checkout: Path, **changes: object) -> SetupPlan:
@@ -47,7 +47,7 @@ def module(name: str, text: str) -> str:
 
 @pytest.fixture
 def provide(tmp_path: Path) -> Provide:
-    def make(command: str, **changes: object) -> Provided:
+    def make(command: str, **changes: object) -> Virtualenv:
         plan = plan_of(command, tmp_path, **changes)
         environ = {"PATH": os.environ["PATH"], "SECRET_TOKEN": "t0ken", "PIP_INDEX_URL": "https://index.example"}
         return provide_virtualenv(
@@ -210,13 +210,13 @@ def test_cache_folder__environment__xdg_rules(environ: dict[str, str], folder: s
     assert cache_folder(environ) == Path(folder)
 
 
-def test_check_given__link_of_a_venv__kept_as_it_is(tmp_path: Path) -> None:
+def test_check_interpreter__link_of_a_venv__kept_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
-    assert check_given(tmp_path / "python", "--base-python") == tmp_path / "python"
+    assert check_interpreter(tmp_path / "python", "--base-python") == tmp_path / "python"
     assert not is_running(tmp_path / "python")
     assert is_running(Path(sys.executable))
     with pytest.raises(UsageError, match=r"--base-python .* is no interpreter"):
-        check_given(tmp_path, "--base-python")
+        check_interpreter(tmp_path, "--base-python")
 
 
 def test_ask_about__program_that_says_nothing__its_exit_code(tmp_path: Path) -> None:
