@@ -40,7 +40,7 @@ class Annotation(NamedTuple):
 
 
 def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
-    """Return what to show at lines, the worst first. A verdict that says nothing got worse has none."""
+    """What to show at lines, the worst first. A verdict that says nothing got worse has none."""
     if decision.verdict not in ("FAIL", "WARN"):
         return []
     summary = Summary(decision, CommentContext(marker=""))
@@ -49,7 +49,7 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 
 
 def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
-    """Return the verdict as an annotation without a line, None for one that asks for nothing."""
+    """The verdict as an annotation without a line, None for one that asks for nothing."""
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
     level: Level = "warning" if decision.verdict == "WARN" else "error"
@@ -59,7 +59,6 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
 
 
 def _at_causes(summary: Summary) -> list[Annotation]:
-    """Return one annotation a line: its title is the worst comparison it explains, its message what happens there."""
     known = causes(summary)
     titled: dict[str, tuple[Comparison, Cause]] = {}
     for comparison in summary.regressed:
@@ -91,7 +90,6 @@ def _annotation(
 
 
 def _at_harness_changes(summary: Summary) -> list[Annotation]:
-    """Return where the workload file changed what is measured."""
     return [
         Annotation("warning", f"perfgate: {say('workload file')}", clean(word(change.message), limit=_LONGEST_LINE), at)
         for change in summary.telling_harness_changes
@@ -102,7 +100,7 @@ def _at_harness_changes(summary: Summary) -> list[Annotation]:
 
 
 def parse_location(text: str) -> Location | None:
-    """Return the place that ``model.py:88`` names, None for a text that names none below the project's folder."""
+    """The place that ``model.py:88`` names, None for a text that names none below the project's folder."""
     match = _LOCATION.fullmatch(text)
     if match is None or match["path"].startswith(("/", "~")) or ".." in match["path"].split("/"):
         return None

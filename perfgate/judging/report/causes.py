@@ -69,12 +69,11 @@ class Cause:
 
     @property
     def more_count(self) -> float:
-        """Return how many calls more the head makes."""
         return self.head_count - self.base_count
 
 
 def causes(summary: Summary) -> list[Cause]:
-    """Return per place the operators that got worse, the likeliest cause first.
+    """Per place the operators that got worse, the likeliest cause first.
 
     A graph that breaks or is compiled again changes every operator after it, so it comes before them. Then what explains a
     slower call, in the gate's order; then the most added self time, and what most counters name.
@@ -100,7 +99,7 @@ def causes(summary: Summary) -> list[Cause]:
 
 
 def _on_other_inputs(decision: DecisionDocument, known: Iterable[Cause]) -> list[Cause]:
-    """Return the operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
+    """The operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
 
     They may take memory by themselves: a kernel that first brings its inputs into another layout.
     """
@@ -126,7 +125,7 @@ def _on_other_inputs(decision: DecisionDocument, known: Iterable[Cause]) -> list
 
 
 def _led_by_counted(found: list[Cause]) -> list[Cause]:
-    """Return the causes, of every line that explains time first what an exact counter has more of.
+    """The causes, of every line that explains time first what an exact counter has more of.
 
     What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
     """
@@ -177,13 +176,12 @@ def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float
 
 
 def parted(name: str) -> tuple[str, Aspect | None]:
-    """Return the operator that a name is of, and what more the name tells of it."""
     found = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
     return (name, None) if found is None else (name[: -len(found) - 3], found)
 
 
 def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
-    """Return the causes with those joined that tell more of an operator that is a cause itself, on the same line.
+    """The causes with those joined that tell more of an operator that is a cause itself, on the same line.
 
     Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes; the
     bytecodes of a line say enough of the functions that it calls.
@@ -209,7 +207,6 @@ def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
 
 
 def _compiled(decision: DecisionDocument) -> dict[tuple[str, str], Compiling]:
-    """Return by place and reason what head has more of: graph breaks and recompilations."""
     return {
         (place(comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
         for comparison in decision.comparisons
@@ -219,7 +216,7 @@ def _compiled(decision: DecisionDocument) -> dict[tuple[str, str], Compiling]:
 
 
 def across_places(found: Iterable[Cause]) -> list[Cause]:
-    """Return the causes with those joined that change the same count by the same line in several places."""
+    """The causes with those joined that change the same count by the same line in several places."""
     joined: dict[tuple[object, ...], Cause] = {}
     for cause in found:
         key = (cause.op, cause.amount, cause.base_count, cause.head_count, cause.line)
@@ -230,7 +227,7 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
 
 
 def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Cause | None:
-    """Return what adds most to one comparison: a counter's largest part; of a time what explains it.
+    """What adds most to one comparison: a counter's largest part; of a time what explains it.
 
     A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
     added time of the operators that run more often and those that were tested by themselves.
@@ -256,7 +253,7 @@ def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[Ope
 
 
 def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Cause | None:
-    """Return the operator that lost most time in the pairs, where that explains a good part of a slower call."""
+    """The operator that lost most time in the pairs, where that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
     here = [test for test in tests if (test.workload, test.shape) == (comparison.workload, comparison.shape)]
@@ -290,7 +287,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
 
 
 def slower_stages(comparison: Comparison) -> list[Part]:
-    """Return the stages of the preprocessing that explain a good part of what it lost, the slowest first."""
+    """The stages of the preprocessing that explain a good part of what it lost, the slowest first."""
     lost = (comparison.head or 0.0) - (comparison.base or 0.0)
     slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * lost, 1e-9)]
     return sorted(slower, key=lambda part: part.base - part.head)

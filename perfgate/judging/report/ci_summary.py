@@ -18,14 +18,13 @@ _ENDS = {
 
 
 def run_markdown(run: RunDocument, language: Language = "en") -> str:
-    """Return a run's steps as a Markdown table: status, values and findings."""
     with speaking(language):
         values = {"title": run_title(run), "steps": [row._asdict() for row in step_rows(run)]}
         return render("ci/run.md.j2", "markdown", values)
 
 
 def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
-    """Return one line: there is no verdict, why, and how the measuring ended."""
+    """One line: there is no verdict, why, and how the measuring ended."""
     with speaking(language):
         end = None if exit_code is None else say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")
         values = {"why": why, "code": exit_code, "end": end}

@@ -27,7 +27,7 @@ class _Part:
 
 
 def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
-    """Return the Markdown of the comment, at most ``budget`` characters.
+    """The Markdown of the comment, at most ``budget`` characters.
 
     Over the budget whole folds go first, from the bottom; then rows at the end of long lists, with their number. The
     title, the first rows of the table and the line that says where the rest is always stay. Raises ValueError for a
@@ -45,14 +45,14 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
-    """Return the reply that tells people of a verdict that turned with the commit ``head``."""
+    """The reply that tells people of a verdict that turned with the commit ``head``."""
     with speaking(language):
         values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
         return render("comment/turned.md.j2", "markdown", values).strip()
 
 
 def render_double(language: Language) -> str:
-    """Return what replaces a second comment of ours that may not be deleted."""
+    """What replaces a second comment of ours that may not be deleted."""
     with speaking(language):
         return render("comment/double.md.j2", "markdown", {}).strip()
 
@@ -70,14 +70,13 @@ def _parts(summary: Summary) -> list[_Part]:
 
 
 def _numbers(sections: list[Section]) -> dict[int, Words]:
-    """Return the number before the heading of each part of the walk-through; a single part needs none."""
     if len(sections) < 2:
         return {}
     return {section.order: Words(f"{number}. ") for number, section in enumerate(sections, start=1)}
 
 
 def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
-    """Return the comment without as many droppable parts as it takes, None where even that is too long."""
+    """The comment without as many droppable parts as it takes, None where even that is too long."""
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
@@ -100,7 +99,6 @@ def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Return the text without blank lines at its ends or two in a row, which templates leave behind."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         if line.strip() or (lines and lines[-1]):

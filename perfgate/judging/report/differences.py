@@ -8,7 +8,7 @@ _FIRST = ("torch", "torch_npu", "python")
 
 
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
-    """Return what differs, torch and Python first, then what only one side has last; a package twice counts once."""
+    """What differs, torch and Python first, then what only one side has last; a package twice counts once."""
     fields = {difference.field for difference in decision.testbed_differences}
     packages = [difference for difference in decision.package_differences if difference.field not in fields]
     return sorted(decision.testbed_differences, key=_rank) + sorted(packages, key=_rank)

@@ -73,7 +73,6 @@ def _name(result: PlantedResult, width: int) -> Text:
 
 
 def _seen(result: PlantedResult) -> Text:
-    """Return the verdict, then what fired, the expected metric first, then the line it was traced to."""
     lines = [result.verdict or f"exit code {result.exit_code}"]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]

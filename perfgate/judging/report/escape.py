@@ -27,14 +27,14 @@ _TOKEN = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)")
 
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
-    """Return one line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
+    """One line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
     shown = text[: 8 * limit].translate(_VISIBLE)
     shown = shown if len(text) <= 8 * limit else shown + " …"
     return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
 
 
 def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
-    """Return a Markdown code span that shows the text: its fence is longer than any run of backticks inside."""
+    """A Markdown code span that shows the text: its fence is longer than any run of backticks inside."""
     shown = clean(text, limit=limit).strip().replace("|", _DIVIDES)
     if not shown:
         return "`(empty)`"
@@ -46,7 +46,7 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
 
 
 def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
-    """Return a sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
+    """A sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
 
     For sentences that perfgate itself wrote into a document around outside names. Where one begins, a number might start a
     list, so there it becomes code too.
@@ -56,7 +56,7 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
 
 
 def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
-    """Return the last lines of a text as a fenced block that nothing inside can close."""
+    """The last lines of a text as a fenced block that nothing inside can close."""
     kept = text.rstrip().splitlines()[-lines:]
     shown = [_indent_slash(clean(line, limit=width).rstrip()) for line in kept] or ["(empty)"]
     fence = "`" * max(3, _longest_run("\n".join(shown)) + 1)

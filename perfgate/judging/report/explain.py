@@ -13,6 +13,7 @@ from perfgate.errors import UsageError
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.text import render
+from perfgate.judging.report.view import LimitView, RuleView
 from perfgate.judging.report.words import Words, phrase, say, translated
 from perfgate.locale import Language, speaking
 
@@ -42,7 +43,7 @@ class Reader:
 
 
 def explain(name: str, reader: Reader) -> str:
-    """Return the text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings or a limit.
+    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings or a limit.
 
     Raises UsageError, with the nearest known name, for anything else.
     """
@@ -141,7 +142,7 @@ def _explain_rule(name: str, reader: Reader) -> str:
     return _render(
         "rule",
         {
-            **_rule(RULES[name]),
+            **vars(_rule(RULES[name])),
             "step": card.number,
             "step_title": translated(card.title),
             "limits": [_limit(limit, reader) for limit in judged],
@@ -157,29 +158,29 @@ def _explain_limit(name: str, reader: Reader) -> str:
     return _render(
         "limit",
         {
-            **_limit(found, reader),
+            **vars(_limit(found, reader)),
             "severity": Words(severity) if severity in _SEVERITIES else None,
-            "message": _rule(RULES[rule])["message"] if rule in RULES else None,
+            "message": _rule(RULES[rule]).message if rule in RULES else None,
             "step": card.number,
             "step_title": translated(card.title),
         },
     )
 
 
-def _limit(found: Limit, reader: Reader) -> dict[str, object]:
+def _limit(found: Limit, reader: Reader) -> LimitView:
     given = reader.limits.get(found.name)
-    return {
-        "key": found.name,
-        "value": Words(f"{found.default if given is None else given:g}"),
-        "default": Words(f"{found.default:g}"),
-        "overridden": given is not None,
-        "source": translated(found.source),
-    }
+    return LimitView(
+        key=found.name,
+        value=Words(f"{found.default if given is None else given:g}"),
+        default=Words(f"{found.default:g}"),
+        overridden=given is not None,
+        source=translated(found.source),
+    )
 
 
-def _rule(found: Rule) -> dict[str, object]:
+def _rule(found: Rule) -> RuleView:
     # The braces of its evidence stay: they say what a finding names there.
-    return {"rule": found.name, "message": translated(found.message)}
+    return RuleView(rule=found.name, message=translated(found.message))
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import FAST_PATHS
-from perfgate.document.decision import SideSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.summary import Summary
 from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.view import Counts
 from perfgate.judging.report.words import Words
 
 _COMMIT_LENGTH = 9
@@ -14,16 +14,20 @@ _BUSY = 0.1
 
 
 def counts_line(summary: Summary, medium: Medium) -> Words:
-    """Return what moved, the noise floor, and what the measuring took, in one line."""
+    """What moved, the noise floor, and what the measuring took, in one line."""
     return line("shared/counts.j2", medium, {"counts": counts(summary)})
 
 
 def base_line(summary: Summary, medium: Medium) -> Words:
-    """Return which commits were compared, why that base, and whether the testbeds agree, in one line."""
+    """Which commits were compared, why that base, and whether the testbeds agree, in one line."""
     decision = summary.decision
     values = {
-        "base": {**_named(decision.base), "chosen_because": decision.base.chosen_because},
-        "head": {**_named(decision.head), "dirty": decision.head.dirty},
+        "base": {
+            "commit": short(decision.base.commit),
+            "subject": decision.base.subject,
+            "chosen_because": decision.base.chosen_because,
+        },
+        "head": {"commit": short(decision.head.commit), "subject": decision.head.subject, "dirty": decision.head.dirty},
         "measured": summary.is_measured,
         "differences": decision.testbed_differences,
         "packages": decision.package_differences,
@@ -33,7 +37,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 
 
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
-    """Return how long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
+    """How long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
     decision = summary.decision
     clocks = {one.clock for one in decision.comparisons if one.metric in FAST_PATHS and one.clock != "wall"}
     if not decision.waited or not (clocks or decision.waited >= _BUSY):
@@ -41,35 +45,27 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
     return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})
 
 
-def _named(side: SideSummary) -> dict[str, object]:
-    return {"commit": short(side.commit), "subject": side.subject}
-
-
-def counts(summary: Summary) -> dict[str, object]:
-    """Return how many metrics ended how, and what the measuring took."""
+def counts(summary: Summary) -> Counts:
     decision = summary.decision
-    lists = {
-        "regressed": [c for c in summary.metrics if c.outcome == "regressed"],
-        "improved": summary.improved,
-        "unchanged": summary.unchanged,
-        "inconclusive": summary.inconclusive,
-        "not_comparable": summary.not_comparable,
-    }
-    numbers: dict[str, object] = {name: len(found) for name, found in lists.items()}
-    return {
-        **numbers,
-        "moved": len(lists["regressed"]) + len(lists["improved"]),
-        "total": len(summary.metrics),
-        "floor": None if summary.floor is None else formats.plus_minus(summary.floor.floor),
-        "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
-        "pairs": decision.pairs,
-        "duration": formats.duration(decision.duration),
-        "device": decision.device,
-        "recorded": decision.recorded,
-        "rules": decision.comparing == "rules",
-    }
+    regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
+    return Counts(
+        regressed=regressed,
+        improved=len(summary.improved),
+        unchanged=len(summary.unchanged),
+        inconclusive=len(summary.inconclusive),
+        not_comparable=len(summary.not_comparable),
+        moved=regressed + len(summary.improved),
+        total=len(summary.metrics),
+        floor=None if summary.floor is None else formats.plus_minus(summary.floor.floor),
+        aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
+        pairs=decision.pairs,
+        duration=formats.duration(decision.duration),
+        device=decision.device,
+        recorded=decision.recorded,
+        rules=decision.comparing == "rules",
+    )
 
 
 def short(commit: str | None) -> str | None:
-    """Return the first characters of a commit, as git shows it."""
+    """The first characters of a commit, as git shows it."""
     return None if commit is None else commit[:_COMMIT_LENGTH]

@@ -15,6 +15,7 @@ from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.text import environment
+from perfgate.judging.report.view import CallView, FrameRow, FrameTable
 from perfgate.judging.report.words import Words, phrase, say
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
@@ -59,7 +60,7 @@ _SCRIPT_SENTENCES = (
 
 
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
-    """Return the page. Its policy header lets the browser load nothing and run nothing but the page's own script.
+    """The page. Its policy header lets the browser load nothing and run nothing but the page's own script.
 
     What the recording says stands in it as compressed data, and in tables as escaped text.
     """
@@ -88,10 +89,9 @@ def _render(trees: Sequence[FlameTree]) -> str:
     return made.get_template("flame/page.html.j2").render(values)
 
 
-def _worded_call(tree: FlameTree) -> dict[str, object]:
-    """Return what the pairs say of the call that a tree shows, and why its frames are compared by counts, if they are."""
+def _worded_call(tree: FlameTree) -> CallView:
     call = None if tree.call is None else named_change(tree.call)
-    return {"label": tree.label, "call": call, "why": tree.by_counts}
+    return CallView(label=tree.label, call=call, why=tree.by_counts)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -110,8 +110,28 @@ def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
             yield f"{paths[node]} {' '.join(map(str, spent))}"
 
 
+class _Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A frame of speedscope's schema."""
+
+    name: str
+    file: str = ""
+    line: int = 0
+
+
+class _Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A sampled profile of speedscope's schema."""
+
+    type: str = "sampled"
+    name: str
+    unit: str = "nanoseconds"
+    startValue: int = 0  # noqa: N815 - the schema's name
+    endValue: int  # noqa: N815 - the schema's name
+    samples: list[list[int]]
+    weights: list[int]
+
+
 def speedscope(trees: Sequence[FlameTree]) -> bytes:
-    """Return the trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
+    """The trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
 
     Source: the schema that the file names.
     """
@@ -127,7 +147,7 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     )
 
 
-def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[dict[str, object]]:
+def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[_Profile]:
     stacks, roots = _stacks(tree, frames)
     for side, costs in (("base", tree.base), ("head", tree.head)):
         if costs is None:
@@ -137,19 +157,15 @@ def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[d
             spent = [node for node in range(len(roots)) if roots[node] == root and totals[node].own > 0]
             weights = [round(totals[node].own * 1e9) for node in spent]
             words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
-            yield {
-                "type": "sampled",
-                "name": " · ".join(_plain(word) for word in words if word),
-                "unit": "nanoseconds",
-                "startValue": 0,
-                "endValue": sum(weights),
-                "samples": [stacks[node] for node in spent],
-                "weights": weights,
-            }
+            yield _Profile(
+                name=" · ".join(_plain(word) for word in words if word),
+                endValue=sum(weights),
+                samples=[stacks[node] for node in spent],
+                weights=weights,
+            )
 
 
 def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
-    """Return the frames above and of each node, without its root, and its root."""
     stacks: list[list[int]] = []
     roots: list[int] = []
     for node, parent in enumerate(tree.parent):
@@ -163,10 +179,9 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
     return stacks, roots
 
 
-def _speedscope_frame(name: str, place: str) -> dict[str, object]:
+def _speedscope_frame(name: str, place: str) -> _Frame:
     file, _, line = place.rpartition(":")
-    found: dict[str, object] = {"name": _plain(name)}
-    return {**found, "file": _plain(file), "line": int(line)} if file and line.isdecimal() else found
+    return _Frame(_plain(name), _plain(file), int(line)) if file and line.isdecimal() else _Frame(_plain(name))
 
 
 @dataclass
@@ -180,30 +195,29 @@ class _Listed:
     runs: list[float]
 
 
-def _table(tree: FlameTree) -> dict[str, object]:
+def _table(tree: FlameTree) -> FrameTable:
     sides = [node_totals(tree, side) for side in tree.sides]
     listed = _listed(tree, sides)
     order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
-    return {
-        "label": tree.label,
-        "compares": len(sides) > 1,
-        "by_counts": tree.by_counts is not None,
-        "unit": say(_UNIT_WORDS[tree.unit]),
-        "rows": [
-            {
-                "name": tree.texts[name],
-                "kind": say(_KIND_WORDS[FLAME_KINDS[kind]]),
-                "place": listed[name, kind].place,
-                "cells": _cells(listed[name, kind], by_counts=tree.by_counts is not None),
-            }
+    return FrameTable(
+        label=tree.label,
+        compares=len(sides) > 1,
+        by_counts=tree.by_counts is not None,
+        unit=say(_UNIT_WORDS[tree.unit]),
+        rows=[
+            FrameRow(
+                tree.texts[name],
+                say(_KIND_WORDS[FLAME_KINDS[kind]]),
+                listed[name, kind].place,
+                _cells(listed[name, kind], by_counts=tree.by_counts is not None),
+            )
             for name, kind in order[:_LISTED]
         ],
-        "more": max(0, len(order) - _LISTED),
-    }
+        more=max(0, len(order) - _LISTED),
+    )
 
 
 def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
-    """Return what is listed, by name and kind. What a call launched is no part of its own time on the host."""
     listed: dict[tuple[int, int], _Listed] = {}
     on_stream: list[bool] = []
     for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
@@ -244,7 +258,7 @@ def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:
-    """Return the trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
+    """The trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
     content = {
         "kinds": FLAME_KINDS,
         "trees": [_visible(tree) for tree in trees],

@@ -49,7 +49,7 @@ def is_count(comparison: Comparison) -> bool:
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
-    """Return base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
+    """Base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
     if comparison.method in RULE_METHODS:
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
     if comparison.metric == SIGNATURE:
@@ -61,12 +61,12 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
 
 
 def quantity(value: float | None, unit: str, *, metric: str = "") -> Words:
-    """Return one value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
+    """One value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
     return quantities([value], unit, metric=metric)[0]
 
 
 def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -> list[Words]:
-    """Return values that are read side by side in one common unit, with the digits it takes to tell them apart."""
+    """Values that are read side by side in one common unit, with the digits it takes to tell them apart."""
     if unit == "s":
         values = [0.0 if value is not None and abs(value) < _SHORTEST else value for value in values]
     known = [value for value in values if value is not None and math.isfinite(value)]
@@ -79,7 +79,7 @@ def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -
 
 
 def change(comparison: Comparison) -> Words:
-    """Return how far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
+    """How far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
     if is_budget(comparison):
         return _distance(comparison)
     if comparison.method == "expect":
@@ -97,7 +97,7 @@ def change(comparison: Comparison) -> Words:
 
 
 def interval(comparison: Comparison) -> Words:
-    """Return the confidence interval of a change in words; empty where there is none."""
+    """The confidence interval of a change in words; empty where there is none."""
     if comparison.interval is None:
         return Words("")
     low, high = sorted(comparison.interval, key=abs) if _same_side(comparison.interval) else comparison.interval
@@ -112,7 +112,7 @@ def interval(comparison: Comparison) -> Words:
 
 
 def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
-    """Return a relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
+    """A relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
     if not math.isfinite(share):
         return say("no bound")
     if abs(share) < _NO_CHANGE:
@@ -122,7 +122,7 @@ def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
 
 
 def difference(base: float, head: float, unit: str, *, metric: str = "") -> Words:
-    """Return an absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
+    """An absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
     if base == head:
         return say("the same")
     more, less = _DIRECTIONS.get(unit, _HIGHER_LOWER)
@@ -130,17 +130,17 @@ def difference(base: float, head: float, unit: str, *, metric: str = "") -> Word
 
 
 def percent(share: float) -> Words:
-    """Return the size of a share as a percentage, without its sign: ``6.8 %``."""
+    """The size of a share as a percentage, without its sign: ``6.8 %``."""
     return Words(f"{_percent_number(share)} %")
 
 
 def plus_minus(share: float) -> Words:
-    """Return half a width: ``±0.9 %``, ``under 0.1 %``."""
+    """Half a width: ``±0.9 %``, ``under 0.1 %``."""
     return percent(share) if _is_tiny(share) else Words(f"±{percent(share)}")
 
 
 def limit(comparison: Comparison) -> Words:
-    """Return the allowed worsening of a metric, or the bound itself; a dash where none applies."""
+    """The allowed worsening of a metric, or the bound itself; a dash where none applies."""
     if comparison.method in RULE_METHODS:
         return quantity(comparison.base, comparison.unit, metric=comparison.metric)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
@@ -157,23 +157,23 @@ def to_two_digits(value: float, *, up: bool) -> float:
 
 
 def setting(share: float) -> Words:
-    """Return a share that someone chose, as they would write it: ``1 %``, ``2.5 %``."""
+    """A share that someone chose, as they would write it: ``1 %``, ``2.5 %``."""
     return Words(f"{share * 100:.4g} %")
 
 
 def confidence(level: float) -> Words:
-    """Return the level of an interval in whole percent, rounded down: no more is promised than is kept."""
+    """The level of an interval in whole percent, rounded down: no more is promised than is kept."""
     return Words(f"{math.floor(level * 100 + 1e-9)} %")
 
 
 def span(base: Words, head: Words) -> Words:
-    """Return two values side by side, their unit said once where it is the same: ``36.1 → 38.6 ms``."""
+    """Two values side by side, their unit said once where it is the same: ``36.1 → 38.6 ms``."""
     number, _, unit = base.partition(" ")
     return Words(f"{number if unit and head.endswith(f' {unit}') else base} → {head}")
 
 
 def duration(seconds: float) -> Words:
-    """Return a span of wall time: ``7 m 40 s``."""
+    """A span of wall time: ``7 m 40 s``."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, left = divmod(rest, 60)
@@ -183,19 +183,19 @@ def duration(seconds: float) -> Words:
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
-    """Return a number with its noun: ``1 regression``, ``2 regressions``; Chinese knows no plural."""
+    """A number with its noun: ``1 regression``, ``2 regressions``; Chinese knows no plural."""
     english = f"{{count}} {singular if count == 1 else plural or singular + 's'}"
     words = translate(f"{{count}} {singular}")
     return Words((english if words == f"{{count}} {singular}" else words).format(count=f"{count:,}"))
 
 
 def whole(value: float) -> Words:
-    """Return a count; what is no whole number keeps one decimal."""
+    """A count; what is no whole number keeps one decimal."""
     return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
 
 
 def _distance(comparison: Comparison) -> Words:
-    """Return how far a value is from its bound; a bound of 0 has no share of itself to be away."""
+    """How far a value is from its bound; a bound of 0 has no share of itself to be away."""
     bound = say("the SLA") if comparison.metric.startswith("sla.") else say(_BOUNDS[comparison.method])
     if comparison.head is None:
         return say("not shown to be kept")
@@ -209,7 +209,6 @@ def _distance(comparison: Comparison) -> Words:
 
 
 def _expectation(comparison: Comparison) -> Words:
-    """Return how many of the expected kernels did not run."""
     if comparison.base is None or comparison.head is None:
         return say("not shown to be kept")
     missing = int(comparison.base - comparison.head)

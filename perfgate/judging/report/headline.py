@@ -10,6 +10,7 @@ from perfgate.judging.report import format as formats
 from perfgate.judging.report.differences import stack_differences
 from perfgate.judging.report.summary import Summary, is_operator, place
 from perfgate.judging.report.text import Medium, line
+from perfgate.judging.report.view import Change, Headline, InvalidView, MissingList, MissingView
 from perfgate.judging.report.words import Words, phrase, say, translated
 
 _NAMED_DIFFERENCES = 3
@@ -29,94 +30,90 @@ _METRIC_KINDS = {SIGNATURE: "signature", LOW_PRECISION_OPS: "counter"}
 
 
 def headline(summary: Summary, medium: Medium) -> Words:
-    """Return the title's sentence for a medium: verdict, and the worst number."""
     return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
 
 
-def headline_values(summary: Summary) -> dict[str, object]:
-    """Return the values of the headline template; ``kind`` picks the sentence."""
+def headline_values(summary: Summary) -> Headline:
+    """The values of the headline template; ``kind`` picks the sentence."""
     kind = _kind(summary)
     worst = _named(summary, kind)
     differences = stack_differences(summary.decision)
-    return {
-        "upgrade": summary.decision.comparing == "stack",
-        "rules": summary.decision.comparing == "rules",
-        "kept": sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
-        "differences": differences[:_NAMED_DIFFERENCES],
-        "more_differences": max(0, len(differences) - _NAMED_DIFFERENCES),
-        "harness": next(iter(summary.telling_harness_changes), None),
-        "verdict": say(_VERDICTS[summary.verdict]),
-        "kind": kind,
-        "worst": None if worst is None else named_change(worst),
-        "best": named_change(summary.improved[0]) if summary.improved else None,
-        "failure": next(iter(summary.failures), None),
-        "differing": [difference.field for difference in summary.decision.testbed_differences],
-        "invalid": [
-            {"place": place(entry.workload, entry.shape), "message": entry.message} for entry in summary.invalid
-        ],
-        "missing": next((named_missing(entry) for entry in summary.decision.missing), None),
-        "more_missing": max(0, len(summary.decision.missing) - 1),
-        "reason": next(iter(summary.decision.reasons), None),
-        "unchanged": len(summary.unchanged),
-        "undecided": len(summary.inconclusive),
-    }
+    return Headline(
+        upgrade=summary.decision.comparing == "stack",
+        rules=summary.decision.comparing == "rules",
+        kept=sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
+        differences=differences[:_NAMED_DIFFERENCES],
+        more_differences=max(0, len(differences) - _NAMED_DIFFERENCES),
+        harness=next(iter(summary.telling_harness_changes), None),
+        verdict=say(_VERDICTS[summary.verdict]),
+        kind=kind,
+        worst=None if worst is None else named_change(worst),
+        best=named_change(summary.improved[0]) if summary.improved else None,
+        failure=next(iter(summary.failures), None),
+        differing=[difference.field for difference in summary.decision.testbed_differences],
+        invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],
+        missing=next((named_missing(entry) for entry in summary.decision.missing), None),
+        more_missing=max(0, len(summary.decision.missing) - 1),
+        reason=next(iter(summary.decision.reasons), None),
+        unchanged=len(summary.unchanged),
+        undecided=len(summary.inconclusive),
+    )
 
 
-def named_change(comparison: Comparison) -> dict[str, object]:
-    """Return a comparison in words: name, place, both values and the change, each ready for a template."""
+def named_change(comparison: Comparison) -> Change:
     unit, metric = comparison.unit, comparison.metric
     base, head = formats.sides(comparison)
     delta = comparison.delta
-    return {
-        "metric": metric_name(metric, comparison.clock),
-        "operator": is_operator(comparison),
-        "place": place(comparison.workload, comparison.shape),
-        "base": base,
-        "head": head,
-        "span": formats.span(base, head),
-        "change": formats.change(comparison),
-        "percent": None if delta is None else formats.directed_percent(delta, unit, metric=metric),
-        "interval": formats.interval(comparison) or None,
-        "limit": formats.limit(comparison),
-        "method": comparison.method,
-        "pairs": comparison.pairs,
-        "pairs_needed": comparison.pairs_needed,
-        "reason": comparison.reason,
-        "accepted": comparison.accepted,
-        "rule": comparison.limit,
-        "is_sla": metric == SLA,
-        "measured": comparison.head is not None,
-        "confidence": None if comparison.confidence is None else formats.confidence(comparison.confidence),
-    }
+    return Change(
+        metric=metric_name(metric, comparison.clock),
+        operator=is_operator(comparison),
+        place=place(comparison.workload, comparison.shape),
+        base=base,
+        head=head,
+        span=formats.span(base, head),
+        change=formats.change(comparison),
+        percent=None if delta is None else formats.directed_percent(delta, unit, metric=metric),
+        interval=formats.interval(comparison) or None,
+        limit=formats.limit(comparison),
+        method=comparison.method,
+        pairs=comparison.pairs,
+        pairs_needed=comparison.pairs_needed,
+        reason=comparison.reason,
+        accepted=comparison.accepted,
+        rule=comparison.limit,
+        is_sla=metric == SLA,
+        measured=comparison.head is not None,
+        confidence=None if comparison.confidence is None else formats.confidence(comparison.confidence),
+    )
 
 
-def named_missing(entry: Missing) -> dict[str, object]:
-    """Return what the documents lack, ready for ``shared/missing.j2``."""
-    return {
-        "metric": say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
-        "place": place(entry.workload, entry.shape),
-        "side": Words(entry.side),
-        "pairs": len(entry.pairs),
-        "named_by": entry.named_by,
-    }
+def named_missing(entry: Missing) -> MissingView:
+    """What the documents lack, ready for ``shared/missing.j2``."""
+    return MissingView(
+        metric=say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
+        place=place(entry.workload, entry.shape),
+        side=Words(entry.side),
+        pairs=len(entry.pairs),
+        named_by=entry.named_by,
+    )
 
 
-def missing_entries(summary: Summary) -> dict[str, object]:
-    """Return the values of ``shared/missing_list.j2``."""
+def missing_entries(summary: Summary) -> MissingList:
+    """The values of ``shared/missing_list.j2``."""
     missing = summary.decision.missing
-    return {
-        "missing": [named_missing(entry) for entry in missing[:_NAMED_MISSING]],
-        "more_missing": max(0, len(missing) - _NAMED_MISSING),
-    }
+    return MissingList(
+        missing=[named_missing(entry) for entry in missing[:_NAMED_MISSING]],
+        more_missing=max(0, len(missing) - _NAMED_MISSING),
+    )
 
 
 def further_reasons(summary: Summary) -> list[Message | str]:
-    """Return the decision's reasons without the one the title already says."""
+    """The decision's reasons without the one the title already says."""
     return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
 
 
 def metric_name(name: str, clock: Clock = "wall") -> str:
-    """Return a metric's title as our words; of an operator, a module or a function its name, which is from outside.
+    """A metric's title as our words; of an operator, a module or a function its name, which is from outside.
 
     What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
     """
@@ -144,7 +141,6 @@ def _kind(summary: Summary) -> str:
 
 
 def _named(summary: Summary, kind: str) -> Comparison | None:
-    """Return the comparison the title is about; a WARN may be about a bound that both sides break."""
     if kind == "unjudged":
         return summary.unjudged[0]
     if kind == "undecided":
@@ -174,5 +170,5 @@ def _undecided_kind(summary: Summary) -> str:
 
 
 def first_line(text: str | None) -> str:
-    """Return the first line of a message that has any text; empty where there is none."""
+    """The first line of a message that has any text; empty where there is none."""
     return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

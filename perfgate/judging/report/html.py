@@ -25,6 +25,7 @@ from perfgate.judging.report.sections.why import worded_account
 from perfgate.judging.report.suggestions import worded_suggestion
 from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import environment, template_source
+from perfgate.judging.report.view import AbsentStep, BarRow, FileView, PageEnd, PageTables, PageTop, PlotView
 from perfgate.judging.report.words import Words, translated
 from perfgate.locale import Language, speaking
 
@@ -36,7 +37,6 @@ _OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 def render_html(
     decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> str:
-    """Return the page. Its policy header lets the browser load nothing and run nothing, whatever a name contains."""
     with speaking(language):
         return _render(decision, base, head)
 
@@ -48,54 +48,54 @@ def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocum
     values = {
         "style": Words(style),
         "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
-        **_top(summary),
-        **_middle(summary, base, head),
-        **_bottom(summary, base, head),
+        **vars(_top(summary)),
+        **vars(_tables(summary, base, head)),
+        **vars(_end(summary, base, head)),
     }
     return made.get_template("page/report.html.j2").render(values)
 
 
-def _top(summary: Summary) -> dict[str, object]:
+def _top(summary: Summary) -> PageTop:
     decision = summary.decision
-    return {
-        "project": decision.project,
-        "verdict": Words(decision.verdict),
-        "headline": headline(summary, "html"),
-        "cause": worst_cause(summary),
-        "subject": decision.head.subject,
-        "branch": decision.head.branch,
-        "busy": busy_line(summary, "html"),
-        "counts": counts_line(summary, "html"),
-        "base_line": base_line(summary, "html"),
-        "warnings": decision.warnings[:_MAX_ROWS],
-        "recorded": decision.recorded,
-        "rules": decision.comparing == "rules",
-        "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
-        "remedy": remedy_lines(summary, "html"),
-        "missing": [named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
-        "failures": [worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
-        "causes": [worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
-        "account": worded_account(summary),
-        "suggestions": [worded_suggestion(one) for one in decision.suggestions if one.introduced][:_MAX_ROWS],
-        "other_suggestions": [worded_suggestion(one) for one in decision.suggestions if not one.introduced][:_MAX_ROWS],
-    }
+    return PageTop(
+        project=decision.project,
+        verdict=Words(decision.verdict),
+        headline=headline(summary, "html"),
+        cause=worst_cause(summary),
+        subject=decision.head.subject,
+        branch=decision.head.branch,
+        busy=busy_line(summary, "html"),
+        counts=counts_line(summary, "html"),
+        base_line=base_line(summary, "html"),
+        warnings=decision.warnings[:_MAX_ROWS],
+        recorded=decision.recorded,
+        rules=decision.comparing == "rules",
+        harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
+        remedy=remedy_lines(summary, "html"),
+        missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
+        failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
+        causes=[worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
+        account=worded_account(summary),
+        suggestions=[worded_suggestion(one) for one in decision.suggestions if one.introduced][:_MAX_ROWS],
+        other_suggestions=[worded_suggestion(one) for one in decision.suggestions if not one.introduced][:_MAX_ROWS],
+    )
 
 
-def _middle(summary: Summary, base: RunDocument | None, head: RunDocument) -> dict[str, object]:
+def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageTables:
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
     shown = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in shown if c.interval], [c.tolerance or 0 for c in shown if c.interval])
     known = causes(summary)
-    return {
-        "rows": [_bar_row(comparison, summary, scale, known) for comparison in shown],
-        "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
-        "operator_tests": operator_rows(summary, most=_MAX_ROWS),
-        "operators": operator_tables(summary.decision, base, head),
-        "counters": counter_rows(base, head),
-    }
+    return PageTables(
+        rows=[_bar_row(comparison, summary, scale, known) for comparison in shown],
+        plots=[_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
+        operator_tests=operator_rows(summary, most=_MAX_ROWS),
+        operators=operator_tables(summary.decision, base, head),
+        counters=counter_rows(base, head),
+    )
 
 
-def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list[Cause]) -> dict[str, object]:
+def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list[Cause]) -> BarRow:
     bar = (
         svg.interval_bar(
             comparison.interval,
@@ -108,56 +108,55 @@ def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list
         if comparison.interval and comparison.outcome != "not_comparable"
         else Words("")
     )
-    return {**row(comparison, summary, known), "bar": bar, "outcome": Words(comparison.outcome)}
+    return BarRow(**vars(row(comparison, summary, known)), bar=bar, outcome=Words(comparison.outcome))
 
 
-def _plot(samples: PlaceSamples, summary: Summary) -> dict[str, object]:
+def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
     here = (
         c for c in summary.metrics if (c.workload, c.shape, c.method) == (samples.workload, samples.shape, "paired")
     )
     tolerance = next((comparison.tolerance for comparison in here), None)
-    return {
-        "place": place(samples.workload, samples.shape),
-        "histogram": svg.histogram(samples.base, samples.head),
-        "strip": svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
-        "calls": formats.counted(int(samples.base.size + samples.head.size), "call"),
-        "pairs": len(samples.effects),
-        "noise_pairs": len(samples.noise),
-    }
+    return PlotView(
+        place=place(samples.workload, samples.shape),
+        histogram=svg.histogram(samples.base, samples.head),
+        strip=svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
+        calls=formats.counted(int(samples.base.size + samples.head.size), "call"),
+        pairs=len(samples.effects),
+        noise_pairs=len(samples.noise),
+    )
 
 
-def _bottom(summary: Summary, base: RunDocument | None, head: RunDocument) -> dict[str, object]:
+def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageEnd:
     decision = summary.decision
     steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
-    present = {step["number"] for step in steps}
-    return {
-        "steps": steps,
-        "stored": [stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
-        "absent_steps": [
-            {"number": number, "title": translated(step.title)}
+    present = {step.number for step in steps}
+    return PageEnd(
+        steps=steps,
+        stored=[stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
+        absent_steps=[
+            AbsentStep(number, translated(step.title))
             for number, step in CARDS.items()
             if number not in present and number != 20
         ],
-        "testbed": testbed_rows(base, head),
-        "observed": sorted(head.testbed.observed.items())[:_MAX_ROWS],
-        "links": [_link(link) for link in decision.links[:_MAX_ROWS]],
-        "procedure": decision.procedure,
-        "procedure_version": decision.procedure.version,
-        "gate_title": translated(CARDS[20].title),
-        "seed": str(decision.procedure.seed),
-        "alpha": formats.setting(decision.policy.alpha),
-        "margin": formats.setting(decision.excluded),
-        "version": decision.perfgate_version,
-        "sha256": {"base": decision.base.sha256, "head": decision.head.sha256},
-    }
+        testbed=testbed_rows(base, head),
+        observed=sorted(head.testbed.observed.items())[:_MAX_ROWS],
+        links=[_link(link) for link in decision.links[:_MAX_ROWS]],
+        procedure=decision.procedure,
+        procedure_version=decision.procedure.version,
+        gate_title=translated(CARDS[20].title),
+        seed=str(decision.procedure.seed),
+        alpha=formats.setting(decision.policy.alpha),
+        margin=formats.setting(decision.excluded),
+        version=decision.perfgate_version,
+        sha256={"base": decision.base.sha256, "head": decision.head.sha256},
+    )
 
 
-def _link(link: Link) -> dict[str, object]:
-    """Return a file's row. Only the page that we put beside this one is opened by a click: a path may say anything."""
-    return {
-        "side": Words(link.side),
-        "kind": link.kind,
-        "path": link.path,
-        "size": formats.quantity(link.bytes, "B"),
-        "opens": Words(link.path) if link.path in _OWN_PAGES else None,
-    }
+def _link(link: Link) -> FileView:
+    return FileView(
+        side=Words(link.side),
+        kind=link.kind,
+        path=link.path,
+        size=formats.quantity(link.bytes, "B"),
+        opens=Words(link.path) if link.path in _OWN_PAGES else None,
+    )

@@ -22,6 +22,7 @@ from perfgate.judging.report.run_rows import step_row
 from perfgate.judging.report.sections.failures import worded_failure
 from perfgate.judging.report.summary import CommentContext, Summary, place
 from perfgate.judging.report.text import render
+from perfgate.judging.report.view import Row
 from perfgate.locale import Language, speaking
 
 SUITE = "perfgate"
@@ -32,7 +33,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(decision: DecisionDocument, language: Language = "en") -> str:
-    """Return the report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
+    """The report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
     summary = Summary(decision, CommentContext(marker=""))
     with speaking(language):
         known = causes(summary)
@@ -44,18 +45,16 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
 
 
 def junit_of_run(run: RunDocument, language: Language = "en") -> str:
-    """Return the report of a run: one case a step, which nothing was compared with."""
     with speaking(language):
         return _document(_with_own_names([_step_case(step) for step in run.steps]))
 
 
 def junit_without_verdict(why: str) -> str:
-    """Return the report of a job that has no verdict of its own: an error, never nothing."""
+    """The report of a job that has no verdict of its own: an error, never nothing."""
     return _document([_case(SUITE, VERDICT, "error", why, why)])
 
 
 def _verdict_case(summary: Summary) -> ET.Element:
-    """Return the case of the verdict itself: it fails only where no metric's case and no error does so for it."""
     words = headline(summary, "plain")
     told_by_others = any(_fails(one, summary) for one in summary.regressed) or bool(summary.failures)
     kinds = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
@@ -66,7 +65,7 @@ def _verdict_case(summary: Summary) -> ET.Element:
 def _failure_case(failure: Failure) -> ET.Element:
     words = worded_failure(failure)
     text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
-    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", str(words["message"]), text)
+    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", words.message, text)
 
 
 def _step_case(step: StepResult) -> ET.Element:
@@ -97,13 +96,11 @@ def _fails(comparison: Comparison, summary: Summary) -> bool:
     return comparison.outcome == "regressed" and label(comparison, summary) == "FAIL"
 
 
-def _message(words: dict[str, object]) -> str:
-    reason = words["reason"]
-    return str(words["change"]) if reason is None else f"{words['change']}: {word(str(reason))}"
+def _message(words: Row) -> str:
+    return words.change if words.reason is None else f"{words.change}: {word(words.reason)}"
 
 
 def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:
-    """Return a test case; what is no failure, error or skip is told as what the test printed."""
     case = ET.Element("testcase", {"classname": _name(classname), "name": _name(name)})
     if kind is None:
         ET.SubElement(case, "system-out").text = _xml(text)

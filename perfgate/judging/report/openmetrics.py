@@ -35,7 +35,7 @@ class _Sample(NamedTuple):
 
 
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
-    """Return the values of some steps, and the exact counters, one gauge a metric; what is not available is left out."""
+    """The values of some steps, and the exact counters, one gauge a metric; what is not available is left out."""
     wanted = frozenset(steps)
     families: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for name, sample in _samples(run, wanted):
@@ -45,12 +45,12 @@ def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
 
 
 def unit_of(metric: Metric) -> str:
-    """Return what OpenMetrics calls a metric's unit; empty for a count."""
+    """What OpenMetrics calls a metric's unit; empty for a count."""
     return "ratio" if metric.share else _UNITS.get(metric.unit, "")
 
 
 def family_name(metric: Metric) -> str:
-    """Return a metric's name, which ends in its unit: ``perfgate_latency_low_seconds``."""
+    """A metric's name, which ends in its unit: ``perfgate_latency_low_seconds``."""
     name, unit = "perfgate_" + _OTHER.sub("_", metric.name), unit_of(metric)
     return name if not unit or name.endswith(f"_{unit}") else f"{name}_{unit}"
 

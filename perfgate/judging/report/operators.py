@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, OperatorTest
 from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.view import OperatorView
 from perfgate.judging.report.words import Words, phrase, say
 
 _LABELS = {
@@ -19,7 +22,7 @@ _LABELS = {
 
 
 def slower_operators(summary: Summary) -> list[OperatorTest]:
-    """Return the operators that got slower by themselves, in the decision's order.
+    """The operators that got slower by themselves, in the decision's order.
 
     One that also runs more often, or that the explanation of a slower call names, belongs to the causes.
     """
@@ -35,25 +38,30 @@ def slower_operators(summary: Summary) -> list[OperatorTest]:
     ]
 
 
-def worded_test(test: OperatorTest, summary: Summary) -> dict[str, object]:
-    """Return one tested operator as the words of a line; ``call`` is the whole call's change, None where unknown."""
-    worded = named_change(_comparison(test))
-    return {
-        **{name: worded[name] for name in ("place", "base", "head", "change", "pairs", "confidence")},
-        "op": test.op,
-        "line": test.line,
-        "share": formats.percent(test.share),
-        "call": _whole_call(test, summary),
-        "label": say(_LABELS[test.outcome]),
-        "outcome": Words(test.outcome),
-    }
+def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
+    """One tested operator as the words of a line; ``call`` is the whole call's change, None where unknown."""
+    change = named_change(_comparison(test))
+    return OperatorView(
+        place=change.place,
+        base=change.base,
+        head=change.head,
+        change=change.change,
+        pairs=change.pairs,
+        confidence=change.confidence,
+        op=test.op,
+        line=test.line,
+        share=formats.percent(test.share),
+        call=_whole_call(test, summary),
+        label=say(_LABELS[test.outcome]),
+        outcome=Words(test.outcome),
+    )
 
 
-def operator_rows(summary: Summary, *, most: int) -> list[dict[str, object]]:
-    """Return the rows of the page's table, with a bar for every interval."""
+def operator_rows(summary: Summary, *, most: int) -> list[OperatorView]:
+    """The rows of the page's table, with a bar for every interval."""
     tests = summary.decision.operator_tests[:most]
     scale = svg.scale_of([test.interval for test in tests if test.interval], [])
-    return [{**worded_test(test, summary), "bar": _bar(test, scale)} for test in tests]
+    return [replace(worded_test(test, summary), bar=_bar(test, scale)) for test in tests]
 
 
 def _bar(test: OperatorTest, scale: float) -> object:
@@ -65,7 +73,6 @@ def _bar(test: OperatorTest, scale: float) -> object:
 
 
 def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
-    """Return how the whole call moved; an estimate that decided nothing would read as an answer."""
     wanted = (test.workload, test.shape, LATENCY, "paired")
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == wanted), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
@@ -74,7 +81,6 @@ def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
 
 
 def _comparison(test: OperatorTest) -> Comparison:
-    """Return a test in the form in which every change is put into words."""
     return Comparison(
         workload=test.workload,
         shape=test.shape,

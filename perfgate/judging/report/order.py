@@ -31,7 +31,7 @@ class Answer:
 
 
 def render_answer(answer: Answer, language: Language) -> str:
-    """Return the Markdown of a reply, one line."""
+    """The Markdown of a reply, one line."""
     with speaking(language):
         values = {**asdict(answer), "outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
         return render("order/answer.md.j2", "markdown", values).strip()

@@ -11,6 +11,7 @@ from perfgate.judging.report import format as formats
 from perfgate.judging.report import svg
 from perfgate.judging.report.headline import metric_name
 from perfgate.judging.report.summary import place
+from perfgate.judging.report.view import CounterLine, OperatorLine, OperatorTable, TestbedLine
 from perfgate.judging.report.words import Words, say
 
 _MAX_OPERATORS = 40
@@ -21,8 +22,8 @@ _Rows = Mapping[str, OperatorRow]
 _Times = dict[str, tuple[float | None, float | None]]
 
 
-def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
-    """Return per workload and shape the operators of both sides, those with the most self time first.
+def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
+    """Per workload and shape the operators of both sides, those with the most self time first.
 
     How often they run each side's trace says. What they take the decision says, whose pairs profiled both sides in turns;
     recordings made apart have nothing but their own times.
@@ -33,8 +34,8 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
     return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
 
 
-def counter_rows(base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
-    """Return every exact counter of both sides, changed ones marked."""
+def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterLine]:
+    """Every exact counter of both sides, changed ones marked."""
     before, after = _counters(base), _counters(head)
     rows = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
@@ -43,29 +44,26 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[dict[str, 
         values = [before.get(key), after.get(key)]
         shown = formats.quantities(values, unit, metric=metric)
         rows.append(
-            {
-                "metric": metric_name(metric),
-                "place": place(workload, shape),
-                "base": shown[0],
-                "head": shown[1],
-                "changed": base is not None and values[0] != values[1],
-            }
+            CounterLine(
+                metric=metric_name(metric),
+                place=place(workload, shape),
+                base=shown[0],
+                head=shown[1],
+                changed=base is not None and values[0] != values[1],
+            )
         )
     return rows
 
 
-def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[dict[str, object]]:
-    """Return the comparable fields of both testbeds, differing ones first."""
+def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedLine]:
+    """The comparable fields of both testbeds, differing ones first."""
     after = head.testbed.comparable
     before = after if base is None else base.testbed.comparable
     fields = sorted(before.keys() | after.keys(), key=lambda field: (before.get(field) == after.get(field), field))
     return [
-        {
-            "field": field,
-            "base": before.get(field),
-            "head": after.get(field),
-            "differs": before.get(field) != after.get(field),
-        }
+        TestbedLine(
+            field=field, base=before.get(field), head=after.get(field), differs=before.get(field) != after.get(field)
+        )
         for field in fields[:_MAX_ROWS]
     ]
 
@@ -98,21 +96,21 @@ def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
     return times
 
 
-def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> dict[str, object]:
+def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> OperatorTable:
     def most(op: str) -> float:
         return max((time or 0.0 for time in times.get(op, ())), default=0.0)
 
     ops = sorted({*before, *after, *times}, key=lambda op: (-most(op), op))
     largest = most(ops[0]) if ops else 0.0
     of_head = sum(head or 0.0 for _, head in times.values())
-    return {
-        "place": place(*key),
-        "rows": [
+    return OperatorTable(
+        place=place(*key),
+        rows=[
             _operator_row(op, before.get(op), after.get(op), times.get(op, (None, None)), largest, of_head)
             for op in ops[:_MAX_OPERATORS]
         ],
-        "more": max(0, len(ops) - _MAX_OPERATORS),
-    }
+        more=max(0, len(ops) - _MAX_OPERATORS),
+    )
 
 
 def _operator_row(
@@ -122,19 +120,19 @@ def _operator_row(
     times: tuple[float | None, float | None],
     largest: float,
     of_head: float,
-) -> dict[str, object]:
+) -> OperatorLine:
     shown = formats.quantities(list(times), "s")
     bars = [svg.share_bar((time or 0) / largest if largest else 0, name) for time, name in zip(times, ("base", "head"))]
-    return {
-        "op": op,
-        "base_time": shown[0],
-        "head_time": shown[1],
-        "base_count": formats.DASH if before is None else formats.whole(before.count),
-        "head_count": formats.DASH if after is None else formats.whole(after.count),
-        "share": formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),
-        "bars": bars,
-        "state": _state(before, after),
-    }
+    return OperatorLine(
+        op=op,
+        base_time=shown[0],
+        head_time=shown[1],
+        base_count=formats.DASH if before is None else formats.whole(before.count),
+        head_count=formats.DASH if after is None else formats.whole(after.count),
+        share=formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),
+        bars=bars,
+        state=_state(before, after),
+    )
 
 
 def _state(before: OperatorRow | None, after: OperatorRow | None) -> Words:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from perfgate.document.decision import RULE_METHODS, Comparison, PartSite
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
 from perfgate.judging.report.summary import Summary, place
+from perfgate.judging.report.view import CauseView, Line, Row
 from perfgate.judging.report.words import Words, phrase, say
 
-# Rows that agree in these columns are one row with several places.
-_SAME = ("label", "metric", "base", "head", "change", "limit", "reason")
 # Of the lines that add to one cause.
 _NAMED_LINES = 3
 # How code calls operators whose names are the framework's own.
@@ -27,18 +27,17 @@ _OUTCOME_LABELS = {
 }
 
 
-def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> dict[str, object]:
-    """Return one comparison as the words of a table row."""
+def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> Row:
     known = list(known)
     cause = cause_of(comparison, known, summary.decision.operator_tests)
     changed = any(place(comparison.workload, comparison.shape) in one.places for one in known)
-    return {
-        **named_change(comparison),
-        "places": (place(comparison.workload, comparison.shape),),
-        "label": label(comparison, summary),
-        "cause": None if cause is None else worded_cause(cause),
-        "see_why": cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
-    }
+    return Row(
+        **vars(named_change(comparison)),
+        places=(place(comparison.workload, comparison.shape),),
+        label=label(comparison, summary),
+        cause=None if cause is None else worded_cause(cause),
+        see_why=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
+    )
 
 
 def _says_not_what(comparison: Comparison) -> bool:
@@ -46,21 +45,19 @@ def _says_not_what(comparison: Comparison) -> bool:
     return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
 
 
-def grouped(rows: Iterable[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the rows with those joined that say the same of several places, e.g. a counter of every input shape."""
-    joined: dict[tuple[str, ...], dict[str, object]] = {}
-    for made in rows:
-        key = tuple(str(made[name]) for name in _SAME) + _cause_key(made["cause"])
+def grouped(rows: Iterable[Row]) -> list[Row]:
+    """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
+    joined: dict[tuple[object, ...], Row] = {}
+    for entry in rows:
+        cause = entry.cause and (entry.cause.op, entry.cause.more, entry.cause.line)
+        key = (entry.label, entry.metric, entry.base, entry.head, entry.change, entry.limit, str(entry.reason), cause)
         first = joined.get(key)
-        if first is None:
-            joined[key] = made
-        else:
-            joined[key] = {**first, "places": (*_places(first), *_places(made))}
+        joined[key] = entry if first is None else replace(first, places=(*first.places, *entry.places))
     return list(joined.values())
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
-    """Return the row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
+    """The row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
     if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
         return say("kept")
     if comparison.outcome != "regressed":
@@ -70,44 +67,48 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
 
 
-def worst_cause(summary: Summary) -> object | None:
-    """Return what made worse what the headline names, in words; None where it is about something else."""
+def worst_cause(summary: Summary) -> CauseView | None:
+    """What made worse what the headline names, in words; None where it is about something else."""
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
-    return row(summary.worst, summary, causes(summary))["cause"]
+    return row(summary.worst, summary, causes(summary)).cause
 
 
-def worded_cause(cause: Cause) -> dict[str, object]:
-    """Return one operator's change in words; what did not change or is unknown is None."""
+def worded_cause(cause: Cause) -> CauseView:
+    """One operator's change in words; what did not change or is unknown is None."""
     unit = "B" if cause.amount in ("held", "copied") else "1"
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
     here = more if first is None else first.head - first.base
     op, own_aspect = parted(cause.op)
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
-    return {
-        "amount": cause.amount,
-        "here": formats.difference(0, here, unit) if here else None,
-        "one_here": here == 1,
-        "in_all": formats.quantity(more, unit) if here < more else None,
-        "lines": _worded_lines(cause.sites, unit),
-        "more_lines": max(0, len(cause.sites) - _NAMED_LINES),
-        "tensor": first.tensor if first else None,
-        "op": op,
-        "familiar": _FAMILIAR.get(op),
-        "aspect": parted(cause.also)[1] if cause.also else own_aspect,
-        "compiling": cause.compiling,
-        "places": cause.places,
-        "line": cause.line,
-        "more": formats.difference(0, more, unit) if more else None,
-        "one": abs(more) == 1,
-        **dict(zip(("base", "head"), _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH))),
-        "time": _grown(cause.more_time, "s"),
-        "kind": cause.part.kind if cause.part else None,
-        "inclusive": cause.inclusive,
-        "function": cause.part.function if cause.part else None,
-        **dict(zip(("base_input", "head_input"), _changed_input(cause))),
-    }
+    base, head = _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH)
+    base_input, head_input = _changed_input(cause)
+    return CauseView(
+        amount=cause.amount,
+        here=formats.difference(0, here, unit) if here else None,
+        one_here=here == 1,
+        in_all=formats.quantity(more, unit) if here < more else None,
+        lines=_worded_lines(cause.sites, unit),
+        more_lines=max(0, len(cause.sites) - _NAMED_LINES),
+        tensor=first.tensor if first else None,
+        op=op,
+        familiar=_FAMILIAR.get(op),
+        aspect=parted(cause.also)[1] if cause.also else own_aspect,
+        compiling=cause.compiling,
+        places=cause.places,
+        line=cause.line,
+        more=formats.difference(0, more, unit) if more else None,
+        one=abs(more) == 1,
+        base=base,
+        head=head,
+        time=_grown(cause.more_time, "s"),
+        kind=cause.part.kind if cause.part else None,
+        inclusive=cause.inclusive,
+        function=cause.part.function if cause.part else None,
+        base_input=base_input,
+        head_input=head_input,
+    )
 
 
 def _sides(cause: Cause, unit: str) -> Sequence[Words]:
@@ -115,20 +116,18 @@ def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     return [formats.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
-def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[dict[str, object]]:
-    """Return the lines that add more, each with what it adds; behind the first one a line of the same file by its number."""
+def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[Line]:
     file = sites[0].line.rpartition(":")[0] if sites else ""
     return [
-        {
-            "line": site.line if number == 0 else site.line.removeprefix(file),
-            "more": formats.quantity(site.head - site.base, unit),
-        }
+        Line(
+            line=site.line if number == 0 else site.line.removeprefix(file),
+            more=formats.quantity(site.head - site.base, unit),
+        )
         for number, site in enumerate(sites[:_NAMED_LINES])
     ]
 
 
 def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
-    """Return base's and head's form of the input that tells most of how an operator's inputs changed."""
     if cause.part is None or cause.part.base_inputs is None or cause.part.head_inputs is None:
         return None, None
     before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
@@ -141,24 +140,14 @@ def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
 
 
 def _extent(form: str) -> tuple[int, float]:
-    """Return what a form of an input is ranked by: its dimensions, a matrix before its bias, then its elements."""
     sizes = [float(size) for size in re.findall(r"\d+", form.partition("[")[2].partition("]")[0])]
     return len(sizes), math.prod(sizes)
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
-    """Return the confidence level the intervals share, None where they differ or there is none."""
+    """The confidence level the intervals share, None where they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
     return formats.confidence(levels.pop()) if len(levels) == 1 else None
-
-
-def _cause_key(cause: object) -> tuple[str, ...]:
-    return tuple(str(cause[name]) for name in ("op", "more", "line")) if isinstance(cause, dict) else ()
-
-
-def _places(made: Mapping[str, object]) -> tuple[str, ...]:
-    places = made["places"]
-    return places if isinstance(places, tuple) else ()
 
 
 def _grown(amount: float | None, unit: str) -> Words | None:

@@ -30,7 +30,7 @@ class StepRow(NamedTuple):
 
 
 def run_title(run: RunDocument) -> Words:
-    """Return one line: project, commit, device."""
+    """One line: project, commit, device."""
     values = {
         "project": run.project,
         "commit": None if run.source.commit is None else run.source.commit[:9],
@@ -43,20 +43,20 @@ def run_title(run: RunDocument) -> Words:
 
 
 def step_rows(run: RunDocument) -> list[StepRow]:
-    """Return the steps in number order, then by workload."""
+    """The steps in number order, then by workload."""
     ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
     several = len({step.workload for step in run.steps}) > 1
     return [step_row(step, several) for step in ordered]
 
 
 def step_row(step: StepResult, several: bool = False) -> StepRow:
-    """Return one step in words; among ``several`` workloads its name says which one it is of."""
+    """One step in words; among ``several`` workloads its name says which one it is of."""
     name = f"{step.slug} · {step.workload}" if several else step.slug
     return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def recorded_lines(run: RunDocument) -> list[str]:
-    """Return what a recording counted of each shape, and its heaviest operators, a line each; nothing for what was measured."""
+    """What a recording counted of each shape, and its heaviest operators, a line each; nothing for what was measured."""
     if run.session.command != FROM_PROFILE:
         return []
     return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
@@ -90,7 +90,6 @@ def _notes(step: StepResult) -> list[str]:
 
 
 def _missing_lines(values: Iterable[Value]) -> list[str]:
-    """Return what is not available, once for each reason: values that lack the same thing lack it together."""
     names: dict[str, list[str]] = {}
     for value in values:
         listed = names.setdefault(word(value.reason or ""), [])
@@ -107,7 +106,6 @@ def _missing_line(names: Words, reason: str) -> str:
 
 
 def _name(value: Value) -> str:
-    """Return what a value is of. A step mostly has one shape, which then says nothing: one without a name is left out."""
     labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default")
     return clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
 

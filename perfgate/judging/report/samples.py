@@ -32,7 +32,7 @@ class PlaceSamples:
 
 
 def paired_samples(base: RunDocument | None, head: RunDocument) -> list[PlaceSamples]:
-    """Return the samples of every workload and shape that ran in pairs, in document order."""
+    """The samples of every workload and shape that ran in pairs, in document order."""
     before = [] if base is None else base.replicates
     return [
         PlaceSamples(
@@ -67,14 +67,13 @@ def _by_pair(replicates: Iterable[Replicate], arm: Arm, member: str = "") -> dic
 def _effects(
     first: dict[tuple[str, int], Replicate], second: dict[tuple[str, int], Replicate], workload: str, shape: str
 ) -> list[float]:
-    """Return the relative difference of each pair that both sides have, in pair order."""
     pairs = sorted(key for key in first.keys() & second.keys() if key[0] == workload)
     both = [(_location(first[key], shape), _location(second[key], shape)) for key in pairs]
     return [after / before - 1 for before, after in both if before and after]
 
 
 def _location(replicate: Replicate, shape: str) -> float:
-    """Return the low-quantile location of one process, 0 where it has no calls of the shape."""
+    """The low-quantile location of one process, 0 where it has no calls of the shape."""
     if shape not in replicate.shapes:
         return 0.0
     wall = _wall(replicate, shape)

@@ -28,11 +28,10 @@ class Section(Protocol):
     numbered: bool
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return what the template needs, or None when there is nothing to say."""
+        """What the template needs, or None when there is nothing to say."""
 
 
 @cache
 def all_sections() -> tuple[Section, ...]:
-    """Return the sections found in the folder, from top to bottom."""
     members: list[Section] = [member.SECTION for member in load_members(sections)]
     return tuple(sorted(members, key=lambda section: section.order))

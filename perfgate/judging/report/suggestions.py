@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean
 from perfgate.judging.report.messages import word_suggestion
 from perfgate.judging.report.text import line
+from perfgate.judging.report.view import GainView, SuggestionView
 from perfgate.judging.report.words import Words, phrase, say
 
 _OURS = "perfgate"
@@ -22,33 +23,29 @@ _OF = {
 }
 
 
-def worded_suggestion(suggestion: Suggestion) -> dict[str, object]:
-    """Return the values of ``shared/suggestion.j2``."""
+def worded_suggestion(suggestion: Suggestion) -> SuggestionView:
+    """The values of ``shared/suggestion.j2``."""
     op = suggestion.evidence.get("op")
     message = word_suggestion(suggestion)
-    return {
-        "message": message,
-        "line": suggestion.line,
-        "op": str(op) if op is not None and str(op) not in message else None,
-        "step": suggestion.step,
-        "gain": _worded_gain(suggestion.gain)
-        if suggestion.gain and suggestion.gain.speedup > 1 + _NOTICEABLE
-        else None,
-        "code": suggestion.code,
-        "command": suggestion.command,
-        "source": None if suggestion.source == _OURS else suggestion.source,
-    }
+    return SuggestionView(
+        message=message,
+        line=suggestion.line,
+        op=str(op) if op is not None and str(op) not in message else None,
+        step=suggestion.step,
+        gain=_worded_gain(suggestion.gain) if suggestion.gain and suggestion.gain.speedup > 1 + _NOTICEABLE else None,
+        code=suggestion.code,
+        command=suggestion.command,
+        source=None if suggestion.source == _OURS else suggestion.source,
+    )
 
 
 def suggestion_lines(suggestion: Suggestion) -> list[str]:
-    """Return a suggestion in plain text: the words, and below them what to write and what shows it, fit to be copied."""
     words = line("shared/suggestion.j2", "plain", {"suggestion": worded_suggestion(suggestion)})
     to_copy = (clean(text, limit=MAX_PROSE) for text in (suggestion.code, suggestion.command) if text)
     return [words, *to_copy]
 
 
 def introduced(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Return the suggestions on what a change brought, each once whatever its workload."""
     distinct: dict[tuple[str, str, object], Suggestion] = {}
     for suggestion in suggestions:
         if suggestion.introduced:
@@ -56,18 +53,18 @@ def introduced(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     return list(distinct.values())
 
 
-def _worded_gain(gain: Gain) -> Mapping[str, object]:
+def _worded_gain(gain: Gain) -> GainView:
     low, high = gain.interval or (None, None)
-    return {
-        "measured": gain.kind == "measured",
-        "of": say(_OF[gain.of]),
-        "speedup": _times(gain.speedup),
-        "low": None if low is None else _times(low),
-        "high": None if high is None else _times(high),
-        "share": None if gain.share is None else formats.percent(gain.share),
-    }
+    return GainView(
+        measured=gain.kind == "measured",
+        of=say(_OF[gain.of]),
+        speedup=_times(gain.speedup),
+        low=None if low is None else _times(low),
+        high=None if high is None else _times(high),
+        share=None if gain.share is None else formats.percent(gain.share),
+    )
 
 
 def _times(speedup: float) -> Words:
-    """Return a speed-up with the digits that tell it from none: ``1.08``, ``2.3``, ``14``."""
+    """A speed-up with the digits that tell it from none: ``1.08``, ``2.3``, ``14``."""
     return Words(f"{speedup:.2f}" if speedup < 2 else f"{speedup:.1f}" if speedup < 10 else f"{speedup:.0f}")

@@ -53,70 +53,66 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the gate's verdict."""
         return self.decision.verdict
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """Return the comparisons that count as metrics: those of single operators only explain, recorded times only inform."""
+        """The comparisons that count as metrics: those of single operators only explain, recorded times only inform."""
         return [c for c in self.decision.comparisons if not is_operator(c) and c.method != "recorded"]
 
     @cached_property
     def recorded(self) -> list[Comparison]:
-        """Return the times of recordings, which were compared with nothing."""
         return [comparison for comparison in self.decision.comparisons if comparison.method == "recorded"]
 
     @cached_property
     def regressed(self) -> list[Comparison]:
-        """Return the regressed metrics, worst first; where no metric regressed, the regressed operators."""
+        """The regressed metrics, worst first; where no metric regressed, the regressed operators."""
         metrics = _worst_first(self._with_outcome("regressed"))
         return metrics or self.regressed_operators
 
     @cached_property
     def regressed_operators(self) -> list[Comparison]:
-        """Return the regressed comparisons of single operators, worst first."""
+        """The regressed comparisons of single operators, worst first."""
         operators = (c for c in self.decision.comparisons if is_operator(c) and c.outcome == "regressed")
         return _worst_first(operators)
 
     @cached_property
     def improved(self) -> list[Comparison]:
-        """Return the improved metrics, the largest improvement first."""
+        """The improved metrics, the largest improvement first."""
         return _worst_first(self._with_outcome("improved"))
 
     @cached_property
     def unchanged(self) -> list[Comparison]:
-        """Return the metrics that did not change, in document order."""
+        """The metrics that did not change, in document order."""
         return self._with_outcome("unchanged")
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """Return the undecided metrics, gating ones first."""
+        """The undecided metrics, gating ones first."""
         return sorted(self._with_outcome("inconclusive"), key=lambda comparison: not comparison.gating)
 
     @cached_property
     def unjudged(self) -> list[Comparison]:
-        """Return the rules of perfgate.toml that the head could not be held to."""
+        """The rules of perfgate.toml that the head could not be held to."""
         return [one for one in self.inconclusive if one.gating and one.method in RULE_METHODS]
 
     @cached_property
     def not_comparable(self) -> list[Comparison]:
-        """Return the metrics that could not be compared."""
         return self._with_outcome("not_comparable")
 
     @cached_property
     def worst(self) -> Comparison | None:
-        """Return the comparison the title names: the worst of those that can fail the gate."""
         gating = [comparison for comparison in self.regressed if comparison.gating]
         return next(iter(gating or self.regressed), None)
 
     @property
     def is_unread(self) -> bool:
-        """Return whether there were no documents to judge: then nothing is known of base, testbed and pairs."""
+        """Whether there were no documents to judge: then nothing is known of base, testbed and pairs."""
         return not self.is_measured and self.decision.base.commit is None
 
     @property
     def is_measured(self) -> bool:
-        """Return whether anything was measured: where a change is skipped, nothing is known of testbed and pairs."""
+        """Whether anything was measured: where a change is skipped, nothing is known of testbed and pairs."""
         return self.decision.procedure.name != "none"
 
     def has_reason(self, rule: str) -> bool:
@@ -125,36 +121,35 @@ class Summary:
 
     @property
     def is_about_harness(self) -> bool:
-        """Return whether the verdict is that of a changed workload file; what failed is then its consequence."""
+        """Whether the verdict is that of a changed workload file; what failed is then its consequence."""
         return self.has_reason("harness")
 
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:
-        """Return what a changed workload file changed, first what makes a comparison impossible or may hide something."""
+        """What a changed workload file changed, first what makes a comparison impossible or may hide something."""
         ranks = ("not_comparable", "removed", "unknown", "changed", "added")
         return sorted(self.decision.harness_changes, key=lambda change: ranks.index(change.kind))
 
     @cached_property
     def failures(self) -> list[Failure]:
-        """Return what failed on a whole side, head first: the change's author looks for their own first."""
+        """What failed on a whole side, head first: the change's author looks for their own first."""
         sides = [failure for failure in self.decision.failures if failure.side != "pair"]
         return sorted(sides, key=lambda failure: failure.side != "head")
 
     @cached_property
     def failed_pairs(self) -> list[Failure]:
-        """Return the pairs that gave no samples."""
+        """The pairs that gave no samples."""
         return [failure for failure in self.decision.failures if failure.side == "pair"]
 
     @cached_property
     def floor(self) -> NoiseFloor | None:
-        """Return the job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
+        """The job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
         floors = self.decision.noise_floors
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
     @cached_property
     def invalid(self) -> list[Invalid]:
-        """Return why times of this job prove nothing."""
         return self.decision.invalid
 
     def _with_outcome(self, outcome: str) -> list[Comparison]:
@@ -167,7 +162,7 @@ def is_operator(comparison: Comparison) -> bool:
 
 
 def place(workload: str, shape: str) -> str:
-    """Return where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
+    """Where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
     return workload if shape in {"", "default"} else f"{workload}/{shape}"
 
 
@@ -192,5 +187,4 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _size(comparison: Comparison) -> float:
-    """Return how large a change is; one from nothing to something is the largest."""
     return float("inf") if comparison.delta is None else abs(comparison.delta)

@@ -25,7 +25,7 @@ _BINS = 60
 
 
 def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
-    """Return the largest share a row of interval bars has to show, so that all bars have one axis."""
+    """The largest share a row of interval bars has to show, so that all bars have one axis."""
     ends = [abs(end) for interval in intervals for end in interval if math.isfinite(end)]
     return max([*ends, *(2 * tolerance for tolerance in tolerances), 0.02]) * 1.08
 

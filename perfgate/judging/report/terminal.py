@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,6 +27,7 @@ from perfgate.judging.report.sections.stored import stored_row
 from perfgate.judging.report.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.summary import CommentContext, Summary
 from perfgate.judging.report.text import line
+from perfgate.judging.report.view import CauseView, Row
 from perfgate.judging.report.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 
@@ -137,10 +138,10 @@ def _print_moved(summary: Summary, console: Console) -> None:
         table.add_column(side, justify="right", no_wrap=True)
     table.add_column(say("change"))
     for words in shown:
-        label = str(words["label"])
-        name = Words(clean(str(words["metric"])))
-        metric = Text(say("calls of {metric}", metric=name) if words["operator"] else name)
-        metric.append("\n").append(_where(words["places"]), "dim")
+        label = words.label
+        name = Words(clean(words.metric))
+        metric = Text(say("calls of {metric}", metric=name) if words.operator else name)
+        metric.append("\n").append(_where(words.places), "dim")
         table.add_row(Text(label, _label_style(label)), metric, *_cells(words))
     console.print(Padding(table, (1, 0)))
     hidden = len(rows) - len(shown)
@@ -170,21 +171,21 @@ def _label_style(label: str) -> str:
     return next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
 
 
-def _where(places: object) -> str:
+def _where(places: tuple[str, ...]) -> str:
     return line("shared/places.j2", "plain", {"places": places})
 
 
-def _cells(words: Mapping[str, object]) -> list[Text]:
-    return [Text(str(words[name])) for name in ("base", "head", "change")]
+def _cells(words: Row) -> list[Text]:
+    return [Text(words.base), Text(words.head), Text(words.change)]
 
 
-def _first_causes(summary: Summary) -> list[Mapping[str, object]]:
+def _first_causes(summary: Summary) -> list[CauseView]:
     if summary.verdict not in {"FAIL", "WARN"}:
         return []
     return [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
 
 
-def _cause_line(cause: Mapping[str, object]) -> str:
+def _cause_line(cause: CauseView) -> str:
     return line("shared/cause.j2", "plain", {"cause": cause})
 
 
@@ -199,9 +200,15 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
 def _print_failures(summary: Summary, console: Console) -> None:
     for failure in summary.decision.failures[:3]:
         words = worded_failure(failure)
-        named = {name: Words(clean(str(words[name]))) for name in ("side", "what", "workload", "kind")}
-        console.print(Text(say("error in the {side}: {what} of {workload} ({kind})", **named), "bold red"))
-        text = str(words["text"] or words["message"])
+        title = say(
+            "error in the {side}: {what} of {workload} ({kind})",
+            side=words.side,
+            what=Words(clean(words.what)),
+            workload=Words(clean(words.workload)),
+            kind=words.kind,
+        )
+        console.print(Text(title, "bold red"))
+        text = words.text or words.message
         for shown in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
             console.print(Text(f"  {clean(shown)}"))
 

@@ -49,7 +49,6 @@ def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
 
 
 def environment(medium: Medium) -> Environment:
-    """Return the Jinja environment of a medium in the language spoken."""
     return _environment(medium, current_language())
 
 
@@ -82,7 +81,6 @@ def _sentence(medium: Medium, language: Language, english: str, /, **values: obj
 
 
 def template_source(made: Environment, name: str) -> str:
-    """Return a template file as it is."""
     assert made.loader is not None
     return made.loader.get_source(made, name)[0]
 
@@ -93,7 +91,7 @@ def is_linkable(url: str | None) -> bool:
 
 
 def _ours(value: object) -> str | None:
-    """Return what needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
+    """What needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
     if isinstance(value, (Words, _Ready)) or value == "":
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -106,7 +106,6 @@ def render_steps(document: StepDocument, console: Console) -> None:
 
 
 def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> list[str]:
-    """Return what the timelines are called: rank and device, and the file where there are several."""
     several = len({timeline.path for timeline in timelines}) > 1
     names = []
     for timeline in timelines:
@@ -131,7 +130,7 @@ def _time(seconds: float | None) -> str:
 
 
 def _table(*titles: str) -> Table:
-    """Return a table; what ends in ``>`` is a column of numbers."""
+    """A table; what ends in ``>`` is a column of numbers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
         number = title.endswith(">")
@@ -166,7 +165,6 @@ def _totals_table(timeline: DiffTimeline) -> Table:
 
 
 def _changes_table(timeline: DiffTimeline, width: int) -> Table:
-    """Return the rows that changed; a narrow terminal has no room for kinds and shapes, and --json has all of them."""
     wide = width >= _WIDE
     table = _table("change", "", *(["kind", "base>", "head>"] if wide else []), "difference>", "runs>", "line")
     if wide:

@@ -35,14 +35,13 @@ class TrendContext:
 
 
 def issue_title(key: str, language: Language) -> str:
-    """Return the title of the issue, which never changes."""
     with speaking(language):
         title = say("perfgate: how main is doing")
     return f"{title} ({key})" if key else str(title)
 
 
 def render_issue(document: TrendDocument, context: TrendContext, *, budget: int = 60_000) -> str:
-    """Return the Markdown of the issue, at most ``budget`` characters.
+    """The Markdown of the issue, at most ``budget`` characters.
 
     Over the budget whole folds go first, from the bottom, then rows at the end of long lists, with their number. Raises
     ValueError for a budget that not even that fits.
@@ -57,7 +56,7 @@ def render_issue(document: TrendDocument, context: TrendContext, *, budget: int 
 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
-    """Return the comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
+    """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
     told = sort_changes(document)
     news = [*told.new_worse, *told.new_better, *told.ended]
     if not news and not document.gone:
@@ -111,7 +110,7 @@ def _ranges(moved: list[Moved], rows: int) -> Iterator[Mapping[str, object]]:
         if one.change.commit_count > 1 and place not in seen and len(seen) < rows:
             seen.add(place)
             row = change_row(one)
-            yield {**row, "more": one.change.commit_count - len(one.change.commits)}
+            yield {**vars(row), "more": one.change.commit_count - len(one.change.commits)}
 
 
 def _left_out(one: NotLookedAt) -> Mapping[str, object]:
@@ -124,7 +123,6 @@ def _left_out(one: NotLookedAt) -> Mapping[str, object]:
 
 
 def _runner(document: TrendDocument) -> Mapping[str, object]:
-    """Return how the machine and its runs did, for the fold of that name."""
     newest = document.health[-1] if document.health else None
     failed = [one for one in document.health if one.failed]
     floors = [one.noise_floor for one in document.health if one.noise_floor is not None]
@@ -147,7 +145,6 @@ def _runner(document: TrendDocument) -> Mapping[str, object]:
 
 
 def _new_testbed(document: TrendDocument) -> Mapping[str, object]:
-    """Return the testbed that came last, if there was another before it."""
     if len(document.testbeds) < 2:
         return {}
     last = document.testbeds[-1]
@@ -155,7 +152,6 @@ def _new_testbed(document: TrendDocument) -> Mapping[str, object]:
 
 
 def _tidy(text: str) -> str:
-    """Return the text without blank lines at its ends or two in a row, which templates leave behind."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         if line.strip() or (lines and lines[-1]):

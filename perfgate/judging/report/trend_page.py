@@ -32,7 +32,6 @@ Group = Sequence[TrendSeries]
 
 
 def render_trend_page(document: TrendDocument, language: Language = "en") -> str:
-    """Return the page. Its policy header lets the browser load nothing and run nothing, whatever a name contains."""
     with speaking(language):
         return _render(document)
 
@@ -79,7 +78,6 @@ def _render(document: TrendDocument) -> str:
 
 
 def _groups(document: TrendDocument) -> list[Group]:
-    """Return the series of one metric and place together, the testbeds in the order they came; what moved stands first."""
     order = {span.fingerprint: index for index, span in enumerate(document.testbeds)}
     found: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[TrendSeries]] = {}
     for one in document.series:
@@ -90,7 +88,6 @@ def _groups(document: TrendDocument) -> list[Group]:
 
 
 def _weight(group: Group) -> float:
-    """Return how much a group has to say: open regressions first, then what is new, then the rest."""
     sizes = [
         (2.0 if change.direction == "worse" and change.standing in ("new", "open") else 1.0)
         + min(abs(change.delta or 1.0), 1.0)
@@ -115,7 +112,7 @@ def _picture(group: Group) -> Mapping[str, object]:
         "noise": formats.plus_minus(last.noise) if last.noise is not None else Words(""),
         "testbeds": len(group),
         "changes": [
-            {**change_row(moved), "direction": Words(moved.change.direction), "told": _told(moved)}
+            {**vars(change_row(moved)), "direction": Words(moved.change.direction), "told": _told(moved)}
             for moved in reversed(changes)
         ],
     }
@@ -149,14 +146,13 @@ def _series_row(group: Group) -> Mapping[str, object]:
         "plot": trend_svg.small_plot(last),
         "versions": len(last.points),
         "noise": formats.DASH if last.noise is None else formats.plus_minus(last.noise),
-        "change": change_row(newest)["change"] if newest else Words(""),
+        "change": change_row(newest).change if newest else Words(""),
         "direction": Words(newest.change.direction if newest else ""),
         "current": last.current,
     }
 
 
 def _titles(health: Sequence[RunHealth]) -> dict[int, str]:
-    """Return the steps that some run did, with their titles."""
     present = {int(number) for run in health for number in run.steps}
     return {number: translated(CARDS[number].title) for number in _STEPS if number in present}
 

@@ -13,6 +13,7 @@ from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.history import moment
 from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report import format as formats
+from perfgate.judging.report.view import CommitView, TrendRow
 from perfgate.judging.report.words import Words, phrase, say
 
 _TICKS = "▁▂▃▄▅▆▇█"
@@ -47,7 +48,7 @@ class Sorted(NamedTuple):
 
 
 def sort_changes(document: TrendDocument) -> Sorted:
-    """Return the changes that are told, the largest first; of those long past and settled nothing."""
+    """The changes that are told, the largest first; of those long past and settled nothing."""
     every = [Moved(series, change) for series in document.series if series.current for change in series.changes]
     every.sort(key=lambda moved: (-_size(moved.change), moved.series.metric, moved.series.workload, moved.series.shape))
     fresh = [moved for moved in every if moved.change.standing == "new"]
@@ -60,34 +61,33 @@ def sort_changes(document: TrendDocument) -> Sorted:
     )
 
 
-def change_row(moved: Moved) -> dict[str, object]:
-    """Return one change as the words of a table row."""
+def change_row(moved: Moved) -> TrendRow:
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
-    return {
-        "metric": series.metric,
-        "place": place_of(series.workload, series.shape, series.labels),
-        "change": change_words(moved),
-        "span": formats.span(before, after),
-        "when": day(change.first_seen),
-        "good": short(change.last_good),
-        "bad": short(change.first_bad),
-        "commits": [{"commit": commit.commit[:10], "subject": commit.subject} for commit in change.commits],
-        "commit_count": change.commit_count,
-        "subject": change.commits[0].subject if change.commit_count == 1 else "",
-        "evidence": say(_EVIDENCE[change.evidence]),
-        "evidence_key": Words(change.evidence),
-        "doubted": change.evidence == "suspected" and change.confirmation is not None,
-        "measured": _measured(moved),
-        "standing": Words(change.standing),
-        "accepted": change.accepted or "",
-        "resolved_by": short(change.resolved_by),
-        "spark": sparkline([point.value for point in series.points]),
-    }
+    return TrendRow(
+        metric=series.metric,
+        place=place_of(series.workload, series.shape, series.labels),
+        change=change_words(moved),
+        span=formats.span(before, after),
+        when=day(change.first_seen),
+        good=short(change.last_good),
+        bad=short(change.first_bad),
+        commits=[CommitView(commit.commit[:10], commit.subject) for commit in change.commits],
+        commit_count=change.commit_count,
+        subject=change.commits[0].subject if change.commit_count == 1 else "",
+        evidence=say(_EVIDENCE[change.evidence]),
+        evidence_key=Words(change.evidence),
+        doubted=change.evidence == "suspected" and change.confirmation is not None,
+        measured=_measured(moved),
+        standing=Words(change.standing),
+        accepted=change.accepted or "",
+        resolved_by=short(change.resolved_by),
+        spark=sparkline([point.value for point in series.points]),
+    )
 
 
 def change_words(moved: Moved) -> Words:
-    """Return by how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
+    """By how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
     if change.delta is None and change.evidence != "exact":
         return formats.difference(change.before, change.after, series.unit, metric=series.metric)
@@ -95,7 +95,7 @@ def change_words(moved: Moved) -> Words:
 
 
 def headline(document: TrendDocument) -> Words:
-    """Return in one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
+    """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
     told = sort_changes(document)
     parts = [
         formats.counted(len(told.new_worse), "regression") if told.new_worse else None,
@@ -114,7 +114,6 @@ def headline(document: TrendDocument) -> Words:
 
 
 def searched(document: TrendDocument) -> Words:
-    """Return in how many series and values it was looked, and how much of that chance alone may show."""
     if not document.looked_at:
         return say(
             "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
@@ -133,7 +132,7 @@ def searched(document: TrendDocument) -> Words:
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
-    """Return the newest values as blocks, the last at the right; equal values all in the middle.
+    """The newest values as blocks, the last at the right; equal values all in the middle.
 
     Values beyond what most of them span are shown at the edge, so that one wild run does not flatten the rest.
     """
@@ -152,12 +151,11 @@ def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
 
 
 def day(text: str) -> Words:
-    """Return the date of a point in time."""
     return Words(moment(text).date().isoformat())
 
 
 def short(commit: object) -> str:
-    """Return a commit as people name it; it is still text from outside."""
+    """A commit as people name it; it is still text from outside."""
     return str(commit)[:10] if commit else ""
 
 
@@ -166,7 +164,6 @@ def _size(change: TrendChange) -> float:
 
 
 def _measured(moved: Moved) -> Words:
-    """Return what a side by side measurement gave, or nothing."""
     confirmation = moved.change.confirmation
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return Words("")

@@ -147,12 +147,11 @@ def weeks_bars(weeks: Sequence[Week]) -> Markup:
 
 
 def clean_words(text: str) -> Words:
-    """Return outside text as one harmless line; ``Markup.format`` escapes it for HTML."""
+    """Outside text as one harmless line; ``Markup.format`` escapes it for HTML."""
     return Words(clean(str(text)))
 
 
 def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Level], list[int]]:
-    """Return the points of all testbeds in one row, the newest that fit, their levels, and where a testbed begins."""
     points: list[TrendPoint] = []
     levels: list[Level] = []
     borders: list[int] = []
@@ -178,7 +177,6 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
 
 
 def _read(change: TrendChange) -> tuple[str, str]:
-    """Return the direction of a change and its commit; one that was refuted is no change."""
     return ("", "") if change.standing == "refuted" else (change.direction, short(change.first_bad))
 
 
@@ -188,7 +186,6 @@ def _range(points: Sequence[TrendPoint], levels: Sequence[Level]) -> tuple[float
 
 
 def _robust_range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
-    """Return what a picture shows: all of it, unless a few wild values would flatten the rest; those stand at the edge."""
     low, high = float(values.min()), float(values.max())
     near, far = (float(end) for end in np.quantile(values, [0.03, 0.97]))
     reach = 1.5 * (far - near)
@@ -203,7 +200,6 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
-    """Return round values of a range, two to five of them."""
     # Bytes are read in steps of 1024, so round numbers of them are round numbers of KiB, MiB and so on.
     factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
     step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))

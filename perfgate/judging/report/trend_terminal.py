@@ -52,16 +52,16 @@ def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
     for word, moved in rows:
         row = change_row(moved)
         history = Text(sparkline([point.value for point in moved.series.points], blocks))
-        named = Text(clean(str(row["metric"]))).append(f"\n{clean(str(row['place']))}", "dim")
-        change = Text(str(row["change"]), _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")
-        since = Text(f"{row['when']} {clean(str(row['bad']))}")
-        if row["subject"]:
-            since.append(f"\n{clean(str(row['subject']), limit=60)}", "dim")
+        named = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+        change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
+        since = Text(f"{row.when} {clean(row.bad)}")
+        if row.subject:
+            since.append(f"\n{clean(row.subject, limit=60)}", "dim")
         elif moved.change.commit_count > 1:
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
-        table.add_row(Text(word, "bold"), named, change, since, Text(str(row["evidence"])), history)
+        table.add_row(Text(word, "bold"), named, change, since, Text(row.evidence), history)
     return table
 
 

@@ -10,6 +10,7 @@ from perfgate.document.decision import StepSummary
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.messages import word_finding
 from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.view import StepView
 from perfgate.judging.report.words import Words, phrase, say, translated
 
 # The good ones first, and what they are called.
@@ -37,7 +38,7 @@ class Checklist:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the steps in number order."""
+        """The steps in number order."""
         steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
         if not steps:
             return None
@@ -46,7 +47,7 @@ class Checklist:
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
-    """Return how many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
+    """How many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
     counts = Counter(step.status for step in steps)
     return [
         say("{count} {status}", count=Words(f"{counts[status]:,}"), status=say(name))
@@ -55,25 +56,24 @@ def tally(steps: list[StepSummary]) -> list[Words]:
     ]
 
 
-def worded_step(step: StepSummary) -> dict[str, object]:
-    """Return a step for a template: its findings worth a look, or its reason."""
+def worded_step(step: StepSummary) -> StepView:
     # Every shape may notice the same.
     notes = list(dict.fromkeys(word_finding(finding) for finding in step.findings))
-    return {
-        "number": step.number,
-        "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
-        "workload": step.workload,
-        "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
-        "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
-        "busy": busy_machine(step.waited),
-        "notes": notes[:3],
-        "more": say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
-        "reason": step.reason,
-    }
+    return StepView(
+        number=step.number,
+        title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        workload=step.workload,
+        status=say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
+        key=Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
+        busy=busy_machine(step.waited),
+        notes=notes[:3],
+        more=say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
+        reason=step.reason,
+    )
 
 
 def busy_machine(waited: float | None) -> Words | None:
-    """Return the mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
+    """The mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
     if waited is None or waited < _BUSY:
         return None
     share = formats.percent(waited)

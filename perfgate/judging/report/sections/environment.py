@@ -22,7 +22,7 @@ class Environment:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return everything it takes to make the decision again; None where nothing was there to decide."""
+        """Everything it takes to make the decision again; None where nothing was there to decide."""
         if not summary.is_measured:
             return None
         decision = summary.decision

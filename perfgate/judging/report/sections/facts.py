@@ -19,7 +19,6 @@ class Facts:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return both lines."""
         warnings = summary.decision.warnings
         if summary.is_unread and not warnings:
             return None

@@ -20,7 +20,7 @@ class Failing:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the rows, and how many more there are where the list had to end."""
+        """The rows, and how many more there are where the list had to end."""
         shown = [*summary.regressed, *summary.improved]
         if not shown:
             return None

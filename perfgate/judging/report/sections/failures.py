@@ -9,6 +9,7 @@ from perfgate.judging.report.headline import first_line
 from perfgate.judging.report.messages import word
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.view import FailureView
 from perfgate.judging.report.words import Words
 
 _SHOWN = 3
@@ -25,7 +26,7 @@ class Failures:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the first failures in full."""
+        """The first failures in full."""
         if not summary.failures:
             return None
         shown = summary.failures[:_SHOWN]
@@ -37,18 +38,18 @@ class Failures:
         }
 
 
-def worded_failure(failure: Failure) -> dict[str, object]:
-    """Return one failure for a template; ``text`` is its traceback, or the end of its log."""
+def worded_failure(failure: Failure) -> FailureView:
+    """One failure for a template; ``text`` is its traceback, or the end of its log."""
     error = failure.error
-    return {
-        "side": Words(failure.side),
-        "workload": failure.workload,
-        "what": failure.what,
-        "kind": Words(error.kind),
-        "signal": error.signal,
-        "message": first_line(word(error.message)),
-        "text": error.traceback or error.log_tail,
-    }
+    return FailureView(
+        side=Words(failure.side),
+        workload=failure.workload,
+        what=failure.what,
+        kind=Words(error.kind),
+        signal=error.signal,
+        message=first_line(word(error.message)),
+        text=error.traceback or error.log_tail,
+    )
 
 
 SECTION = Failures()

@@ -18,7 +18,7 @@ class Harness:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the changes that tell most, and how many more there are."""
+        """The changes that tell most, and how many more there are."""
         changes = summary.telling_harness_changes
         if not changes:
             return None

@@ -24,7 +24,6 @@ class Improved:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the improvements that were measured side by side, and the budgets that they leave much room."""
         better = [comparison for comparison in summary.improved if comparison.gating]
         if summary.verdict not in {"PASS", "WARN"} or not better:
             return None

@@ -23,7 +23,7 @@ class Intended:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the settings; a wrong output cannot be tolerated."""
+        """The settings; a wrong output cannot be tolerated."""
         failing = [c for c in summary.regressed if c.gating]
         if summary.verdict != "FAIL" or not failing or summary.decision.comparing == "rules":
             return None
@@ -46,7 +46,7 @@ class Intended:
 
 
 def _needed(comparison: Comparison) -> float | None:
-    """Return the tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
+    """The tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
     if comparison.delta is None or comparison.method in {"check", *RULE_METHODS}:
         return None
     worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
@@ -54,13 +54,13 @@ def _needed(comparison: Comparison) -> float | None:
 
 
 def _raised(comparison: Comparison) -> str:
-    """Return the line of ``[budget]`` that holds the value as it is, with two digits of room."""
+    """The line of ``[budget]`` that holds the value as it is, with two digits of room."""
     bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
     return f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}'
 
 
 def _raised_limit(comparison: Comparison) -> str:
-    """Return the line of ``[limits]`` that holds the value as it is."""
+    """The line of ``[limits]`` that holds the value as it is."""
     bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
     return f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}'
 

@@ -19,10 +19,10 @@ class MissingNumbers:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the first names, and how many more there are."""
+        """The first names, and how many more there are."""
         if summary.verdict != "FAIL" or not summary.decision.missing:
             return None
-        return {**missing_entries(summary), "count": len(summary.decision.missing)}
+        return {**vars(missing_entries(summary)), "count": len(summary.decision.missing)}
 
 
 SECTION = MissingNumbers()

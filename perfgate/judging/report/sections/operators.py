@@ -20,7 +20,7 @@ class Operators:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the operators, most time lost first."""
+        """The operators, most time lost first."""
         found = slower_operators(summary)
         if not found:
             return None

@@ -8,6 +8,7 @@ from perfgate.document.decision import Comparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import metric_name
 from perfgate.judging.report.summary import Summary, is_operator, place
+from perfgate.judging.report.view import RecordedView
 from perfgate.judging.report.words import Words, say
 
 
@@ -21,7 +22,7 @@ class Recorded:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the rows, those of a place together."""
+        """The rows, those of a place together."""
         found = summary.recorded
         if not found:
             return None
@@ -33,16 +34,15 @@ class Recorded:
         }
 
 
-def recorded_row(comparison: Comparison) -> dict[str, object]:
-    """Return one recorded number of both sides in words."""
+def recorded_row(comparison: Comparison) -> RecordedView:
     base, head = formats.sides(comparison)
-    return {
-        "name": metric_name(comparison.metric),
-        "time_of": say("self time of ") if is_operator(comparison) else Words(""),
-        "place": place(comparison.workload, comparison.shape),
-        "base": base,
-        "head": head,
-    }
+    return RecordedView(
+        name=metric_name(comparison.metric),
+        time_of=say("self time of ") if is_operator(comparison) else Words(""),
+        place=place(comparison.workload, comparison.shape),
+        base=base,
+        head=head,
+    )
 
 
 SECTION = Recorded()

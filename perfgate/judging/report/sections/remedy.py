@@ -12,6 +12,7 @@ from perfgate.judging.report.headline import further_reasons, missing_entries
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.text import Medium, ReadyHtml, render
+from perfgate.judging.report.view import InvalidView, RemedyView
 from perfgate.judging.report.words import Words
 
 _SHOWN = 5
@@ -45,51 +46,50 @@ class Remedy:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the reasons and what is known about the way out."""
         if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
             return None
-        return {"verdict": summary.verdict, **remedy(summary)}
+        return {"verdict": summary.verdict, **vars(remedy(summary))}
 
 
-def remedy(summary: Summary) -> dict[str, object]:
-    """Return the values of ``shared/remedy.j2``."""
+def remedy(summary: Summary) -> RemedyView:
+    """The values of ``shared/remedy.j2``."""
     decision = summary.decision
     needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None]
-    return {
-        "reasons": [
+    return RemedyView(
+        reasons=[
             reason
             for reason in further_reasons(summary)
             if not (isinstance(reason, Message) and reason.code in _WORDED)
         ][:_SHOWN],
-        "failed_sides": set() if summary.is_about_harness else {failure.side for failure in summary.failures},
-        "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
-        "narrower": summary.is_about_harness and summary.verdict == "WARN",
-        "differs": bool(decision.testbed_differences) and decision.comparing == "code",
-        "invalid": [{"place": place(i.workload, i.shape), "message": i.message} for i in summary.invalid[:_SHOWN]],
-        **missing_entries(summary),
-        "invalid_kinds": {entry.kind for entry in summary.invalid},
-        "undecided": summary.verdict == "INCONCLUSIVE"
+        failed_sides=set() if summary.is_about_harness else {failure.side for failure in summary.failures},
+        other_harness=summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
+        narrower=summary.is_about_harness and summary.verdict == "WARN",
+        differs=bool(decision.testbed_differences) and decision.comparing == "code",
+        invalid=[InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_SHOWN]],
+        **vars(missing_entries(summary)),
+        invalid_kinds={entry.kind for entry in summary.invalid},
+        undecided=summary.verdict == "INCONCLUSIVE"
         and any(one.method not in {"check", *RULE_METHODS} for one in summary.inconclusive),
-        "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
-        "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
-        "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
-        "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
+        unjudged=summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
+        out_of_time=any(failure.error.message == TIME_SPENT for failure in decision.failures),
+        unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
+        nothing=summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
-        "needed": max(needed, default=0) if decision.comparing == "code" else 0,
-        "pairs": decision.pairs,
-        "out_of_reach": max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
+        needed=max(needed, default=0) if decision.comparing == "code" else 0,
+        pairs=decision.pairs,
+        out_of_reach=max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
-        "uncommitted": decision.head.dirty,
-        "recorded": decision.recorded,
-        "broken_promise": any(formats.is_budget(one) and not one.gating for one in summary.inconclusive),
-    }
+        uncommitted=decision.head.dirty,
+        recorded=decision.recorded,
+        broken_promise=any(formats.is_budget(one) and not one.gating for one in summary.inconclusive),
+    )
 
 
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
-    """Return the remedy as one item per line, for media that make lists themselves."""
+    """The remedy as one item per line, for media that make lists themselves."""
     if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
         return []
-    text = render("shared/remedy.j2", medium, remedy(summary))
+    text = render("shared/remedy.j2", medium, vars(remedy(summary)))
     items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
     return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]
 

@@ -8,6 +8,7 @@ from perfgate.document.decision import StoredComparison
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.headline import metric_name
 from perfgate.judging.report.summary import Summary, place
+from perfgate.judging.report.view import StoredView
 from perfgate.judging.report.words import Words, say
 
 
@@ -21,7 +22,7 @@ class Stored:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the rows, in document order."""
+        """The rows, in document order."""
         beside = summary.decision.stored
         if not beside:
             return None
@@ -29,21 +30,20 @@ class Stored:
         return {"rows": [stored_row(comparison) for comparison in kept], "more": len(beside) - len(kept)}
 
 
-def stored_row(comparison: StoredComparison) -> dict[str, object]:
-    """Return one value beside main's in words."""
+def stored_row(comparison: StoredComparison) -> StoredView:
     interval = comparison.interval
     values = formats.quantities(
         [comparison.head, comparison.typical, *(interval or ())], comparison.unit, metric=comparison.metric
     )
-    return {
-        "name": metric_name(comparison.metric),
-        "place": place(comparison.workload, comparison.shape),
-        "head": values[0],
-        "typical": values[1],
-        "range": say("{low} to {high}", low=values[2], high=values[3]) if interval else formats.DASH,
-        "standing": _standing(comparison),
-        "runs": formats.counted(comparison.runs, "run"),
-    }
+    return StoredView(
+        name=metric_name(comparison.metric),
+        place=place(comparison.workload, comparison.shape),
+        head=values[0],
+        typical=values[1],
+        range=say("{low} to {high}", low=values[2], high=values[3]) if interval else formats.DASH,
+        standing=_standing(comparison),
+        runs=formats.counted(comparison.runs, "run"),
+    )
 
 
 def _standing(comparison: StoredComparison) -> Words:

@@ -20,7 +20,6 @@ class Suggestions:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the suggestions of a decision that says something got worse."""
         found = introduced(summary.decision.suggestions)
         if not found or summary.verdict not in {"FAIL", "WARN"}:
             return None

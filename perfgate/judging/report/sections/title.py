@@ -19,7 +19,6 @@ class Title:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the headline, and the cause of the comparison that it names."""
         return {"headline": headline(summary, "markdown"), "cause": worst_cause(summary)}
 
 

@@ -8,6 +8,7 @@ from perfgate.document.decision import Link
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.section import KEEP
 from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.view import FileView
 from perfgate.judging.report.words import Words
 
 _SHOWN = 4
@@ -23,7 +24,7 @@ class Trace:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return links and command; a PASS and a SKIPPED need neither."""
+        """Links and command; a PASS and a SKIPPED need neither."""
         traces = [link for link in summary.decision.links if link.kind == "trace"]
         flames = [link for link in summary.decision.links if link.kind == "flamegraph"]
         command = summary.context.reproduce
@@ -37,8 +38,8 @@ class Trace:
         }
 
 
-def _worded(link: Link) -> dict[str, object]:
-    return {"side": Words(link.side), "path": link.path, "size": formats.quantity(link.bytes, "B")}
+def _worded(link: Link) -> FileView:
+    return FileView(side=Words(link.side), path=link.path, size=formats.quantity(link.bytes, "B"))
 
 
 SECTION = Trace()

@@ -19,7 +19,6 @@ class Unchanged:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the rows."""
         found = summary.unchanged
         if not found:
             return None

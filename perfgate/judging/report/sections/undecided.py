@@ -18,7 +18,7 @@ class Undecided:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the rows, undecided ones first."""
+        """The rows, undecided ones first."""
         found = [*summary.inconclusive, *summary.not_comparable]
         if not found:
             return None

@@ -35,7 +35,6 @@ class Why:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        """Return the changed operators of a decision that says something got worse."""
         found = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
         if not found:
             return None
@@ -48,7 +47,7 @@ class Why:
 
 
 def worded_account(summary: Summary) -> Mapping[str, object] | None:
-    """Return how the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
+    """How the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
     explained = _explanation(summary)
     if explained is None or explained.measured is None or not explained.contributions:
         return None
@@ -71,14 +70,12 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
 
 
 def _clock(summary: Summary, explained: Explanation) -> Clock:
-    """Return what the explained metric was timed by."""
     key = (explained.workload, explained.shape, explained.metric)
     compared = summary.decision.comparisons
     return next((one.clock for one in compared if (one.workload, one.shape, one.metric) == key), "wall")
 
 
 def _explanation(summary: Summary) -> Explanation | None:
-    """Return the explanation of the worst call that takes longer."""
     slower = [one for one in summary.decision.explanations if one.measured is not None and one.measured > 0]
     worst = {(one.workload, one.shape): number for number, one in reversed(list(enumerate(summary.regressed)))}
     return min(slower, key=lambda one: worst.get((one.workload, one.shape), len(worst)), default=None)
