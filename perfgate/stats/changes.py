@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.stats.neighbours import likeness, wider
+from perfgate.stats.summary import error_factor, neighbour_correlation
 
 Floats = npt.NDArray[np.float64]
 
@@ -90,8 +90,8 @@ def shifts(
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
        Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``; they let levels be any.
-    3. Errors: those of medians of normal values, wider by how alike neighbours are (``_wider``), because values that wander
-       together are fewer than they seem.
+    3. Errors: those of medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
+       wander together are fewer than they seem.
     4. Merging: of the shifts beside a segment of fewer than ``min_values`` (``min_last`` where it is the last), smaller than
        ``min_effect`` or less than ``min_z`` times their standard error, the weakest goes and its segments become one, until
        none is left.
@@ -179,8 +179,8 @@ def _levels(series: Floats) -> Floats:
 def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list[Shift]:
     while len(begins) > 1:
         edges = [*begins, series.size]
-        wider = _wider(series, edges)
-        candidates = [_shift(series, scale, wider, *edges[i : i + 3]) for i in range(len(begins) - 1)]
+        factor = _error_factor(series, edges)
+        candidates = [_shift(series, scale, factor, *edges[i : i + 3]) for i in range(len(begins) - 1)]
         strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(candidates)]
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
@@ -189,7 +189,7 @@ def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list
     return []
 
 
-def _wider(series: Floats, edges: list[int]) -> float:
+def _error_factor(series: Floats, edges: list[int]) -> float:
     """How much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
 
     Their correlation r is read from what is left beside the levels, and from differences of neighbours, which correlate by
@@ -199,16 +199,16 @@ def _wider(series: Floats, edges: list[int]) -> float:
         [series[start:end] - np.median(series[start:end]) for start, end in itertools.pairwise(edges)]
     )
     rises = series[1:] - series[:-1]
-    alike = min(likeness(beside), 1 + 2 * likeness(rises - np.median(rises)))
-    return wider(min(max(alike, 0.0), _MOST_ALIKE))
+    correlation = min(neighbour_correlation(beside), 1 + 2 * neighbour_correlation(rises - np.median(rises)))
+    return error_factor(min(max(correlation, 0.0), _MOST_ALIKE))
 
 
-def _shift(series: Floats, scale: float, wider: float, start: int, index: int, end: int) -> Shift:
+def _shift(series: Floats, scale: float, factor: float, start: int, index: int, end: int) -> Shift:
     sides = (series[start:index], series[index:end])
     before, after = (float(np.median(side)) for side in sides)
     errors = [
         max(scale, _MAD * float(np.median(np.abs(side - np.median(side))))) / math.sqrt(side.size) for side in sides
     ]
-    error = _MEDIAN * wider * math.hypot(*errors)
+    error = _MEDIAN * factor * math.hypot(*errors)
     effect = after - before
     return Shift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)

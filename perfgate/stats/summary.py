@@ -23,6 +23,8 @@ P99_FLOOR = 662
 # Consecutive samples are put together into so many batches to see how far they depend on each other.
 _BATCHES = 20
 
+_WILD = 2.5  # beyond so many standard deviations a value is cut before its correlation with neighbours is taken
+_MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
 _LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 
 Samples = npt.NDArray[np.generic]
@@ -141,3 +143,25 @@ def median_deviation(samples: Samples) -> float:
     """The median absolute deviation from the median, in the samples' own unit, without scaling."""
     values = np.asarray(samples, dtype=np.float64)
     return float(np.median(np.abs(values - np.median(values))))
+
+
+# --- values that follow each other
+
+
+def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
+    """The correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
+    most = _WILD * _MAD * float(np.median(np.abs(values)))
+    if not most:
+        return 0.0
+    # In units of the cut: the squares of tiny numbers are none.
+    cut = np.clip(values, -most, most) / most
+    return float(np.mean(cut[1:] * cut[:-1]) / np.mean(cut**2))
+
+
+def error_factor(correlation: float) -> float:
+    """How much wider the error of a location is than that of independent values, where neighbours correlate so much.
+
+    n such values say as much as n (1 - r)/(1 + r) independent ones. Source: Bayley & Hammersley, The "Effective" Number of
+    Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946).
+    """
+    return math.sqrt((1 + correlation) / (1 - correlation))

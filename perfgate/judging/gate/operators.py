@@ -32,8 +32,7 @@ from perfgate.judging.gate.comparison import Place, rounded
 from perfgate.judging.gate.operator_counts import changed_counts, operator_lines
 from perfgate.judging.gate.policy import configured_tolerance
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
-from perfgate.stats.multiple import false_discovery
-from perfgate.stats.sequential import nominal_level
+from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly

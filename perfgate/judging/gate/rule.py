@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from perfgate.stats.neighbours import likeness, wider
-from perfgate.stats.sequential import log_e_of_p, log_e_value, nominal_level, sequential_p
+from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level, sequential_p
 from perfgate.stats.signed_rank import detectable_shift, estimate, lower_bound, p_above, p_below, upper_bound
+from perfgate.stats.summary import error_factor, neighbour_correlation
 
 # All looks weigh alike (Pocock). Boundaries that are stricter early gain a little where all pairs can be had, and lose much
 # where a slow workload or a busy machine gives only a dozen pairs in the time.
@@ -162,9 +162,9 @@ def correlated_error(differences: Differences) -> float:
     """
     pairs, alike = differences.size, ASSUMED_ALIKE
     if pairs >= FEWEST_TO_TELL:
-        correlation = likeness(differences.values - differences.estimate)
+        correlation = neighbour_correlation(differences.values - differences.estimate)
         alike = min(MOST_ALIKE, max(0.0, correlation + (1 + 3 * correlation) / pairs))
-    return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * wider(alike)
+    return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * error_factor(alike)
 
 
 def spread(differences: Differences, around: float | None = None) -> float:

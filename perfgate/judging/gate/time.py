@@ -31,7 +31,7 @@ from perfgate.judging.gate.rule import (
     pairs_to_decide,
     spread,
 )
-from perfgate.stats.multiple import holm
+from perfgate.stats.error_control import holm
 from perfgate.stats.signed_rank import p_above
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it

@@ -21,8 +21,11 @@ from perfgate.conductor.workers.virtualenv import (
     Virtualenv,
     _run,
     cache_folder,
+    differing_files,
     provide_virtualenv,
+    read_requirements,
 )
+from perfgate.config import REQUIREMENTS
 from perfgate.errors import ConfigError, MeasuringError, UsageError
 from tests.waiting import left_in_the_end
 
@@ -234,3 +237,39 @@ def test_ask_about__our_own_interpreter__its_version_and_packages(tmp_path: Path
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.dumps(str(tmp_path / "code"))[1:-1] in shown.stdout
+
+
+PYPROJECT = '[project]\nname = "x"\ndependencies = ["torch>=2"]\n[tool.ruff]\nline-length = 100\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "differs"),
+    [
+        ("requirements.txt", "torch==2.1\n", "torch==2.2\n", True),
+        ("requirements.txt", "# all\ntorch==2.1\n", "torch==2.1   \n\n# of it\n", False),
+        ("requirements.txt", "x @ https://host/x.zip#sha=1\n", "x @ https://host/x.zip#sha=2\n", True),
+        ("requirements-dev.txt", "ruff\n", None, True),
+        ("requirements/gpu.txt", None, "torch\n", True),
+        ("uv.lock", "version = 1\n", "version = 2\n", True),
+        ("pyproject.toml", PYPROJECT, PYPROJECT.replace("100", "120"), False),
+        ("pyproject.toml", PYPROJECT, PYPROJECT.replace("torch>=2", "torch>=2.3"), True),
+        ("pyproject.toml", "[tool.ruff]\n", None, False),
+        ("pyproject.toml", "not toml at all = [", "not toml either = [", True),
+        ("setup.cfg", "a", "b", False),
+    ],
+)
+def test_read_requirements__file_on_both_sides__differs_by_what_it_says(
+    tmp_path: Path, name: str, before: str, after: str, differs: bool
+) -> None:
+    for side, text in (("base", before), ("head", after)):
+        (tmp_path / side / name).parent.mkdir(parents=True, exist_ok=True)
+        if text is not None:
+            (tmp_path / side / name).write_text(text)
+    sides = [read_requirements(tmp_path / side, REQUIREMENTS) for side in ("base", "head")]
+    assert differing_files(*sides) == ([name] if differs else [])
+
+
+def test_read_requirements__own_patterns__files_in_folders_too(tmp_path: Path) -> None:
+    (tmp_path / "vendored" / "a").mkdir(parents=True)
+    (tmp_path / "vendored" / "a" / "code.py").write_text("x = 1\n")
+    assert list(read_requirements(tmp_path, ["vendored/**/*"])) == ["vendored/a/code.py"]

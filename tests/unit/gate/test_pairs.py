@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
-from perfgate.judging.gate.pairs import paired_effects, statistics
+from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import BlockColumns, Replicate
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.pairs import compare_fast_paths, deciding_clock, fast_path, paired_effects, statistics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
 
 
@@ -70,3 +76,167 @@ def test_paired_effects__pair_without_its_second_member__left_out() -> None:
 def test_paired_effects__other_workload__nothing() -> None:
     base, head = sides([1.0] * 8)
     assert paired_effects(base.replicates, head.replicates, workload="other", shape=SHAPE, arm="ab") == {}
+
+
+def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, drift: float = 0.0) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [
+        level * (1 + drift * number) * (1 + random.exponential(0.05, calls)) for number in range(count)
+    ]  # fmt: skip
+
+
+def test_fast_path__one_to_hundred_ms__tenth_percentile_of_all_and_of_each_quad_and_its_fastest() -> None:
+    calls = np.arange(1, 101) / 1000
+    found = fast_path([calls[:50], calls[50:]])
+    assert math.exp(found.p10) == pytest.approx(0.0109)  # numpy's linear quantile
+    assert np.exp(found.fastest) == pytest.approx([0.001, 0.051])
+    assert np.exp(found.low) == pytest.approx([0.0059, 0.0559])
+
+
+def test_compare_fast_paths__three_locations_disagree__the_middle_one_counts() -> None:
+    # Slower by 1 % is the fastest call of every quad, by 2 % its low ones, by 3 % those of all calls.
+    first = fast_path([np.array([1.0, *[1.1] * 19])] * 3)
+    second = first._replace(fastest=first.fastest + 0.01, low=first.low + 0.02, p10=first.p10 + 0.03)
+    assert compare_fast_paths(first, second).effect == pytest.approx(0.02)
+
+
+def test_compare_fast_paths__every_call_four_percent_slower__four_percent() -> None:
+    first = quads(1)
+    pair = compare_fast_paths(fast_path(first), fast_path([1.04 * quad for quad in first]))
+    assert pair.effect == pytest.approx(math.log(1.04))
+
+
+def test_compare_fast_paths__sides_swapped__effect_changes_sign_and_weight_stays() -> None:
+    first, second = fast_path(quads(1)), fast_path(quads(2, drift=0.1))
+    there, back = compare_fast_paths(first, second), compare_fast_paths(second, first)
+    assert there.effect == pytest.approx(-back.effect)
+    assert there.weight == pytest.approx(back.weight)
+
+
+def test_compare_fast_paths__quads_that_disagree__weigh_less() -> None:
+    calm = compare_fast_paths(fast_path(quads(1)), fast_path(quads(2)))
+    disturbed = compare_fast_paths(fast_path(quads(1)), fast_path(quads(2, drift=0.3)))
+    assert disturbed.weight < 0.5 * calm.weight
+
+
+def test_compare_fast_paths__one_quad__weighs_as_pairs_do_among_each_other() -> None:
+    assert compare_fast_paths(fast_path(quads(1, count=1)), fast_path(quads(2, count=1))).weight == pytest.approx(
+        1 / 0.007
+    )
+
+
+CALL = 0.01
+PAIRS = 16
+
+
+def blocks(*, waited: float = 0.0, slept: float = 0.0, source: str = "thread_cpu") -> BlockColumns:
+    """Return blocks of calls that compute for 10 ms, and wait for a CPU or sleep for so many times as long."""
+    made = columns(CALL * (1 + waited + slept), cpu=CALL)
+    delays = [round(CALL * waited * (count + 1) * 1e9) for count in made.calls]
+    return msgspec.structs.replace(made, run_delay_ns=delays, cpu_source=source)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "clock"),
+    [
+        (blocks(), blocks(), "wall"),
+        (blocks(waited=0.015), blocks(waited=0.015), "wall"),
+        (blocks(waited=0.3), blocks(waited=0.3), "cpu"),
+        (blocks(waited=0.3), blocks(waited=0.3, slept=0.05), "cpu"),
+        (blocks(waited=0.3), blocks(waited=0.3, slept=0.2), "wall"),
+        (blocks(waited=0.3, slept=0.2), blocks(waited=0.3), "wall"),
+        (blocks(waited=0.3, slept=3.0), blocks(waited=0.3, slept=3.0), "wall"),
+        (blocks(waited=0.3, source="device"), blocks(waited=0.3, source="device"), "device"),
+        (blocks(source="device"), blocks(source="device"), "wall"),
+        (columns(CALL), columns(CALL), "wall"),  # a kernel that does not say
+    ],
+)
+def test_deciding_clock__what_workers_waited_and_computed(base: BlockColumns, head: BlockColumns, clock: str) -> None:
+    assert deciding_clock([base], [head]) == clock
+
+
+def busy(
+    replicates: Sequence[Replicate], *, seed: int, work: float = 1.0, slept: float = 0.0, told: float = 1.0
+) -> list[Replicate]:
+    """Return processes that waited for a CPU, each for a share of its own between 10 and 60 %.
+
+    They say that they computed for ``told`` times as long as they did.
+    """
+    lot = np.random.default_rng(seed)
+    jitter = lot.normal(0.0, 0.003, len(replicates))
+    return [
+        msgspec.structs.replace(
+            one, shapes={shape: _busy(share, work * (1 + own), slept, told) for shape in one.shapes}
+        )
+        for one, share, own in zip(replicates, lot.uniform(0.1, 0.6, len(replicates)), jitter)
+    ]
+
+
+def _busy(share: float, work: float, slept: float, told: float) -> BlockColumns:
+    made = columns(CALL * (work + share + slept), cpu=CALL * work * told)
+    return msgspec.structs.replace(made, run_delay_ns=[round(CALL * share * 21 * 1e9)] * 4)
+
+
+def decided(**of_head: float) -> DecisionDocument:
+    base, head = sides([1.0] * PAIRS)
+    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
+    head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2, **of_head))
+    return decide(base, head, policy=Policy(looks=[PAIRS]), history=History())
+
+
+def compared(decision: DecisionDocument, metric: str) -> Comparison:
+    (found,) = [comparison for comparison in decision.comparisons if comparison.metric == metric]
+    return found
+
+
+def test_decide__equal_work_on_a_busy_machine__unchanged_by_cpu_time_and_the_wall_beside_it() -> None:
+    decision = decided()
+    assert decision.verdict == "PASS"
+    low, wall = compared(decision, "latency.low"), compared(decision, "latency.wall")
+    assert (low.clock, low.outcome, low.gating) == ("cpu", "unchanged", True)
+    assert (wall.clock, wall.outcome, wall.gating) == ("wall", "inconclusive", False)
+    assert low.base == pytest.approx(CALL, rel=0.01)
+    assert wall.base > 1.1 * CALL
+
+
+def test_decide__more_work_on_a_busy_machine__found_by_cpu_time() -> None:
+    decision = decided(work=1.05)
+    low = compared(decision, "latency.low")
+    assert (decision.verdict, low.clock, low.outcome) == ("FAIL", "cpu", "regressed")
+    assert low.delta == pytest.approx(0.05, abs=0.005)
+
+
+def test_decide__calls_that_sleep_on_a_busy_machine__found_by_the_turnaround() -> None:
+    decision = decided(slept=0.06)
+    assert compared(decision, "latency.low").outcome == "unchanged"
+    assert compared(decision, "throughput.turnaround").outcome == "regressed"
+    assert decision.verdict == "FAIL"
+
+
+def test_decide__head_whose_cpu_clock_misses_what_it_does_more__found_by_the_turnaround() -> None:
+    decision = decided(work=1.08, told=1 / 1.08)
+    assert compared(decision, "latency.low").outcome == "unchanged"
+    assert compared(decision, "throughput.turnaround").outcome == "regressed"
+    assert decision.verdict == "FAIL"
+
+
+def test_decide__head_whose_cpu_clock_misses_more__the_wall_decides() -> None:
+    decision = decided(work=1.3, told=1 / 1.3)
+    assert compared(decision, "latency.low").clock == "wall"
+    assert decision.verdict != "PASS"
+
+
+def test_decide__idle_machine__the_wall_alone() -> None:
+    base, head = sides([1.0] * PAIRS)
+    decision = decide(base, head, policy=Policy(looks=[PAIRS]), history=History())
+    assert compared(decision, "latency.low").clock == "wall"
+    assert "latency.wall" not in {comparison.metric for comparison in decision.comparisons}
+
+
+def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock() -> None:
+    base, head = sides([1.0] * PAIRS)
+    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
+    head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2))
+    floors = {floor.metric: floor for floor in decide(base, head, policy=Policy(), history=History()).noise_floors}
+    assert floors["latency.low"].clock == "cpu"
+    assert floors["latency.low"].floor < 0.01 < floors["latency.wall"].floor

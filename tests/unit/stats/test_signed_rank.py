@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
-from perfgate.stats.multiple import holm
+from perfgate.stats.error_control import holm
 from perfgate.stats.signed_rank import (
     detectable_shift,
     estimate,

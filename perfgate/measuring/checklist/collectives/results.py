@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, RankReport
-from perfgate.stats.lines import TransferLine, transfer_line
+from perfgate.stats.robust import TransferLine, transfer_line
 
 # A rank that is last in so many of the meetings is so by more than chance: of 20 and two ranks 18 or more have 0.04 %.
 _MOSTLY = 0.9

@@ -20,7 +20,7 @@ from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import MemoryStatistics
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
-from perfgate.stats.lines import theil_sen
+from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
 from perfgate.trace.summary import DeviceSummary
 

@@ -26,7 +26,7 @@ from perfgate.measuring.timing.calls import measure_throughput
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.sampling import sampling
-from perfgate.stats.two_samples import shift
+from perfgate.stats.robust import shift
 
 # Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
 _FULL_CLOCK = 0.97

@@ -1,4 +1,4 @@
-"""Straight lines through points of which some are wild: a slope with its interval, and what a transfer costs by its size."""
+"""Estimates that wild values hardly move: the shift between two samples, a slope, and what a transfer costs by its size."""
 
 from __future__ import annotations
 
@@ -17,6 +17,30 @@ Floats = npt.NDArray[np.float64]
 # for normal noise, and a standard deviation is 1.4826 median deviations).
 _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
+
+
+class Shift(NamedTuple):
+    """By how much the second sample lies above the first, and the interval of it; infinite where too few entries give none."""
+
+    value: float
+    low: float
+    high: float
+
+
+def shift(first: Floats, second: Floats, *, confidence: float = CONFIDENCE) -> Shift:
+    """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
+
+    Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation of
+    the Mann-Whitney distribution. Raises ValueError where a sample is empty.
+    """
+    if not first.size or not second.size:
+        raise ValueError("a shift needs two samples that are not empty")
+    differences = np.sort((second[None, :] - first[:, None]).ravel())
+    spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
+    rank = math.floor(differences.size / 2 - float(ndtri((1 + confidence) / 2)) * spread)
+    if rank < 1:
+        return Shift(float(np.median(differences)), -math.inf, math.inf)
+    return Shift(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
 
 
 class Slope(NamedTuple):

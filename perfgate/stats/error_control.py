@@ -1,4 +1,4 @@
-"""Looking several times at growing data without being fooled more often: group-sequential boundaries, and e-values.
+"""Error rates under many looks and many tests: group-sequential boundaries, e-values, Holm, and the false discovery rate.
 
 Planned looks: Wang and Tsiatis, Approximately optimal one-parameter boundaries for group sequential trials, Biometrics 43
 (1987). The standardised statistic at information fraction t is compared with C x t^(shape - 1/2); C is chosen so that a walk
@@ -111,3 +111,32 @@ def _points(bound: float, time: float) -> tuple[Floats, Floats]:
     weights[1::2] = 4.0
     weights[0] = weights[-1] = 1.0
     return grid, weights * (grid[1] - grid[0]) / 3
+
+
+# --- many tests
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction (1979), valid under any dependence: adjusted p-values, in the order given."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [1.0] * len(p_values)
+    running = 0.0
+    for position, index in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - position) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """The Benjamini-Hochberg-adjusted p-values (1995), in the order given.
+
+    Of those called at most q, a share of at most q is false on average, where the tests are independent or depend
+    positively, as the operators of one call do.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
+    adjusted = [1.0] * len(p_values)
+    running = 1.0
+    for position, index in enumerate(order):
+        running = min(running, len(p_values) / (len(p_values) - position) * p_values[index])
+        adjusted[index] = running
+    return adjusted

@@ -1,4 +1,4 @@
-"""Looks at growing data: against published boundaries, exact integrals and simulated walks."""
+"""Looks at growing data: against published boundaries, exact integrals and simulated walks; many tests: by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from perfgate.stats.sequential import log_e_of_p, log_e_value, nominal_level, sequential_p
+from perfgate.stats.error_control import false_discovery, holm, log_e_of_p, log_e_value, nominal_level, sequential_p
 
 LOOKS = (8, 12, 16, 24, 32, 44)
 EQUAL = (10, 20, 30, 40, 50)
@@ -97,3 +97,22 @@ def test_log_e_of_p__uniform_p__mean_e_is_one() -> None:
 
 def test_nominal_level__last_look_of_obrien_fleming__close_to_alpha() -> None:
     assert nominal_level(0.025, EQUAL, 50, shape=0.0) == pytest.approx(float(ndtr(-2.040)), rel=0.01)
+
+
+def test_holm__four_p_values__stepped_down_and_monotone() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm__large_p_values__never_above_one() -> None:
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_false_discovery__four_p_values__stepped_up_and_monotone() -> None:
+    # 0.005 x 4/1, 0.01 x 4/2, 0.03 x 4/3 and 0.04 x 4/4; no smaller rank may end above a larger one.
+    assert false_discovery([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+@pytest.mark.parametrize("correct", [holm, false_discovery])
+def test_correction__one_or_none__unchanged(correct) -> None:
+    assert correct([0.2]) == [0.2]
+    assert correct([]) == []
