@@ -59,18 +59,18 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
 
 
 def _at_causes(summary: Summary) -> list[Annotation]:
-    known = causes(summary)
+    changes = causes(summary)
     titled: dict[str, tuple[Comparison, Cause]] = {}
     for comparison in summary.regressed:
-        cause = cause_of(comparison, known, summary.decision.operator_tests)
+        cause = cause_of(comparison, changes, summary.decision.operator_tests)
         if cause is not None and cause.line:
             titled.setdefault(cause.line, (comparison, cause))
     messages: dict[str, list[str]] = {place: [] for place in titled}
-    for cause in across_places(known):
+    for cause in across_places(changes):
         if cause.line:
             messages.setdefault(cause.line, []).append(line("shared/cause.j2", "plain", {"cause": worded_cause(cause)}))
-    made = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
-    return [annotation for annotation in made if annotation is not None]
+    annotations = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
+    return [annotation for annotation in annotations if annotation is not None]
 
 
 def _annotation(

@@ -79,31 +79,31 @@ def causes(summary: Summary) -> list[Cause]:
     slower call, in the gate's order; then the most added self time, and what most counters name.
     """
     decision = summary.decision
-    found: dict[_Key, Cause] = {}
+    merged: dict[_Key, Cause] = {}
     for part in _from_comparisons(decision.comparisons):
-        _merge(found, part)
+        _merge(merged, part)
     slower = [explained for explained in decision.explanations if (explained.measured or 0.0) > 0]
     times = {(time.workload, time.shape, time.op): time.head - time.base for time in decision.operator_times}
     for change in decision.operator_changes:
-        _merge(found, _of_change(change, times.get((change.workload, change.shape, change.op))))
+        _merge(merged, _of_change(change, times.get((change.workload, change.shape, change.op))))
     for explained in slower:
         for number, contribution in enumerate(explained.contributions):
             if contribution.seconds > 0:
-                _merge_explained(found, explained, contribution, number)
+                _merge_explained(merged, explained, contribution, number)
     compiled = _compiled(decision)
-    told = [
-        replace(cause, compiling=compiled.get((cause.places[0], cause.op))) for cause in _with_aspects(found).values()
+    ranked = [
+        replace(cause, compiling=compiled.get((cause.places[0], cause.op))) for cause in _with_aspects(merged).values()
     ]
-    worse = [cause for cause in told if cause.more_count > 0 or (cause.more_time or 0) > 0]
+    worse = [cause for cause in ranked if cause.more_count > 0 or (cause.more_time or 0) > 0]
     return sorted(_led_by_counted(worse), key=_order) + _on_other_inputs(decision, worse)
 
 
-def _on_other_inputs(decision: DecisionDocument, known: Iterable[Cause]) -> list[Cause]:
+def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
     """The operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
 
     They may take memory by themselves: a kernel that first brings its inputs into another layout.
     """
-    named = {(where, cause.op) for cause in known for where in cause.places}
+    keys = {(where, cause.op) for cause in listed for where in cause.places}
     unexplained = {
         place(c.workload, c.shape)
         for c in decision.comparisons
@@ -114,23 +114,23 @@ def _on_other_inputs(decision: DecisionDocument, known: Iterable[Cause]) -> list
         for test in decision.operator_tests
         if test.outcome == "regressed"
     }
-    found = [
+    changed = [
         Cause(places=(where,), op=part.op, base_count=0, head_count=0, line=part.line, part=part, mentions=0)
         for explained in decision.explanations
         for where in [place(explained.workload, explained.shape)]
         for part in explained.other_inputs
-        if where in unexplained and (where, part.op) not in named
+        if where in unexplained and (where, part.op) not in keys
     ]
-    return sorted(found, key=lambda cause: -slower.get((cause.places[0], cause.op), 0.0))
+    return sorted(changed, key=lambda cause: -slower.get((cause.places[0], cause.op), 0.0))
 
 
-def _led_by_counted(found: list[Cause]) -> list[Cause]:
+def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
     """The causes, of every line that explains time first what an exact counter has more of.
 
     What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
     """
     first: dict[tuple[str, str | None], Cause] = {}
-    for cause in sorted((cause for cause in found if cause.rank is not None and cause.line), key=_order):
+    for cause in sorted((cause for cause in ranked if cause.rank is not None and cause.line), key=_order):
         first.setdefault((cause.places[0], cause.line), cause)
 
     outside = {
@@ -138,7 +138,7 @@ def _led_by_counted(found: list[Cause]) -> list[Cause]:
     }
 
     most_python: dict[str, float] = {}
-    for cause in found:
+    for cause in ranked:
         if cause.amount == "bytecodes":
             most_python[cause.places[0]] = max(most_python.get(cause.places[0], 0.0), cause.more_count)
 
@@ -152,7 +152,7 @@ def _led_by_counted(found: list[Cause]) -> list[Cause]:
             return cause
         return replace(cause, rank=leading.rank)
 
-    return [led(cause) for cause in found]
+    return [led(cause) for cause in ranked]
 
 
 def _inner(cause: Cause) -> bool:
@@ -176,22 +176,22 @@ def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float
 
 
 def parted(name: str) -> tuple[str, Aspect | None]:
-    found = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
-    return (name, None) if found is None else (name[: -len(found) - 3], found)
+    suffix = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
+    return (name, None) if suffix is None else (name[: -len(suffix) - 3], suffix)
 
 
-def _with_aspects(found: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
+def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """The causes with those joined that tell more of an operator that is a cause itself, on the same line.
 
     Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes; the
     bytecodes of a line say enough of the functions that it calls.
     """
-    joined = dict(found)
+    joined = dict(merged)
     lines_of_python: dict[str, set[str | None]] = {}
-    for (where, _, amount), cause in found.items():
+    for (where, _, amount), cause in merged.items():
         if amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.setdefault(where, set()).add(cause.line)
-    for (where, name, amount), cause in found.items():
+    for (where, name, amount), cause in merged.items():
         if amount == "functions" and cause.line in lines_of_python.get(where, ()):
             del joined[where, name, amount]
             continue
@@ -215,10 +215,10 @@ def _compiled(decision: DecisionDocument) -> dict[tuple[str, str], Compiling]:
     }
 
 
-def across_places(found: Iterable[Cause]) -> list[Cause]:
+def across_places(ranked: Iterable[Cause]) -> list[Cause]:
     """The causes with those joined that change the same count by the same line in several places."""
     joined: dict[tuple[object, ...], Cause] = {}
-    for cause in found:
+    for cause in ranked:
         key = (cause.op, cause.amount, cause.base_count, cause.head_count, cause.line)
         first = joined.get(key)
         # Sorted by time, the first one has the largest.
@@ -226,38 +226,41 @@ def across_places(found: Iterable[Cause]) -> list[Cause]:
     return list(joined.values())
 
 
-def cause_of(comparison: Comparison, known: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Cause | None:
+def cause_of(comparison: Comparison, candidates: Iterable[Cause], tests: Iterable[OperatorTest] = ()) -> Cause | None:
     """What adds most to one comparison: a counter's largest part; of a time what explains it.
 
     A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
     added time of the operators that run more often and those that were tested by themselves.
     """
     parts = {part.name: part.head - part.base for part in comparison.parts if part.head > part.base}
-    here = [cause for cause in known if place(comparison.workload, comparison.shape) in cause.places]
+    at_place = [cause for cause in candidates if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
         largest = max(parts, key=lambda name: parts[name])
         amount = metric(comparison.metric).amount
-        named = [cause for cause in here if largest in (cause.op, cause.also)]
-        return next((cause for cause in named if cause.amount == amount), next(iter(named), None))
+        matches = [cause for cause in at_place if largest in (cause.op, cause.also)]
+        return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
     if comparison.method == "exact":
-        return next((cause for cause in here if cause.part is not None and cause.part.inputs_change), None)
+        return next((cause for cause in at_place if cause.part is not None and cause.part.inputs_change), None)
     if comparison.unit != "s":
         return None
-    if here and here[0].compiling:
-        return here[0]
-    counted = next((one for one in here if ((one.more_time or 0) > 0 or one.rank is not None) and not one.stage), None)
+    if at_place and at_place[0].compiling:
+        return at_place[0]
+    counted = next(
+        (entry for entry in at_place if ((entry.more_time or 0) > 0 or entry.rank is not None) and not entry.stage),
+        None,
+    )
     if counted is not None and counted.rank is not None:
         return counted
-    found = [cause for cause in (counted, tested_cause(comparison, tests)) if cause is not None]
-    return max(found, key=lambda cause: cause.more_time or 0.0, default=None)
+    ranked = [cause for cause in (counted, tested_cause(comparison, tests)) if cause is not None]
+    return max(ranked, key=lambda cause: cause.more_time or 0.0, default=None)
 
 
 def tested_cause(comparison: Comparison, tests: Iterable[OperatorTest]) -> Cause | None:
     """The operator that lost most time in the pairs, where that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
-    here = [test for test in tests if (test.workload, test.shape) == (comparison.workload, comparison.shape)]
-    slower = [test for test in here if test.outcome == "regressed"]
+    at_place = [test for test in tests if (test.workload, test.shape) == (comparison.workload, comparison.shape)]
+    slower = [test for test in at_place if test.outcome == "regressed"]
     most = max(slower, key=lambda test: test.head - test.base, default=None)
     if most is None or comparison.base is None or comparison.head is None:
         return None
@@ -288,8 +291,8 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterable[Cause]:
 
 def slower_stages(comparison: Comparison) -> list[Part]:
     """The stages of the preprocessing that explain a good part of what it lost, the slowest first."""
-    lost = (comparison.head or 0.0) - (comparison.base or 0.0)
-    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * lost, 1e-9)]
+    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
+    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
     return sorted(slower, key=lambda part: part.base - part.head)
 
 
@@ -334,13 +337,13 @@ def _of_change(change: OperatorChange, more_time: float | None) -> Cause:
     )
 
 
-def _merge_explained(found: dict[_Key, Cause], explained: Explanation, part: Contribution, number: int) -> None:
+def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Contribution, number: int) -> None:
     """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
     where = place(explained.workload, explained.shape)
     name = part.function or part.op
-    old = found.get((where, name, "calls"), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
+    old = merged.get((where, name, "calls"), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
     counted = old.base_count or old.head_count or part.kind not in _COUNTED
-    found[where, name, "calls"] = replace(
+    merged[where, name, "calls"] = replace(
         old,
         base_count=old.base_count if counted else part.base_count or 0,
         head_count=old.head_count if counted else part.head_count or 0,
@@ -352,15 +355,15 @@ def _merge_explained(found: dict[_Key, Cause], explained: Explanation, part: Con
     )
 
 
-def _merge(found: dict[_Key, Cause], new: Cause) -> None:
+def _merge(merged: dict[_Key, Cause], new: Cause) -> None:
     """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
     key = (new.places[0], new.op, new.amount)
-    old = found.get(key)
+    old = merged.get(key)
     if old is None:
-        found[key] = new
+        merged[key] = new
         return
     more_time = new.more_time if old.more_time is None else old.more_time
-    found[key] = replace(
+    merged[key] = replace(
         old,
         more_time=more_time,
         line=old.line or new.line,

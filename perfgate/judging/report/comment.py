@@ -63,8 +63,8 @@ def _parts(summary: Summary) -> list[_Part]:
     parts: list[_Part] = []
     for section, values in filled:
         if values is not None:
-            shown = {**values, "number": numbers.get(section.order, Words(""))}
-            text = render(f"comment/{section.template}", "markdown", shown)
+            fields = {**values, "number": numbers.get(section.order, Words(""))}
+            text = render(f"comment/{section.template}", "markdown", fields)
             parts.append(_Part(_tidy(text), section.drop, section.title))
     return [part for part in parts if part.text]
 
@@ -80,8 +80,8 @@ def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
-        kept = [part for part in parts if part not in dropped]
-        text = _joined(kept, [part.title for part in parts if part in dropped], summary)
+        remaining = [part for part in parts if part not in dropped]
+        text = _joined(remaining, [part.title for part in parts if part in dropped], summary)
         if len(text) <= budget:
             return text
         if not waiting:

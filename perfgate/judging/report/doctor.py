@@ -31,10 +31,10 @@ def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
     table = _table("machine", "", "seen")
     for check in fitness:
         word, style = _STATUS[check.status]
-        seen = Text(clean(check.seen, limit=_LONG))
+        detail = Text(clean(check.seen, limit=_LONG))
         if check.remedy:
-            seen.append(f"\n→ {clean(check.remedy, limit=_LONG)}", "cyan")
-        table.add_row(clean(check.name), Text(word, style), seen)
+            detail.append(f"\n→ {clean(check.remedy, limit=_LONG)}", "cyan")
+        table.add_row(clean(check.name), Text(word, style), detail)
     console.print(table)
 
 
@@ -57,13 +57,14 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print how small a slowdown the gate of unchanged code would have seen."""
-    for seen in resolutions:
+    for resolution in resolutions:
         text = (
-            f"{seen.pairs} pairs are too few to show any slowdown of {seen.metric}"
-            if seen.smallest is None
-            else f"this machine can see {percent(seen.smallest)} of {seen.metric} in {duration(seen.seconds)}"
+            f"{resolution.pairs} pairs are too few to show any slowdown of {resolution.metric}"
+            if resolution.smallest is None
+            else f"this machine can see {percent(resolution.smallest)} of {resolution.metric} in {duration(resolution.seconds)}"
         )
-        detail = f" ({seen.pairs} pairs of spread {percent(seen.spread)}, {duration(seen.timed)} of timed calls)"
+        timed = duration(resolution.timed)
+        detail = f" ({resolution.pairs} pairs of spread {percent(resolution.spread)}, {timed} of timed calls)"
         console.print(Text(clean(text)).append(clean(detail), "dim"))
 
 

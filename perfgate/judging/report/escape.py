@@ -28,21 +28,21 @@ _TOKEN = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)")
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
     """One line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
-    shown = text[: 8 * limit].translate(_VISIBLE)
-    shown = shown if len(text) <= 8 * limit else shown + " …"
-    return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
+    visible = text[: 8 * limit].translate(_VISIBLE)
+    visible = visible if len(text) <= 8 * limit else visible + " …"
+    return visible if len(visible) <= limit else visible[: limit - 1].rstrip() + "…"
 
 
 def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
     """A Markdown code span that shows the text: its fence is longer than any run of backticks inside."""
-    shown = clean(text, limit=limit).strip().replace("|", _DIVIDES)
-    if not shown:
+    visible = clean(text, limit=limit).strip().replace("|", _DIVIDES)
+    if not visible:
         return "`(empty)`"
-    if _longest_run(shown) >= _LONGEST_FENCE:
-        shown = shown.replace("`", _GRAVE)
-    fence = "`" * (_longest_run(shown) + 1)
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    if _longest_run(visible) >= _LONGEST_FENCE:
+        visible = visible.replace("`", _GRAVE)
+    fence = "`" * (_longest_run(visible) + 1)
+    pad = " " if visible.startswith("`") or visible.endswith("`") else ""
+    return f"{fence}{pad}{visible}{pad}{fence}"
 
 
 def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
@@ -57,10 +57,10 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
 
 def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
     """The last lines of a text as a fenced block that nothing inside can close."""
-    kept = text.rstrip().splitlines()[-lines:]
-    shown = [_indent_slash(clean(line, limit=width).rstrip()) for line in kept] or ["(empty)"]
-    fence = "`" * max(3, _longest_run("\n".join(shown)) + 1)
-    return "\n".join([fence, *shown, fence])
+    tail = text.rstrip().splitlines()[-lines:]
+    visible = [_indent_slash(clean(line, limit=width).rstrip()) for line in tail] or ["(empty)"]
+    fence = "`" * max(3, _longest_run("\n".join(visible)) + 1)
+    return "\n".join([fence, *visible, fence])
 
 
 class _Visible(dict[int, str]):

@@ -55,9 +55,9 @@ def _explain(name: str, reader: Reader) -> str:
     number = _step_number(name.lower())
     if number is not None:
         return _explain_step(CARDS[number], reader)
-    found = _metric(name)
-    if found is not None:
-        return _explain_metric(found, reader)
+    metric = _metric(name)
+    if metric is not None:
+        return _explain_metric(metric, reader)
     if name in RULES:
         return _explain_rule(name, reader)
     if name in LIMITS:
@@ -75,21 +75,21 @@ def _metric(name: str) -> Metric | None:
         return None
 
 
-def _step_number(wanted: str) -> int | None:
-    digits = wanted.removeprefix("s")
+def _step_number(text: str) -> int | None:
+    digits = text.removeprefix("s")
     if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
         return int(digits)
-    return next((number for number, card in CARDS.items() if card.slug == wanted.replace("-", "_")), None)
+    return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
 
 
-def _nearest(wanted: str) -> str:
-    known = [*METRICS, *(card.slug for card in CARDS.values()), *RULES, *LIMITS]
-    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+def _nearest(text: str) -> str:
+    names = [*METRICS, *(card.slug for card in CARDS.values()), *RULES, *LIMITS]
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _explain_step(card: StepCard, reader: Reader) -> str:
-    others = [kind for kind in DEVICE_KINDS if kind != reader.device]
+    other_kinds = [kind for kind in DEVICE_KINDS if kind != reader.device]
     return _render(
         "step",
         {
@@ -102,36 +102,36 @@ def _explain_step(card: StepCard, reader: Reader) -> str:
             "here": translated(card.devices.get(reader.device, "")),
             "others": [
                 {"kind": Words(kind), "shows": translated(card.devices[kind])}
-                for kind in others
+                for kind in other_kinds
                 if kind in card.devices
             ],
-            "metrics": [{"name": found.name, "title": translated(found.title)} for found in card.metrics],
-            "limits": [_limit(found, reader) for found in card.limits],
-            "rules": [_rule(found) for found in card.rules],
+            "metrics": [{"name": metric.name, "title": translated(metric.title)} for metric in card.metrics],
+            "limits": [_limit(metric, reader) for metric in card.limits],
+            "rules": [_rule(metric) for metric in card.rules],
             "cost": translated(card.cost),
             "remedy": translated(card.remedy),
         },
     )
 
 
-def _explain_metric(found: Metric, reader: Reader) -> str:
-    card = CARDS[found.step]
-    share = say("a share of the whole") if formats.is_share(found.name) else None
+def _explain_metric(metric: Metric, reader: Reader) -> str:
+    card = CARDS[metric.step]
+    share = say("a share of the whole") if formats.is_share(metric.name) else None
     return _render(
         "metric",
         {
-            "name": found.name,
+            "name": metric.name,
             # Of an operator's metric both hold its name, which is from outside.
-            "title": Words(clean(say(found.title, part=Words(found.part)))),
-            "explanation": Words(clean(say(found.explanation, part=Words(found.part)), limit=_LONG)),
-            "unit": share or say(_UNITS.get(found.unit, found.unit)),
-            "better": say(_BETTER[found.better]),
-            "exact": found.kind == "exact",
-            "source": translated(found.source),
+            "title": Words(clean(say(metric.title, part=Words(metric.part)))),
+            "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
+            "unit": share or say(_UNITS.get(metric.unit, metric.unit)),
+            "better": say(_BETTER[metric.better]),
+            "exact": metric.kind == "exact",
+            "source": translated(metric.source),
             "step": card.number,
             "step_title": translated(card.title),
-            "tolerance": None if found.tolerance is None else formats.setting(found.tolerance),
-            "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{found.name}.")],
+            "tolerance": None if metric.tolerance is None else formats.setting(metric.tolerance),
+            "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{metric.name}.")],
         },
     )
 
@@ -152,13 +152,13 @@ def _explain_rule(name: str, reader: Reader) -> str:
 
 
 def _explain_limit(name: str, reader: Reader) -> str:
-    found = LIMITS[name]
-    card = CARDS[found.step]
+    limit = LIMITS[name]
+    card = CARDS[limit.step]
     rule, _, severity = name.rpartition(".")
     return _render(
         "limit",
         {
-            **vars(_limit(found, reader)),
+            **vars(_limit(limit, reader)),
             "severity": Words(severity) if severity in _SEVERITIES else None,
             "message": _rule(RULES[rule]).message if rule in RULES else None,
             "step": card.number,
@@ -167,20 +167,20 @@ def _explain_limit(name: str, reader: Reader) -> str:
     )
 
 
-def _limit(found: Limit, reader: Reader) -> LimitView:
-    given = reader.limits.get(found.name)
+def _limit(limit: Limit, reader: Reader) -> LimitView:
+    setting = reader.limits.get(limit.name)
     return LimitView(
-        key=found.name,
-        value=Words(f"{found.default if given is None else given:g}"),
-        default=Words(f"{found.default:g}"),
-        overridden=given is not None,
-        source=translated(found.source),
+        key=limit.name,
+        value=Words(f"{limit.default if setting is None else setting:g}"),
+        default=Words(f"{limit.default:g}"),
+        overridden=setting is not None,
+        source=translated(limit.source),
     )
 
 
-def _rule(found: Rule) -> RuleView:
+def _rule(rule: Rule) -> RuleView:
     # The braces of its evidence stay: they say what a finding names there.
-    return RuleView(rule=found.name, message=translated(found.message))
+    return RuleView(rule=rule.name, message=translated(rule.message))
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:

@@ -39,7 +39,11 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
     decision = summary.decision
-    clocks = {one.clock for one in decision.comparisons if one.metric in FAST_PATHS and one.clock != "wall"}
+    clocks = {
+        comparison.clock
+        for comparison in decision.comparisons
+        if comparison.metric in FAST_PATHS and comparison.clock != "wall"
+    }
     if not decision.waited or not (clocks or decision.waited >= _BUSY):
         return None
     return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})

@@ -69,9 +69,9 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
 
 
 def _render(trees: Sequence[FlameTree]) -> str:
-    made = environment("html")
-    assert made.loader is not None
-    style, script = (made.loader.get_source(made, f"flame/{name}")[0] for name in ("style.css", "script.js"))
+    jinja = environment("html")
+    assert jinja.loader is not None
+    style, script = (jinja.loader.get_source(jinja, f"flame/{name}")[0] for name in ("style.css", "script.js"))
     values = {
         "style": Words(style),
         "style_hash": Words(_sha256(style)),
@@ -86,7 +86,7 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
     }  # fmt: skip
-    return made.get_template("flame/page.html.j2").render(values)
+    return jinja.get_template("flame/page.html.j2").render(values)
 
 
 def _worded_call(tree: FlameTree) -> CallView:

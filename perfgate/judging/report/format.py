@@ -69,10 +69,10 @@ def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -
     """Values that are read side by side in one common unit, with the digits it takes to tell them apart."""
     if unit == "s":
         values = [0.0 if value is not None and abs(value) < _SHORTEST else value for value in values]
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    factor, name = _scale(known, unit, share=is_share(metric))
-    countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in known)
-    digits = 0 if countable else _digits(known)
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    factor, name = _scale(finite, unit, share=is_share(metric))
+    countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in finite)
+    digits = 0 if countable else _digits(finite)
     zero = Words(f"0 {unit}" if unit in _SCALES else f"0{name}")
     worded = [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
     return [zero if value == 0 else words for value, words in zip(values, worded)]
@@ -176,10 +176,12 @@ def duration(seconds: float) -> Words:
     """A span of wall time: ``7 m 40 s``."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
+    minutes, seconds_left = divmod(rest, 60)
     if hours:
         return say("{hours} h {minutes} m", hours=hours, minutes=minutes)
-    return say("{minutes} m {seconds} s", minutes=minutes, seconds=left) if minutes else Words(f"{left} s")
+    return (
+        say("{minutes} m {seconds} s", minutes=minutes, seconds=seconds_left) if minutes else Words(f"{seconds_left} s")
+    )
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:

@@ -166,7 +166,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.inconclusive, "undecided"),
         (summary.has_reason("untimed"), "untimed"),
     ]
-    return next((kind for found, kind in checks if found), "reason")
+    return next((kind for condition, kind in checks if condition), "reason")
 
 
 def first_line(text: str | None) -> str:

@@ -42,8 +42,8 @@ def render_html(
 
 
 def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> str:
-    made = environment("html")
-    style = template_source(made, "page/style.css")
+    jinja = environment("html")
+    style = template_source(jinja, "page/style.css")
     summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
     values = {
         "style": Words(style),
@@ -52,7 +52,7 @@ def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocum
         **vars(_tables(summary, base, head)),
         **vars(_end(summary, base, head)),
     }
-    return made.get_template("page/report.html.j2").render(values)
+    return jinja.get_template("page/report.html.j2").render(values)
 
 
 def _top(summary: Summary) -> PageTop:
@@ -76,18 +76,22 @@ def _top(summary: Summary) -> PageTop:
         failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
         causes=[worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
         account=worded_account(summary),
-        suggestions=[worded_suggestion(one) for one in decision.suggestions if one.introduced][:_MAX_ROWS],
-        other_suggestions=[worded_suggestion(one) for one in decision.suggestions if not one.introduced][:_MAX_ROWS],
+        suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
+            :_MAX_ROWS
+        ],
+        other_suggestions=[
+            worded_suggestion(suggestion) for suggestion in decision.suggestions if not suggestion.introduced
+        ][:_MAX_ROWS],
     )
 
 
 def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageTables:
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
-    shown = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
-    scale = svg.scale_of([c.interval for c in shown if c.interval], [c.tolerance or 0 for c in shown if c.interval])
-    known = causes(summary)
+    listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
+    scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
+    changes = causes(summary)
     return PageTables(
-        rows=[_bar_row(comparison, summary, scale, known) for comparison in shown],
+        rows=[_bar_row(comparison, summary, scale, changes) for comparison in listed],
         plots=[_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
         operator_tests=operator_rows(summary, most=_MAX_ROWS),
         operators=operator_tables(summary.decision, base, head),
@@ -95,7 +99,7 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Pa
     )
 
 
-def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list[Cause]) -> BarRow:
+def _bar_row(comparison: Comparison, summary: Summary, scale: float, changes: list[Cause]) -> BarRow:
     bar = (
         svg.interval_bar(
             comparison.interval,
@@ -108,14 +112,14 @@ def _bar_row(comparison: Comparison, summary: Summary, scale: float, known: list
         if comparison.interval and comparison.outcome != "not_comparable"
         else Words("")
     )
-    return BarRow(**vars(row(comparison, summary, known)), bar=bar, outcome=Words(comparison.outcome))
+    return BarRow(**vars(row(comparison, summary, changes)), bar=bar, outcome=Words(comparison.outcome))
 
 
 def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
-    here = (
+    comparisons = (
         c for c in summary.metrics if (c.workload, c.shape, c.method) == (samples.workload, samples.shape, "paired")
     )
-    tolerance = next((comparison.tolerance for comparison in here), None)
+    tolerance = next((comparison.tolerance for comparison in comparisons), None)
     return PlotView(
         place=place(samples.workload, samples.shape),
         histogram=svg.histogram(samples.base, samples.head),

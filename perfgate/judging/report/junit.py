@@ -36,11 +36,11 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
     summary = Summary(decision, CommentContext(marker=""))
     with speaking(language):
-        known = causes(summary)
-        shown = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
+        changes = causes(summary)
+        listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
         cases = [_verdict_case(summary)]
         cases += [_failure_case(failure) for failure in decision.failures if failure.side != "pair"]
-        cases += [_metric_case(comparison, summary, known) for comparison in shown]
+        cases += [_metric_case(comparison, summary, changes) for comparison in listed]
     return _document(_with_own_names(cases))
 
 
@@ -56,7 +56,7 @@ def junit_without_verdict(why: str) -> str:
 
 def _verdict_case(summary: Summary) -> ET.Element:
     words = headline(summary, "plain")
-    told_by_others = any(_fails(one, summary) for one in summary.regressed) or bool(summary.failures)
+    told_by_others = any(_fails(comparison, summary) for comparison in summary.regressed) or bool(summary.failures)
     kinds = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
     kind = None if told_by_others else kinds.get(summary.verdict)
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
@@ -74,8 +74,8 @@ def _step_case(step: StepResult) -> ET.Element:
     return _case(step.workload, f"{step.number} {step.slug}", kind, worded.status, "\n".join(worded.notes))
 
 
-def _metric_case(comparison: Comparison, summary: Summary, known: list[Cause]) -> ET.Element:
-    words = row(comparison, summary, known if comparison.outcome == "regressed" else ())
+def _metric_case(comparison: Comparison, summary: Summary, changes: list[Cause]) -> ET.Element:
+    words = row(comparison, summary, changes if comparison.outcome == "regressed" else ())
     text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
     return _case(
         place(comparison.workload, comparison.shape),
@@ -113,12 +113,12 @@ def _case(classname: str, name: str, kind: str | None, message: str, text: str) 
 
 def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
     """Number the cases whose names are equal once they are cleaned: a host would take the last of them for all."""
-    taken: set[tuple[str, str]] = set()
+    used: set[tuple[str, str]] = set()
     for case in cases:
         classname, name = case.attrib["classname"], case.attrib["name"]
         names = itertools.chain([name], (f"{name} #{number}" for number in itertools.count(2)))
-        case.set("name", next(one for one in names if (classname, one) not in taken))
-        taken.add((classname, case.attrib["name"]))
+        case.set("name", next(candidate for candidate in names if (classname, candidate) not in used))
+        used.add((classname, case.attrib["name"]))
     return cases
 
 

@@ -36,9 +36,9 @@ class _Sample(NamedTuple):
 
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
     """The values of some steps, and the exact counters, one gauge a metric; what is not available is left out."""
-    wanted = frozenset(steps)
+    numbers = frozenset(steps)
     families: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for name, sample in _samples(run, wanted):
+    for name, sample in _samples(run, numbers):
         # A series may stand once in a text: of a document that says two values the first counts.
         families.setdefault(name, {}).setdefault(sample.labels, sample.value)
     return "".join(_family(METRICS[name], families[name]) for name in sorted(families)) + END

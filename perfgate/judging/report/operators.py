@@ -29,7 +29,9 @@ def slower_operators(summary: Summary) -> list[OperatorTest]:
     counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
     counted |= {(c.workload, c.shape, part.name) for c in summary.decision.comparisons for part in c.parts}
     counted |= {
-        (one.workload, one.shape, part.op) for one in summary.decision.explanations for part in one.contributions
+        (explanation.workload, explanation.shape, part.op)
+        for explanation in summary.decision.explanations
+        for part in explanation.contributions
     }
     return [
         test
@@ -73,8 +75,8 @@ def _bar(test: OperatorTest, scale: float) -> object:
 
 
 def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
-    wanted = (test.workload, test.shape, LATENCY, "paired")
-    whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == wanted), None)
+    key = (test.workload, test.shape, LATENCY, "paired")
+    whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == key), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
         return None
     return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)

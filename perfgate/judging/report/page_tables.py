@@ -42,13 +42,13 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterLin
         workload, shape, metric = key
         unit = METRICS[metric].unit if metric in METRICS else "1"
         values = [before.get(key), after.get(key)]
-        shown = formats.quantities(values, unit, metric=metric)
+        cells = formats.quantities(values, unit, metric=metric)
         rows.append(
             CounterLine(
                 metric=metric_name(metric),
                 place=place(workload, shape),
-                base=shown[0],
-                head=shown[1],
+                base=cells[0],
+                head=cells[1],
                 changed=base is not None and values[0] != values[1],
             )
         )
@@ -121,12 +121,12 @@ def _operator_row(
     largest: float,
     of_head: float,
 ) -> OperatorLine:
-    shown = formats.quantities(list(times), "s")
+    cells = formats.quantities(list(times), "s")
     bars = [svg.share_bar((time or 0) / largest if largest else 0, name) for time, name in zip(times, ("base", "head"))]
     return OperatorLine(
         op=op,
-        base_time=shown[0],
-        head_time=shown[1],
+        base_time=cells[0],
+        head_time=cells[1],
         base_count=formats.DASH if before is None else formats.whole(before.count),
         head_count=formats.DASH if after is None else formats.whole(after.count),
         share=formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),

@@ -27,10 +27,10 @@ _OUTCOME_LABELS = {
 }
 
 
-def row(comparison: Comparison, summary: Summary, known: Iterable[Cause] = ()) -> Row:
-    known = list(known)
-    cause = cause_of(comparison, known, summary.decision.operator_tests)
-    changed = any(place(comparison.workload, comparison.shape) in one.places for one in known)
+def row(comparison: Comparison, summary: Summary, changes: Iterable[Cause] = ()) -> Row:
+    changes = list(changes)
+    cause = cause_of(comparison, changes, summary.decision.operator_tests)
+    changed = any(place(comparison.workload, comparison.shape) in change.places for change in changes)
     return Row(
         **vars(named_change(comparison)),
         places=(place(comparison.workload, comparison.shape),),
@@ -79,16 +79,16 @@ def worded_cause(cause: Cause) -> CauseView:
     unit = "B" if cause.amount in ("held", "copied") else "1"
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
-    here = more if first is None else first.head - first.base
+    at_line = more if first is None else first.head - first.base
     op, own_aspect = parted(cause.op)
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
     base, head = _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH)
     base_input, head_input = _changed_input(cause)
     return CauseView(
         amount=cause.amount,
-        here=formats.difference(0, here, unit) if here else None,
-        one_here=here == 1,
-        in_all=formats.quantity(more, unit) if here < more else None,
+        here=formats.difference(0, at_line, unit) if at_line else None,
+        one_here=at_line == 1,
+        in_all=formats.quantity(more, unit) if at_line < more else None,
         lines=_worded_lines(cause.sites, unit),
         more_lines=max(0, len(cause.sites) - _NAMED_LINES),
         tensor=first.tensor if first else None,

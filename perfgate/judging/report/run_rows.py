@@ -77,9 +77,9 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
 
 
 def _notes(step: StepResult) -> list[str]:
-    known = [value for value in step.values if value.value is not None]
-    notes = [_value_line(value) for value in known[:_SHOWN_VALUES]]
-    hidden = len(known) - len(notes)
+    present = [value for value in step.values if value.value is not None]
+    notes = [_value_line(value) for value in present[:_SHOWN_VALUES]]
+    hidden = len(present) - len(notes)
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)

@@ -94,7 +94,9 @@ class Summary:
     @cached_property
     def unjudged(self) -> list[Comparison]:
         """The rules of perfgate.toml that the head could not be held to."""
-        return [one for one in self.inconclusive if one.gating and one.method in RULE_METHODS]
+        return [
+            comparison for comparison in self.inconclusive if comparison.gating and comparison.method in RULE_METHODS
+        ]
 
     @cached_property
     def not_comparable(self) -> list[Comparison]:

@@ -36,7 +36,7 @@ def interval_bar(
     tolerance: float | None,
     scale: float,
     outcome: str,
-    told: Words,
+    label: Words,
 ) -> Markup:
     """Draw an interval around 0 with the tolerated band shaded: slower is right. ``told`` is the interval in words."""
 
@@ -44,7 +44,7 @@ def interval_bar(
         return round(_BAR_WIDTH / 2 + max(-1.0, min(1.0, share / scale)) * (_BAR_WIDTH / 2 - 4), 1)
 
     low, high = interval
-    parts = [_open(_BAR_WIDTH, _BAR_HEIGHT, "bar", told)]
+    parts = [_open(_BAR_WIDTH, _BAR_HEIGHT, "bar", label)]
     if tolerance:
         band = Markup('<rect class="band" x="{}" y="3" width="{}" height="20"/>')
         parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1)))
@@ -151,9 +151,9 @@ def _density(side: Floats, edges: Floats) -> Floats:
 
 def _area(heights: Floats, edges: Floats, x: Callable[[float], float], bottom: int, name: str) -> Markup:
     points = [f"{x(float(edges[0]))},{bottom}"]
-    for height, left, right in zip(heights, edges[:-1], edges[1:]):
+    for height, start, right in zip(heights, edges[:-1], edges[1:]):
         y = round(bottom - float(height) * (bottom - 14), 1)
-        points += [f"{x(float(left))},{y}", f"{x(float(right))},{y}"]
+        points += [f"{x(float(start))},{y}", f"{x(float(right))},{y}"]
     points.append(f"{x(float(edges[-1]))},{bottom}")
     return Markup('<polygon class="area {}" points="{}"/>').format(name, " ".join(points))
 

@@ -128,8 +128,8 @@ def _print_moved(summary: Summary, console: Console) -> None:
     moved = [*summary.regressed, *summary.improved]
     undecided = [] if summary.verdict == "PASS" else summary.inconclusive
     rows = grouped(row(comparison, summary) for comparison in moved + undecided)
-    shown = rows[: summary.detail]
-    if not shown:
+    listed = rows[: summary.detail]
+    if not listed:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("")
@@ -137,14 +137,14 @@ def _print_moved(summary: Summary, console: Console) -> None:
     for side in ("base", "head"):
         table.add_column(side, justify="right", no_wrap=True)
     table.add_column(say("change"))
-    for words in shown:
+    for words in listed:
         label = words.label
         name = Words(clean(words.metric))
         metric = Text(say("calls of {metric}", metric=name) if words.operator else name)
         metric.append("\n").append(_where(words.places), "dim")
         table.add_row(Text(label, _label_style(label)), metric, *_cells(words))
     console.print(Padding(table, (1, 0)))
-    hidden = len(rows) - len(shown)
+    hidden = len(rows) - len(listed)
     if hidden:
         console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
 
@@ -209,13 +209,13 @@ def _print_failures(summary: Summary, console: Console) -> None:
         )
         console.print(Text(title, "bold red"))
         text = words.text or words.message
-        for shown in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
-            console.print(Text(f"  {clean(shown)}"))
+        for text_line in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
+            console.print(Text(f"  {clean(text_line)}"))
 
 
 def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
-    shown = list(lines)
-    if shown and title:
+    listed = list(lines)
+    if listed and title:
         console.print(Text(title, "bold"))
-    for text in shown:
+    for text in listed:
         console.print(Padding(Text(f"• {text}"), (0, 0, 0, 2)))

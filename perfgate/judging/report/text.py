@@ -44,8 +44,8 @@ def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words
 
 def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
     """Render a template to one line, so that it can be laid out over several lines itself."""
-    one = " ".join(environment(medium).get_template(template).render(values).split())
-    return ReadyHtml(one) if medium == "html" else Words(one)
+    text = " ".join(environment(medium).get_template(template).render(values).split())
+    return ReadyHtml(text) if medium == "html" else Words(text)
 
 
 def environment(medium: Medium) -> Environment:
@@ -54,7 +54,7 @@ def environment(medium: Medium) -> Environment:
 
 @cache
 def _environment(medium: Medium, language: Language) -> Environment:
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader("perfgate.judging.report", "templates"),
         undefined=StrictUndefined,
         autoescape=medium == "html",
@@ -64,25 +64,25 @@ def _environment(medium: Medium, language: Language) -> Environment:
         keep_trailing_newline=False,
         extensions=["jinja2.ext.i18n"],
     )
-    made.newstyle_gettext = True  # type: ignore[attr-defined]
-    made.globals["gettext"] = partial(_sentence, medium, language)
-    made.globals["absent"] = Words(translate("none", language))
-    made.globals["language"] = Words(language)
-    made.filters.update(_FILTERS[medium])
-    made.filters.update(_NUMBER_FILTERS)
-    return made
+    jinja.newstyle_gettext = True  # type: ignore[attr-defined]
+    jinja.globals["gettext"] = partial(_sentence, medium, language)
+    jinja.globals["absent"] = Words(translate("none", language))
+    jinja.globals["language"] = Words(language)
+    jinja.filters.update(_FILTERS[medium])
+    jinja.filters.update(_NUMBER_FILTERS)
+    return jinja
 
 
 def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
     """What stands in ``{% trans %}``, in the reader's language: values are escaped as everywhere in a template."""
-    shown = {name: _FINALIZE[medium](value) for name, value in values.items()}
-    sentence = translate(english, language) % shown
+    escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
+    sentence = translate(english, language) % escaped
     return Markup(sentence) if medium == "html" else _Ready(sentence)
 
 
-def template_source(made: Environment, name: str) -> str:
-    assert made.loader is not None
-    return made.loader.get_source(made, name)[0]
+def template_source(jinja: Environment, name: str) -> str:
+    assert jinja.loader is not None
+    return jinja.loader.get_source(jinja, name)[0]
 
 
 def is_linkable(url: str | None) -> bool:

@@ -42,8 +42,8 @@ def render_top(document: TopDocument, console: Console) -> None:
             _print_title(name, clean(timeline.reason or ""), console)
             continue
         base = _time(timeline.base)
-        what = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
-        _print_title(name, what, console)
+        subtitle = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
+        _print_title(name, subtitle, console)
         shapes = ["shapes"] if document.by == "shape" else []
         table = _table("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
         for row in timeline.rows:
@@ -116,13 +116,13 @@ def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> lis
     return names
 
 
-def _print_title(name: str, what: str, console: Console) -> None:
-    console.print(Text(f"{name}: " if name else "", "bold") + Text(what))
+def _print_title(name: str, subtitle: str, console: Console) -> None:
+    console.print(Text(f"{name}: " if name else "", "bold") + Text(subtitle))
 
 
-def _print_rest(count: int, what: str, console: Console) -> None:
+def _print_rest(count: int, noun: str, console: Console) -> None:
     if count > 0:
-        console.print(Text(f"… {counted(count, what)}; --limit shows more", "dim"))
+        console.print(Text(f"… {counted(count, noun)}; --limit shows more", "dim"))
 
 
 def _time(seconds: float | None) -> str:

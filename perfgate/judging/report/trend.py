@@ -57,8 +57,8 @@ def render_issue(document: TrendDocument, context: TrendContext, *, budget: int 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
     """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
-    told = sort_changes(document)
-    news = [*told.new_worse, *told.new_better, *told.ended]
+    changes = sort_changes(document)
+    news = [*changes.new_worse, *changes.new_better, *changes.ended]
     if not news and not document.gone:
         return None
     with speaking(language):
@@ -71,25 +71,25 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
 
 
 def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tuple[str, ...]) -> Mapping[str, object]:
-    told = sort_changes(document)
+    changes = sort_changes(document)
     return {
         "headline": headline(document),
         "project": document.project,
         "runs": document.runs,
         "newest": day(document.newest),
         "since": day(document.since) if document.since else Words(""),
-        "worse": _listed(told.new_worse, rows),
-        "other": _listed(told.new_other, rows),
-        "open": _listed(told.still_open, rows),
-        "ended": _listed(told.ended, rows),
-        "better": _listed(told.new_better, rows),
-        "better_count": len(told.new_better),
+        "worse": _listed(changes.new_worse, rows),
+        "other": _listed(changes.new_other, rows),
+        "open": _listed(changes.still_open, rows),
+        "ended": _listed(changes.ended, rows),
+        "better": _listed(changes.new_better, rows),
+        "better_count": len(changes.new_better),
         "gone": document.gone[:rows],
-        "ranges": list(_ranges([*told.new_worse, *told.still_open], rows)),
+        "ranges": list(_ranges([*changes.new_worse, *changes.still_open], rows)),
         "folds": folds,
         "looked_at": document.looked_at,
         "searched": searched(document),
-        "not_looked_at": [_left_out(one) for one in document.not_looked_at],
+        "not_looked_at": [_left_out(entry) for entry in document.not_looked_at],
         "notes": document.notes[:rows],
         **_runner(document),
         "artifact_url": context.artifact_url,
@@ -99,41 +99,41 @@ def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tu
 
 
 def _listed(moved: list[Moved], rows: int) -> Mapping[str, object]:
-    return {"rows": [change_row(one) for one in moved[:rows]], "more": max(0, len(moved) - rows)}
+    return {"rows": [change_row(change) for change in moved[:rows]], "more": max(0, len(moved) - rows)}
 
 
 def _ranges(moved: list[Moved], rows: int) -> Iterator[Mapping[str, object]]:
     """Yield the commits that may have done it, once for each range."""
-    seen: set[tuple[str | None, str | None]] = set()
-    for one in moved:
-        place = (one.change.last_good, one.change.first_bad)
-        if one.change.commit_count > 1 and place not in seen and len(seen) < rows:
-            seen.add(place)
-            row = change_row(one)
-            yield {**vars(row), "more": one.change.commit_count - len(one.change.commits)}
+    ranges: set[tuple[str | None, str | None]] = set()
+    for change in moved:
+        place = (change.change.last_good, change.change.first_bad)
+        if change.change.commit_count > 1 and place not in ranges and len(ranges) < rows:
+            ranges.add(place)
+            row = change_row(change)
+            yield {**vars(row), "more": change.change.commit_count - len(change.change.commits)}
 
 
-def _left_out(one: NotLookedAt) -> Mapping[str, object]:
+def _left_out(entry: NotLookedAt) -> Mapping[str, object]:
     return {
-        "series": one.series,
-        "reason": say(_REASONS[one.reason]),
-        "names": one.names[:_MAX_NAMES],
-        "more": max(0, len(one.names) - _MAX_NAMES),
+        "series": entry.series,
+        "reason": say(_REASONS[entry.reason]),
+        "names": entry.names[:_MAX_NAMES],
+        "more": max(0, len(entry.names) - _MAX_NAMES),
     }
 
 
 def _runner(document: TrendDocument) -> Mapping[str, object]:
     newest = document.health[-1] if document.health else None
-    failed = [one for one in document.health if one.failed]
-    floors = [one.noise_floor for one in document.health if one.noise_floor is not None]
-    hot = [one.temperature for one in document.health if one.temperature is not None]
+    failed = [run for run in document.health if run.failed]
+    floors = [run.noise_floor for run in document.health if run.noise_floor is not None]
+    hot = [run.temperature for run in document.health if run.temperature is not None]
     return {
         "weeks": [{"monday": Words(week.monday), "runs": week.runs} for week in document.weeks[-4:]],
         "testbeds": len(document.testbeds),
         "new_testbed": _new_testbed(document),
         "opened": len(document.health),
         "failed": [
-            {"when": day(one.started_at), "commit": short(one.commit), "what": one.failed[:4]} for one in failed[-6:]
+            {"when": day(run.started_at), "commit": short(run.commit), "what": run.failed[:4]} for run in failed[-6:]
         ],
         "attention": sorted((int(number) for number, status in newest.steps.items() if status == "attention"))
         if newest

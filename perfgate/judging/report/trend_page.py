@@ -37,12 +37,12 @@ def render_trend_page(document: TrendDocument, language: Language = "en") -> str
 
 
 def _render(document: TrendDocument) -> str:
-    made = environment("html")
-    style = template_source(made, "page/style.css") + template_source(made, "trend/style.css")
+    jinja = environment("html")
+    style = template_source(jinja, "page/style.css") + template_source(jinja, "trend/style.css")
     groups = _groups(document)
     moved = [group for group in groups if _is_moved(group)]
-    told = sort_changes(document)
-    worse, still = told.new_worse, told.still_open
+    changes = sort_changes(document)
+    worse, still = changes.new_worse, changes.still_open
     values = {
         "style": Words(style),
         "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
@@ -64,26 +64,26 @@ def _render(document: TrendDocument) -> str:
         "health": [_health_row(run) for run in reversed(document.health)],
         "not_looked_at": [
             {
-                "series": left.series,
-                "reason": Words(left.reason),
-                "names": left.names[:_MAX_NAMES],
-                "more": max(0, len(left.names) - _MAX_NAMES),
+                "series": entry.series,
+                "reason": Words(entry.reason),
+                "names": entry.names[:_MAX_NAMES],
+                "more": max(0, len(entry.names) - _MAX_NAMES),
             }
-            for left in document.not_looked_at
+            for entry in document.not_looked_at
         ],
         "notes": document.notes[:_MAX_ROWS],
         "version": document.perfgate_version,
     }
-    return made.get_template("trend/page.html.j2").render(values)
+    return jinja.get_template("trend/page.html.j2").render(values)
 
 
 def _groups(document: TrendDocument) -> list[Group]:
     order = {span.fingerprint: index for index, span in enumerate(document.testbeds)}
     found: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[TrendSeries]] = {}
-    for one in document.series:
-        key = (one.workload, one.shape, one.metric, tuple(sorted(one.labels.items())))
-        found.setdefault(key, []).append(one)
-    groups = [sorted(group, key=lambda one: order.get(one.fingerprint, 0)) for group in found.values()]
+    for series in document.series:
+        key = (series.workload, series.shape, series.metric, tuple(sorted(series.labels.items())))
+        found.setdefault(key, []).append(series)
+    groups = [sorted(group, key=lambda series: order.get(series.fingerprint, 0)) for group in found.values()]
     return sorted(groups, key=lambda group: (-_weight(group), group[0].workload, group[0].shape, group[0].metric))
 
 
@@ -91,20 +91,20 @@ def _weight(group: Group) -> float:
     sizes = [
         (2.0 if change.direction == "worse" and change.standing in ("new", "open") else 1.0)
         + min(abs(change.delta or 1.0), 1.0)
-        for one in group
-        for change in one.changes
+        for series in group
+        for change in series.changes
         if change.standing in ("new", "open") or change.news
     ]
     return max(sizes, default=0.0)
 
 
 def _is_moved(group: Group) -> bool:
-    return any(one.current and one.changes for one in group)
+    return any(series.current and series.changes for series in group)
 
 
 def _picture(group: Group) -> Mapping[str, object]:
     last = group[-1]
-    changes = [Moved(one, change) for one in group if one.current for change in one.changes]
+    changes = [Moved(series, change) for series in group if series.current for change in series.changes]
     return {
         "metric": last.metric,
         "place": place_of(last.workload, last.shape, last.labels),

@@ -96,15 +96,15 @@ def change_words(moved: Moved) -> Words:
 
 def headline(document: TrendDocument) -> Words:
     """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
-    told = sort_changes(document)
+    changes = sort_changes(document)
     parts = [
-        formats.counted(len(told.new_worse), "regression") if told.new_worse else None,
-        formats.counted(len(told.new_better), "improvement") if told.new_better else None,
-        say("{count} other changes", count=len(told.new_other)) if told.new_other else None,
-        say("{count} settled", count=len(told.ended)) if told.ended else None,
+        formats.counted(len(changes.new_worse), "regression") if changes.new_worse else None,
+        formats.counted(len(changes.new_better), "improvement") if changes.new_better else None,
+        say("{count} other changes", count=len(changes.new_other)) if changes.new_other else None,
+        say("{count} settled", count=len(changes.ended)) if changes.ended else None,
     ]
     moved = [part for part in parts if part]
-    still = formats.counted(len(told.still_open), "regression") if told.still_open else None
+    still = formats.counted(len(changes.still_open), "regression") if changes.still_open else None
     if not (moved or still or document.looked_at):
         return say("too few runs to look at yet")
     if not moved:
@@ -138,15 +138,15 @@ def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
     """
     if not values:
         return Words("")
-    shown = np.asarray(values[-4 * width :], dtype=np.float64)
-    if shown.size > width:
-        shown = np.array([np.median(part) for part in np.array_split(shown, width)])
-    low, high = (float(end) for end in np.quantile(shown, [0.05, 0.95], method="nearest"))
+    newest = np.asarray(values[-4 * width :], dtype=np.float64)
+    if newest.size > width:
+        newest = np.array([np.median(part) for part in np.array_split(newest, width)])
+    low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
     if high <= low:
-        low, high = float(shown.min()), float(shown.max())
+        low, high = float(newest.min()), float(newest.max())
     if high <= low:
-        return Words(_TICKS[3] * shown.size)
-    places = np.clip((shown - low) / (high - low), 0, 1) * (len(_TICKS) - 1)
+        return Words(_TICKS[3] * newest.size)
+    places = np.clip((newest - low) / (high - low), 0, 1) * (len(_TICKS) - 1)
     return Words("".join(_TICKS[round(float(place))] for place in places))
 
 

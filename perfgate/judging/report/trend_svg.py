@@ -111,12 +111,12 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
             status = run.steps.get(str(number))
             if status is None:
                 continue
-            left = _ROW_NAME + column * _CELL
-            told = say("step {number}, {title}, {when}: {status}", number=number, title=clean_words(title),
+            x = _ROW_NAME + column * _CELL
+            label = say("step {number}, {title}, {when}: {status}", number=number, title=clean_words(title),
                        when=day(run.started_at), status=say(STATUS_WORDS.get(status, status)))  # fmt: skip
-            parts.append(cell.format(status, left, top + 1, _CELL - 2, _CELL - 2, told))
+            parts.append(cell.format(status, x, top + 1, _CELL - 2, _CELL - 2, label))
             if _MARKS.get(status):
-                parts.append(mark.format(left + (_CELL - 2) / 2, top + 13, _MARKS[status]))
+                parts.append(mark.format(x + (_CELL - 2) / 2, top + 13, _MARKS[status]))
     below = height - 6
     date = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     if health:
@@ -128,21 +128,21 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
 
 def weeks_bars(weeks: Sequence[Week]) -> Markup:
     """Draw how many runs there were each week."""
-    shown = list(weeks)[-52:]
-    most = max((week.runs for week in shown), default=0) or 1
-    width, height, step = 12 * len(shown) + 4, 70, 12
+    newest = list(weeks)[-52:]
+    most = max((week.runs for week in newest), default=0) or 1
+    width, height, step = 12 * len(newest) + 4, 70, 12
     parts = [_open(width, height, "weeks", say("runs a week"))]
     bar = Markup('<rect class="bar" x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>')
-    for index, week in enumerate(shown):
+    for index, week in enumerate(newest):
         tall = round(week.runs / most * 46, 1)
         parts.append(
             bar.format(index * step + 2, 50 - tall, max(tall, 1), week.monday, formats.counted(week.runs, "run"))
         )
     text = Markup('<text x="{}" y="66" text-anchor="{}">{}</text>')
-    if shown:
-        parts.append(text.format(0, "start", shown[0].monday))
-        if len(shown) > 12:
-            parts.append(text.format(width, "end", shown[-1].monday))
+    if newest:
+        parts.append(text.format(0, "start", newest[0].monday))
+        if len(newest) > 12:
+            parts.append(text.format(width, "end", newest[-1].monday))
     return Markup("").join([*parts, Markup("</svg>")])
 
 
@@ -155,15 +155,15 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
     points: list[TrendPoint] = []
     levels: list[Level] = []
     borders: list[int] = []
-    for one in series:
+    for entry in series:
         offset = len(points)
         if offset:
             borders.append(offset)
-        points += one.points
-        edges = [0, *(change.at for change in one.changes), len(one.points)]
-        reading = [("", ""), *map(_read, one.changes)]
+        points += entry.points
+        edges = [0, *(change.at for change in entry.changes), len(entry.points)]
+        reading = [("", ""), *map(_read, entry.changes)]
         for (start, end), (direction, label) in zip(itertools.pairwise(edges), reading):
-            values = [point.value for point in one.points[start:end]]
+            values = [point.value for point in entry.points[start:end]]
             if values:
                 levels.append(Level(offset + start, offset + end, float(np.median(values)), direction, label))
     skipped = max(0, len(points) - _MAX_POINTS)
@@ -210,11 +210,11 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
 def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
-    found: list[Markup] = []
+    marks: list[Markup] = []
     for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):
         y = frame.y(tick)
-        found += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_LEFT - 6, y + 4, words)]
-    return found
+        marks += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_LEFT - 6, y + 4, words)]
+    return marks
 
 
 def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
@@ -229,44 +229,44 @@ def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
 
 def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
     line = Markup('<line class="reach" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
-    found = []
+    marks = []
     for index, point in enumerate(points):
         if point.interval is not None and None not in point.interval:
             ends = [min(max(float(end or 0.0), low), high) for end in point.interval]
-            found.append(line.format(frame.x(index), frame.y(ends[0]), frame.y(ends[1])))
-    return found
+            marks.append(line.format(frame.x(index), frame.y(ends[0]), frame.y(ends[1])))
+    return marks
 
 
 def _drawn_levels(frame: Frame, levels: Sequence[Level]) -> list[Markup]:
     level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
     label = Markup('<text class="commit" x="{}" y="{}" text-anchor="{}">{}</text>')
-    found = []
+    marks = []
     for number, level in enumerate(levels):
         y = frame.y(level.value)
-        found.append(level_line.format(frame.x(level.start - 0.5), frame.x(level.end - 0.5), y, y))
+        marks.append(level_line.format(frame.x(level.start - 0.5), frame.x(level.end - 0.5), y, y))
         if level.direction:
             x = frame.x(level.start - 0.5)
             anchor = "end" if x > _WIDTH - 110 else "start"
-            found.append(change_line.format(level.direction, x, _TOP - 6, _HEIGHT - _BOTTOM))
-            found.append(
+            marks.append(change_line.format(level.direction, x, _TOP - 6, _HEIGHT - _BOTTOM))
+            marks.append(
                 label.format(x + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label)
             )
-    return found
+    return marks
 
 
 def _dots(frame: Frame, points: Sequence[TrendPoint], unit: str, metric: str, low: float, high: float) -> list[Markup]:
     dot = Markup('<circle class="value{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
     words = formats.quantities([point.value for point in points], unit, metric=metric)
     radius = 3 if len(points) <= 80 else 2
-    found = []
+    marks = []
     for index, (point, value) in enumerate(zip(points, words)):
         inside = min(max(point.value, low), high)
         title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-        found.append(
+        marks.append(
             dot.format("" if inside == point.value else " wild", frame.x(index), frame.y(inside), radius, title)
         )
-    return found
+    return marks
 
 
 def _open(width: float, height: float, name: str, title: str) -> Markup:

@@ -28,12 +28,12 @@ def render_trend(document: TrendDocument, console: Console, language: Language) 
 
 
 def _render(document: TrendDocument, console: Console) -> None:
-    told = sort_changes(document)
+    changes = sort_changes(document)
     console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
     groups = (
-        (say("new"), [*told.new_worse, *told.new_better, *told.new_other]),
-        (say("open"), told.still_open),
-        (say("settled"), told.ended),
+        (say("new"), [*changes.new_worse, *changes.new_better, *changes.new_other]),
+        (say("open"), changes.still_open),
+        (say("settled"), changes.ended),
     )
     rows = [(word, moved) for word, group in groups for moved in group]
     if rows:
@@ -52,7 +52,7 @@ def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
     for word, moved in rows:
         row = change_row(moved)
         history = Text(sparkline([point.value for point in moved.series.points], blocks))
-        named = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+        name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
         change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
         since = Text(f"{row.when} {clean(row.bad)}")
         if row.subject:
@@ -61,13 +61,13 @@ def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
-        table.add_row(Text(word, "bold"), named, change, since, Text(row.evidence), history)
+        table.add_row(Text(word, "bold"), name, change, since, Text(row.evidence), history)
     return table
 
 
 def _facts(document: TrendDocument) -> list[str]:
     lines: list[str] = [searched(document)]
-    short = next((one for one in document.not_looked_at if one.reason == "too_short"), None)
+    short = next((entry for entry in document.not_looked_at if entry.reason == "too_short"), None)
     if document.looked_at and short is not None:
         needed = counted(document.versions_needed, "version")
         lines.append(

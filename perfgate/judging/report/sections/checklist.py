@@ -42,8 +42,12 @@ class Checklist:
         steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
         if not steps:
             return None
-        kept = steps[: summary.detail]
-        return {"tally": tally(steps), "steps": [worded_step(step) for step in kept], "more": len(steps) - len(kept)}
+        listed = steps[: summary.detail]
+        return {
+            "tally": tally(steps),
+            "steps": [worded_step(step) for step in listed],
+            "more": len(steps) - len(listed),
+        }
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:

@@ -21,15 +21,15 @@ class Failing:
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """The rows, and how many more there are where the list had to end."""
-        shown = [*summary.regressed, *summary.improved]
-        if not shown:
+        moved = [*summary.regressed, *summary.improved]
+        if not moved:
             return None
-        known = causes(summary)
-        kept = shown[: summary.detail]
+        changes = causes(summary)
+        listed = moved[: summary.detail]
         return {
-            "rows": grouped(row(comparison, summary, known) for comparison in kept),
-            "more": len(shown) - len(kept),
-            "confidence": common_confidence(kept),
+            "rows": grouped(row(comparison, summary, changes) for comparison in listed),
+            "more": len(moved) - len(listed),
+            "confidence": common_confidence(listed),
             "fold": summary.verdict == "PASS",
             "improved": len(summary.improved),
         }

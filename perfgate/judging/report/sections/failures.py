@@ -29,11 +29,11 @@ class Failures:
         """The first failures in full."""
         if not summary.failures:
             return None
-        shown = summary.failures[:_SHOWN]
+        listed = summary.failures[:_SHOWN]
         lines = 12 if summary.detail > _FEW else 4
         return {
-            "failures": [worded_failure(failure) for failure in shown],
-            "more": len(summary.failures) - len(shown),
+            "failures": [worded_failure(failure) for failure in listed],
+            "more": len(summary.failures) - len(listed),
             "lines": lines,
         }
 

@@ -21,15 +21,15 @@ class Operators:
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """The operators, most time lost first."""
-        found = slower_operators(summary)
-        if not found:
+        slower = slower_operators(summary)
+        if not slower:
             return None
-        shown = min(_SHOWN, summary.detail)
+        most = min(_SHOWN, summary.detail)
         return {
-            "operators": [worded_test(test, summary) for test in found[:shown]],
-            "total": len(found),
-            "more": max(0, len(found) - shown),
-            "pairs": max(test.pairs for test in found),
+            "operators": [worded_test(test, summary) for test in slower[:most]],
+            "total": len(slower),
+            "more": max(0, len(slower) - most),
+            "pairs": max(test.pairs for test in slower),
             "tested": len(summary.decision.operator_tests),
         }
 

@@ -23,14 +23,14 @@ class Recorded:
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """The rows, those of a place together."""
-        found = summary.recorded
-        if not found:
+        comparisons = summary.recorded
+        if not comparisons:
             return None
-        kept = found[: summary.detail]
+        listed = comparisons[: summary.detail]
         return {
-            "rows": [recorded_row(comparison) for comparison in kept],
-            "total": len(found),
-            "more": len(found) - len(kept),
+            "rows": [recorded_row(comparison) for comparison in listed],
+            "total": len(comparisons),
+            "more": len(comparisons) - len(listed),
         }
 
 

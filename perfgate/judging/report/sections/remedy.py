@@ -69,7 +69,7 @@ def remedy(summary: Summary) -> RemedyView:
         **vars(missing_entries(summary)),
         invalid_kinds={entry.kind for entry in summary.invalid},
         undecided=summary.verdict == "INCONCLUSIVE"
-        and any(one.method not in {"check", *RULE_METHODS} for one in summary.inconclusive),
+        and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
         unjudged=summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
         out_of_time=any(failure.error.message == TIME_SPENT for failure in decision.failures),
         unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
@@ -81,7 +81,9 @@ def remedy(summary: Summary) -> RemedyView:
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         uncommitted=decision.head.dirty,
         recorded=decision.recorded,
-        broken_promise=any(formats.is_budget(one) and not one.gating for one in summary.inconclusive),
+        broken_promise=any(
+            formats.is_budget(comparison) and not comparison.gating for comparison in summary.inconclusive
+        ),
     )
 
 

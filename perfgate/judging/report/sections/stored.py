@@ -26,8 +26,8 @@ class Stored:
         beside = summary.decision.stored
         if not beside:
             return None
-        kept = beside[: summary.detail]
-        return {"rows": [stored_row(comparison) for comparison in kept], "more": len(beside) - len(kept)}
+        listed = beside[: summary.detail]
+        return {"rows": [stored_row(comparison) for comparison in listed], "more": len(beside) - len(listed)}
 
 
 def stored_row(comparison: StoredComparison) -> StoredView:

@@ -20,11 +20,11 @@ class Suggestions:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        found = introduced(summary.decision.suggestions)
-        if not found or summary.verdict not in {"FAIL", "WARN"}:
+        distinct = introduced(summary.decision.suggestions)
+        if not distinct or summary.verdict not in {"FAIL", "WARN"}:
             return None
-        shown = [worded_suggestion(suggestion) for suggestion in found[:_SHOWN]]
-        return {"suggestions": shown, "more": max(0, len(found) - _SHOWN)}
+        listed = [worded_suggestion(suggestion) for suggestion in distinct[:_SHOWN]]
+        return {"suggestions": listed, "more": max(0, len(distinct) - _SHOWN)}
 
 
 SECTION = Suggestions()

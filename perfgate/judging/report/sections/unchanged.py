@@ -19,17 +19,17 @@ class Unchanged:
     numbered = False
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        found = summary.unchanged
-        if not found:
+        comparisons = summary.unchanged
+        if not comparisons:
             return None
-        kept = found[: summary.detail]
+        listed = comparisons[: summary.detail]
         return {
-            "rows": grouped(row(comparison, summary) for comparison in kept),
-            "total": len(found),
-            "more": len(found) - len(kept),
+            "rows": grouped(row(comparison, summary) for comparison in listed),
+            "total": len(comparisons),
+            "more": len(comparisons) - len(listed),
             "margin": formats.setting(summary.decision.excluded),
-            "confidence": common_confidence(kept),
-            "timed": any(comparison.method == "paired" for comparison in found),
+            "confidence": common_confidence(listed),
+            "timed": any(comparison.method == "paired" for comparison in comparisons),
         }
 
 

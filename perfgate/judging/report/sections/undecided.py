@@ -19,15 +19,15 @@ class Undecided:
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
         """The rows, undecided ones first."""
-        found = [*summary.inconclusive, *summary.not_comparable]
-        if not found:
+        comparisons = [*summary.inconclusive, *summary.not_comparable]
+        if not comparisons:
             return None
-        kept = found[: summary.detail]
+        listed = comparisons[: summary.detail]
         return {
-            "rows": [row(comparison, summary) for comparison in kept],
+            "rows": [row(comparison, summary) for comparison in listed],
             "undecided": len(summary.inconclusive),
             "not_compared": len(summary.not_comparable),
-            "more": len(found) - len(kept),
+            "more": len(comparisons) - len(listed),
         }
 
 

@@ -35,13 +35,13 @@ class Why:
     numbered = True
 
     def fill(self, summary: Summary) -> Mapping[str, object] | None:
-        found = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
-        if not found:
+        ranked = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
+        if not ranked:
             return None
-        shown = min(_SHOWN, summary.detail)
+        most = min(_SHOWN, summary.detail)
         return {
-            "causes": [worded_cause(cause) for cause in found[:shown]],
-            "more": max(0, len(found) - shown),
+            "causes": [worded_cause(cause) for cause in ranked[:most]],
+            "more": max(0, len(ranked) - most),
             "account": worded_account(summary),
         }
 
@@ -53,8 +53,8 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
         return None
     more = sum(part.seconds for part in explained.contributions if part.seconds > 0)
     saved = sum(-part.seconds for part in explained.contributions if part.seconds < 0)
-    left = explained.measured - explained.explained
-    told = abs(left) >= _TOLD * explained.measured
+    rest = explained.measured - explained.explained
+    notable = abs(rest) >= _TOLD * explained.measured
     return {
         "place": place(explained.workload, explained.shape),
         "metric": metric_name(explained.metric or "", _clock(summary, explained)),
@@ -62,8 +62,8 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
         "more": formats.quantity(more, "s"),
         "saved": formats.quantity(saved, "s") if saved >= _TOLD * explained.measured else None,
         "share": formats.percent(explained.explained / explained.measured),
-        "left": formats.quantity(left, "s") if told and left > 0 else None,
-        "over": formats.quantity(-left, "s") if told and left < 0 else None,
+        "left": formats.quantity(rest, "s") if notable and rest > 0 else None,
+        "over": formats.quantity(-rest, "s") if notable and rest < 0 else None,
         "bound": say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
         "base_bound": say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
     }
@@ -72,13 +72,20 @@ def worded_account(summary: Summary) -> Mapping[str, object] | None:
 def _clock(summary: Summary, explained: Explanation) -> Clock:
     key = (explained.workload, explained.shape, explained.metric)
     compared = summary.decision.comparisons
-    return next((one.clock for one in compared if (one.workload, one.shape, one.metric) == key), "wall")
+    return next(
+        (
+            comparison.clock
+            for comparison in compared
+            if (comparison.workload, comparison.shape, comparison.metric) == key
+        ),
+        "wall",
+    )
 
 
 def _explanation(summary: Summary) -> Explanation | None:
-    slower = [one for one in summary.decision.explanations if one.measured is not None and one.measured > 0]
-    worst = {(one.workload, one.shape): number for number, one in reversed(list(enumerate(summary.regressed)))}
-    return min(slower, key=lambda one: worst.get((one.workload, one.shape), len(worst)), default=None)
+    slower = [entry for entry in summary.decision.explanations if entry.measured is not None and entry.measured > 0]
+    worst = {(entry.workload, entry.shape): number for number, entry in reversed(list(enumerate(summary.regressed)))}
+    return min(slower, key=lambda entry: worst.get((entry.workload, entry.shape), len(worst)), default=None)
 
 
 SECTION = Why()
