@@ -265,13 +265,12 @@ class Repository:
         result = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
         if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
-                f"git does not read this commit, because its .gitmodules names a command to run ({result.errors}); perfgate runs "
-                "none of it and measures nothing: take `update` out of .gitmodules"
+                f"git does not read this commit, because its .gitmodules names a command to run ({result.errors}); "
+                "perfgate runs none of it and measures nothing: take `update` out of .gitmodules"
             )
         if result.code:
-            raise RepositoryError(
-                f"git {arguments[0]} failed in {self.root}: {result.errors or f'exit code {result.code}'}"
-            )
+            complaint = result.errors or f"exit code {result.code}"
+            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {complaint}")
         return result.output
 
 
