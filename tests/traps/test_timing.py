@@ -17,6 +17,7 @@ from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.devices.backends.cpu import open_device
 from perfgate.measuring.timing.quiet import collector_off
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, fake_workload
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import finding_names, names
@@ -405,7 +406,7 @@ def test_p99_of_too_few_calls() -> set[str]:
     context = context_on(device, fake_workload(call=lambda model, _: device.launch("mm")))
     value = next(value for value in LATENCY.measure(context).values if value.metric == "latency.p99")
     assert value.value is None
-    return {"latency.p99 not estimable"} if "not estimable: a P99 needs 662 calls" in (value.reason or "") else set()
+    return {"latency.p99 not estimable"} if "not estimable: a P99 needs 662 calls" in reason_of(value) else set()
 
 
 @not_caught(

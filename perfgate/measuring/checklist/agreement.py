@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, NamedTuple
 
+from perfgate.document.message import Message
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 
-TRAINS = "a training iteration changes the model it runs on, so two ways of it are not the same work"
-_NO_MODULE = "the workload's model is no torch.nn.Module, so it cannot be copied into another layout or precision"
-_NO_MEMORY = "there is no memory for a copy of the model"
-_NOT_REPEATABLE = "the same input gives another output each time, so outputs of two ways cannot be compared"
-_NO_TENSORS = "the outputs hold no tensors of one shape that could be compared"
+TRAINS = Message("operators.training-changes-model")
 # How far two answers to one input may lie apart by rounding alone, as a share of the largest value.
 _ROUNDING = 1e-3
 
@@ -77,15 +74,8 @@ def _compare(reference: Any, output: Any) -> Agreement:
     )
 
 
-class Agreed(NamedTuple):
-    """How far the outputs of two ways lie apart, or why that cannot be told."""
-
-    agreement: Agreement | None
-    reason: str | None = None
-
-
-def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device: Device) -> Agreed:
-    """Compare the outputs of two ways to answer one input; not where the first does not answer it twice alike."""
+def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device: Device) -> Agreement | Message:
+    """How far the outputs of two ways to answer one input lie apart, or why that cannot be told."""
     outputs = []
     for way in (first, first, second):
         # A clone, because the next call may write into the same memory.
@@ -94,18 +84,18 @@ def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device:
     reference, again, output = outputs
     repeated, compared = agreement(reference, again), agreement(reference, output)
     if not repeated.comparable or not compared.comparable:
-        return Agreed(None, _NO_TENSORS)
+        return Message("operators.outputs-not-comparable")
     # Kernels may round differently from call to call; chance, as in dropout, goes far beyond that.
     if not repeated.within(_ROUNDING):
-        return Agreed(None, _NOT_REPEATABLE)
-    return Agreed(compared)
+        return Message("operators.output-varies")
+    return compared
 
 
 class ModelCopy(NamedTuple):
     """A copy of the workload's model, or why there is none."""
 
     model: Any
-    reason: str | None = None
+    reason: Message | None = None
 
 
 def copy_of_model(workload: BoundWorkload, device: Device) -> ModelCopy:
@@ -113,13 +103,13 @@ def copy_of_model(workload: BoundWorkload, device: Device) -> ModelCopy:
     import torch
 
     if not isinstance(workload.model, torch.nn.Module):
-        return ModelCopy(None, _NO_MODULE)
+        return ModelCopy(None, Message("operators.not-a-module"))
     try:
         return ModelCopy(copy.deepcopy(workload.model))
     except (RuntimeError, TypeError, ValueError, MemoryError) as error:
         if device.is_out_of_memory(error):
-            return ModelCopy(None, _NO_MEMORY)
-        return ModelCopy(None, f"the model cannot be copied: {str(error).partition(chr(10))[0]}")
+            return ModelCopy(None, Message("operators.no-memory-for-copy"))
+        return ModelCopy(None, Message("operators.copy-fails", {"error": str(error).partition("\n")[0]}))
 
 
 def rotating(invoke: Callable[[Any], Any], pool: Sequence[Any]) -> Callable[[], Any]:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
 from perfgate.measuring.checklist.runner import find_steps, step_result
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable, together
 from perfgate.trace.kernel_times import kernel_times
 from perfgate.trace.summary import DeviceSummary
 
-NO_STEPS = (
-    "the recording marks no steps; call prof.step() after every iteration, so that a step can be told from the next"
-)
-NO_DEVICE = "the recording shows nothing that ran on a device"
-_NO_DEVICE_TIMES = "the recording does not say what the device did in each of its steps"
-_NO_BEGIN = (
-    "nothing says when the first step began: there is no timeline, and the table of steps has no column Preparing"
-)
-_TAKES_CALLS = "it takes calls made here, with settings of their own; a recording shows calls that were made"
+NO_STEPS = Message("times.no-steps-marked")
+NO_DEVICE = Message("times.nothing-on-device")
 # All steps but the last, which is the gate's.
 _NUMBERS = range(1, 20)
 
@@ -40,7 +34,10 @@ def recorded_checklist(context: RecordingContext) -> RecordedChecklist:
     members = find_steps()
     for number in _NUMBERS:
         step: object = members.get(number)
-        outcome = step.judge_recording(context) if isinstance(step, RecordedStep) else not_applicable(_TAKES_CALLS)
+        if isinstance(step, RecordedStep):
+            outcome = step.judge_recording(context)
+        else:
+            outcome = not_applicable(Message("times.calls-needed"))
         checklist.steps.append(step_result(card(number), context.workload, outcome))
         checklist.counters.extend(outcome.counters)
         checklist.operators.extend(outcome.operators)
@@ -55,19 +52,21 @@ def profiled(summary: DeviceSummary) -> dict[str, str]:
     return {"shape": summary.shape, "under": "profiler"}
 
 
-def device_times_missing(summary: DeviceSummary) -> str:
+def device_times_missing(summary: DeviceSummary) -> Message:
     """Why a summary has no parts."""
     if summary.on_host:
         return NO_DEVICE
     if summary.unit == "whole recording":
         return NO_STEPS
-    return _NO_BEGIN if all(step.computing_ns is not None for step in summary.steps) else _NO_DEVICE_TIMES
+    if all(step.computing_ns is not None for step in summary.steps):
+        return Message("times.first-step-unknown")
+    return Message("times.device-by-step-unknown")
 
 
 def or_absent(outcome: StepOutcome) -> StepOutcome:
     """The outcome; where all of its values are missing it is absent, and their reasons are its reason."""
     if all(value.value is None for value in outcome.values):
-        reasons = dict.fromkeys(str(value.reason or "") for value in outcome.values)
-        outcome.absent = "not_applicable" if set(reasons) <= {NO_DEVICE} else "unavailable"
-        outcome.reason = "; ".join(reasons)
+        reasons = [value.reason for value in outcome.values if isinstance(value.reason, Message)]
+        outcome.absent = "not_applicable" if all(reason == NO_DEVICE for reason in reasons) else "unavailable"
+        outcome.reason = together(reasons)
     return outcome

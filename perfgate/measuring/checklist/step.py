@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from perfgate.catalogue.records import StepCard
 from perfgate.document.budget import Budget
+from perfgate.document.message import Message, distinct
 from perfgate.document.run import (
     Artifact,
     CallAccount,
@@ -87,7 +88,7 @@ class StepOutcome:
     accounts: list[CallAccount] = field(default_factory=list)
     counters: list[CounterSet] = field(default_factory=list)
     absent: Literal["not_applicable", "unavailable"] | None = None
-    reason: str | None = None
+    reason: Message | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -107,12 +108,18 @@ class StepOutcome:
         self.counters += part.counters
 
 
-def not_applicable(reason: str) -> StepOutcome:
+def not_applicable(reason: Message) -> StepOutcome:
     return StepOutcome(absent="not_applicable", reason=reason)
 
 
-def unavailable(reason: str) -> StepOutcome:
+def unavailable(reason: Message) -> StepOutcome:
     return StepOutcome(absent="unavailable", reason=reason)
+
+
+def together(reasons: Iterable[Message]) -> Message:
+    """One reason made of several, each said once."""
+    (first, *more) = distinct(reasons)
+    return Message("notes.together", {"reasons": [first, *more]}) if more else first
 
 
 class Step(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.stats.summary import CONFIDENCE, Quantile, quantile
 
@@ -14,7 +15,7 @@ Labels = Mapping[str, str]
 Interval = tuple[float | None, float | None]
 
 
-def missing(metrics: str | Iterable[str], reason: str, labels: Labels | None = None) -> list[Value]:
+def missing(metrics: str | Iterable[str], reason: Message, labels: Labels | None = None) -> list[Value]:
     """One value without a number for each metric."""
     names = [metrics] if isinstance(metrics, str) else metrics
     return [Value(metric=name, value=None, reason=reason, labels=dict(labels or {})) for name in names]
@@ -33,7 +34,7 @@ def of_quantile(metric: str, number: Quantile, labels: Labels) -> Value:
     return with_interval(metric, number.value, number.interval, number.size, labels)
 
 
-def lower_bound_only(metric: str, number: Quantile, labels: Labels, reason: str) -> Value:
+def lower_bound_only(metric: str, number: Quantile, labels: Labels, reason: Message) -> Value:
     """A quantile that is not estimable: only its lower end is sure."""
     return Value(
         metric=metric,

@@ -40,7 +40,7 @@ def noticed_rules() -> dict[str, set[str]]:
     severities: dict[str, set[str]] = {}
     for path in Path(checklist.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "noticed":
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "finding":
                 rule, severity = call.args[0], call.args[1]
                 if isinstance(rule, ast.Constant):
                     words = {str(node.value) for node in ast.walk(severity) if isinstance(node, ast.Constant)}

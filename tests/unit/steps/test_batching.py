@@ -15,6 +15,7 @@ from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.arrivals import draw
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 
 MS = 1_000_000
@@ -45,12 +46,15 @@ def test_batching__no_traffic__not_applicable_with_what_to_add() -> None:
     outcome = _measure(MS, MS)
     assert outcome.status == "not_applicable"
     assert outcome.reason is not None
-    assert "add traffic=Traffic(rate=...)" in outcome.reason
+    assert "add traffic=Traffic(rate=...)" in reason_of(outcome)
 
 
 def test_batching__training__not_applicable() -> None:
     outcome = _measure(MS, MS, traffic=HALF, train_step=lambda model, inputs: model(inputs))
-    assert (outcome.status, outcome.reason) == ("not_applicable", "a training iteration answers no requests")
+    assert (outcome.status, reason_of(outcome)) == (
+        "not_applicable",
+        "a training iteration answers no requests",
+    )
 
 
 def test_batching__static_batches_of_eight_that_fill_slowly__continuous_recommended_with_both_numbers() -> None:
@@ -119,7 +123,7 @@ def test_batching__rate_too_low_to_replay__simulated_only_and_no_claim() -> None
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("batching.unconfirmed", "info")]
     assert outcome.status == "ok"
     speedup = next(value for value in outcome.values if value.metric == "batching.speedup")
-    assert speedup.reason == "2 requests a second are too few for a replay in the time for it"
+    assert reason_of(speedup) == "2 requests a second are too few for a replay in the time for it"
 
 
 def test_batching__quick_on_a_model_of_5_ms__at_most_6_seconds() -> None:

@@ -15,6 +15,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
 
@@ -59,7 +60,7 @@ def test_cache__size_unknown__unavailable(tmp_path):
     outcome = measure(tmp_path, cold_ms=1.0, cache=None)
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "how large" in outcome.reason
+    assert "how large" in reason_of(outcome)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why
     outcome = measure(tmp_path, cold_ms=0.0, item_bytes=item_bytes)
 
     (rotating,) = (value for value in outcome.values if value.value is None)
-    assert reason in rotating.reason
+    assert reason in reason_of(rotating)
     assert by_buffers(outcome, "cache.call_time").keys() == {"hot", "cold"}
 
 
@@ -142,7 +143,7 @@ def test_cache__recorded_without_l2_counters__unavailable_and_how_to_get_them(tm
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "AiCMetrics.L2Cache" in outcome.reason
+    assert "AiCMetrics.L2Cache" in reason_of(outcome)
 
 
 def kernel(op, duration_ns, **counters):

@@ -35,6 +35,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Collective, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
 from tests.waiting import left_in_the_end
@@ -158,7 +159,7 @@ def test_communication__one_rank__not_applicable_with_the_line_to_add(tmp_path: 
     outcome = on_cpu(tmp_path, ranks=0)
 
     assert (outcome.status, outcome.values) == ("not_applicable", [])
-    assert "ranks=2 in its Workload" in (outcome.reason or "")
+    assert "ranks=2 in its Workload" in reason_of(outcome)
 
 
 def test_communication__more_ranks_than_devices__unavailable(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_communication__more_ranks_than_devices__unavailable(tmp_path: Path) -> 
 
     outcome = STEP.measure(context_on(FakeDevice(), workload, artifacts=tmp_path))
     assert outcome.status == "unavailable"
-    assert outcome.reason == "torch.distributed has no backend for devices of kind fake"
+    assert reason_of(outcome) == "torch.distributed has no backend for devices of kind fake"
 
 
 def quick_plan(**fields: Any) -> Plan:
@@ -347,7 +348,7 @@ def test_communication__recorded_and_hidden_behind_computing__green() -> None:
 def test_communication__recorded_without_collectives__not_applicable() -> None:
     outcome = recorded(Timeline(rank=0, device=0, events=EventTableBuilder().table()))
 
-    assert (outcome.status, outcome.reason) == ("not_applicable", "the recording holds no collective")
+    assert (outcome.status, reason_of(outcome)) == ("not_applicable", "the recording holds no collective")
 
 
 def test_communication__workload_in_a_group__overlap_of_its_own_trace(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.steps.planted_models import context, found, images, line_of, linears, measure, numbers, pictures, turn
 from tests.unit.trace.ascend import ALEXNET, QWEN, sample
@@ -27,7 +28,7 @@ def judged(recording):
 def reason(outcome, metric):
     (value,) = (value for value in outcome.values if value.metric == metric)
     assert value.value is None
-    return value.reason
+    return reason_of(value)
 
 
 def train(model, inputs):

@@ -14,6 +14,7 @@ from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.recordings import kineto_recording
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.steps.planted_models import context, found, images, line_of, linears, measure, numbers, pictures, turn
 from tests.unit.trace.ascend import ALEXNET, QWEN, sample
@@ -92,7 +93,7 @@ def test_format__no_operator_and_no_kernel__unavailable():
     result, _ = run_step(STEP, context_on(device, fake_workload(FakeKernel("aten::mm", 1000))))
 
     assert result.status == "unavailable"
-    assert "no operator" in (result.reason or "")
+    assert "no operator" in reason_of(result)
 
 
 def test_format__kernels_of_a_live_trace__share_and_name(tmp_path):

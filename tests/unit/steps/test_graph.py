@@ -28,6 +28,7 @@ from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.steps import profiler_steps
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
 
@@ -145,7 +146,7 @@ def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path, no_compil
 
     for metric in ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head"):
         assert value_of(result, metric).value is None
-        assert "no-such-compiler" in value_of(result, metric).reason
+        assert "no-such-compiler" in reason_of(value_of(result, metric))
 
 
 def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_path):
@@ -157,7 +158,7 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
     assert speedup.interval[0] <= speedup.value <= speedup.interval[1]
     heads = [value for value in result.values if value.metric == "graph.head"]
     if torch.__version__.startswith("2.7."):
-        assert [(value.value, "does not show" in value.reason) for value in heads] == [(None, True)]
+        assert [(value.value, "does not show" in reason_of(value)) for value in heads] == [(None, True)]
     else:
         assert {value.labels["part"] for value in heads} == {"framework", "compiler", "graph"}
         assert all(value.value > 0 for value in heads)
@@ -173,7 +174,7 @@ def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path, monkeypatch
     monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=0.3, compare=0.1))
     result = measured(workload(Clean().eval()), tmp_path)
 
-    assert "not done in the time" in value_of(result, "graph.speedup").reason
+    assert "not done in the time" in reason_of(value_of(result, "graph.speedup"))
     assert value_of(result, "graph.breaks").value == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -196,7 +197,7 @@ def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_p
         result = measured(workload(model), tmp_path)
 
     assert result.status == "unavailable"
-    assert "cannot be copied" in result.reason
+    assert "cannot be copied" in reason_of(result)
     assert result.values == []
 
 
@@ -219,7 +220,7 @@ def test_graph__fake_device__no_compiler_is_known_for_it(tmp_path):
     result, _ = run_step(STEP, context)
 
     assert (result.status, result.values) == ("unavailable", [])
-    assert "kind fake" in result.reason
+    assert "kind fake" in reason_of(result)
 
 
 def test_time_limit__a_process_that_hangs__ended_with_those_below_it():

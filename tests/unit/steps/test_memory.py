@@ -20,6 +20,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
 
@@ -154,7 +155,7 @@ def test_memory__limits_of_the_project__followed() -> None:
 def test_memory__no_pool_and_no_counting__values_are_missing_with_a_reason() -> None:
     outcome = on_fake(FakeDevice(capabilities=frozenset()))
 
-    missing = {value.metric: value.reason for value in outcome.values if value.value is None}
+    missing = {value.metric: reason_of(value) for value in outcome.values if value.value is None}
     assert missing["memory.allocated"] == "the framework keeps no pool of this device's memory"
     assert missing["memory.growth"] == "the device's allocations cannot be counted"
     assert numbers(outcome)["memory.faults"] == 0.0
@@ -245,5 +246,5 @@ def test_memory__recorded_without_memory__unavailable() -> None:
     outcome = STEP.judge_recording(RecordingContext(recording, summarize([timeline]), "model", {}))
 
     assert outcome.status == "unavailable"
-    assert outcome.reason == "the recording holds no memory: record with profile_memory=True"
+    assert reason_of(outcome) == "the recording holds no memory: record with profile_memory=True"
     assert outcome.values == []

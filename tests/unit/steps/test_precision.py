@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from perfgate import trace
+from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
@@ -16,6 +17,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.steps.planted_models import Linears, found, line_of, linears, measure, numbers, rows
 from tests.unit.trace.ascend import ALEXNET, QWEN, sample
@@ -135,7 +137,7 @@ def test_precision__autocast_of_its_own__share_and_reason(tmp_path):
 
     assert numbers(outcome, "precision.low_share", "of") == {"flops": 1.0}
     assert speedup(outcome).value is None
-    assert "autocast on by itself" in (speedup(outcome).reason or "")
+    assert "autocast on by itself" in reason_of(speedup(outcome))
     # Input, two weights and two biases, in every call.
     assert numbers(outcome, "precision.casts") == {"default": 5}
 
@@ -144,7 +146,7 @@ def test_precision__fails_under_autocast__reason_and_no_error(tmp_path):
     outcome = measure(STEP, linears(lambda rows: rows @ torch.eye(64).addmm_(rows.t(), rows)), tmp_path)
 
     assert speedup(outcome).value is None
-    assert "fails under autocast" in (speedup(outcome).reason or "")
+    assert "fails under autocast" in reason_of(speedup(outcome))
     assert outcome.status == "ok"
 
 
@@ -157,7 +159,7 @@ def test_precision__training__share_only(tmp_path):
     outcome = measure(STEP, linears(train_step=train), tmp_path)
 
     assert numbers(outcome, "precision.low_share", "of") == {"flops": 0.0}
-    assert "training" in (speedup(outcome).reason or "")
+    assert "training" in reason_of(speedup(outcome))
 
 
 @pytest.mark.slow
@@ -166,7 +168,7 @@ def test_precision__another_output_each_time__error_not_known(tmp_path):
 
     (error,) = (value for value in outcome.values if value.metric == "precision.error")
     assert error.value is None
-    assert "another output each time" in (error.reason or "")
+    assert "another output each time" in reason_of(error)
     assert "precision.gain" not in found(outcome)
 
 
@@ -184,7 +186,6 @@ def trial(**fields):
         "against": "as_is",
         "versus": Versus(speedup=2.0, low=1.8, high=2.2, first_ns=2.0, second_ns=1.0, quads=20),
         "agreement": Agreement(comparable=True, absolute=0.01, relative=0.01, cosine=0.9999),
-        "unknown": None,
         "refused": None,
         "memory_ratio": 0.5,
     }
@@ -209,7 +210,7 @@ def test_judge_trial__faster_and_right__recommended_by_the_low_end():
     [
         {"agreement": Agreement(comparable=True, relative=0.05)},
         {"agreement": Agreement(comparable=True, not_finite=3)},
-        {"agreement": None, "unknown": "the outputs hold no tensors"},
+        {"agreement": Message("operators.outputs-not-comparable")},
         {"refused": "check returned False"},
     ],
 )
@@ -295,7 +296,7 @@ def test_precision__recording_without_dtypes__unavailable():
     )
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "Level1" in (outcome.reason or "")
+    assert "Level1" in reason_of(outcome)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import ProfilerStep, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 from tests.unit.trace.ascend import ALEXNET, GPT, sample
 
@@ -50,7 +51,7 @@ def test_preprocess__none_given__not_applicable_with_what_to_give() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0)))
     assert outcome.status == "not_applicable"
     assert outcome.reason is not None
-    assert "give it preprocess=function" in outcome.reason
+    assert "give it preprocess=function" in reason_of(outcome)
 
 
 def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:
@@ -218,7 +219,7 @@ def test_judge_recording__nothing_of_loading__unavailable_and_says_what_was_look
     assert outcome.status == "unavailable"
     assert outcome.values == []
     assert outcome.reason is not None
-    assert "no span of a DataLoader" in outcome.reason
+    assert "no span of a DataLoader" in reason_of(outcome)
 
 
 def _timeline(*steps: ProfilerStep) -> Timeline:

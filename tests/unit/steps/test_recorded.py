@@ -14,6 +14,7 @@ from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
+from tests.fakes.wording import reason_of
 from tests.samples import unpacked
 
 
@@ -50,7 +51,7 @@ def test_recorded_checklist__every_step_has_a_status(tmp_path: Path) -> None:
     ]
     assert [step.number for step in found.steps] == list(range(1, 20))
     assert all(step.reason for step in found.steps if step.status not in ("ok", "attention"))
-    assert found.steps[4].reason == "a recording has one batch size"
+    assert reason_of(found.steps[4]) == "a recording has one batch size"
 
 
 def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_recorded_checklist__no_steps_marked__counts_of_the_whole_and_no_times(t
     found = checklist(tmp_path, marked=False)
 
     assert [step.status for step in found.steps[:5]] == ["unavailable"] * 3 + ["ok", "not_applicable"]
-    assert all("call prof.step()" in (step.reason or "") for step in found.steps[:3])
+    assert all("call prof.step()" in reason_of(step) for step in found.steps[:3])
     assert (found.counters[0].repeats, found.counters[0].values["counters.kernels"]) == (0, 12)
 
 
@@ -141,7 +142,7 @@ def test_recorded_checklist__operators_of_a_cpu__no_device_to_judge() -> None:
         "ok",
         "not_applicable",
     ]
-    assert found.steps[1].reason == "the recording shows nothing that ran on a device"
+    assert reason_of(found.steps[1]) == "the recording shows nothing that ran on a device"
     assert found.counters[0].values == {"counters.recorded_ops": 1}
 
 

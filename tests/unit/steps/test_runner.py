@@ -13,6 +13,7 @@ from perfgate.document.run import Value
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 
 
@@ -52,7 +53,7 @@ def test_run_step__exception__status_error_with_traceback_and_no_number() -> Non
     assert outcome is None
     assert result.status == "error"
     assert result.values == []
-    assert result.reason == "ZeroDivisionError: of the user"
+    assert reason_of(result) == "ZeroDivisionError: of the user"
     assert result.error is not None
     assert result.error.kind == "exception"
     assert result.error.message == "ZeroDivisionError: of the user"
@@ -91,4 +92,4 @@ def test_run_step__illegal_outcome__error_instead_of_a_number(outcome: StepOutco
     result, kept = run_step(_Step(lambda context: outcome), _context())
     assert kept is None
     assert result.status == "error"
-    assert message in (result.reason or "")
+    assert message in reason_of(result)

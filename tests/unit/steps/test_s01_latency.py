@@ -13,6 +13,7 @@ from perfgate.measuring.checklist.steps.s01_latency import STEP
 from perfgate.measuring.workload.workload import SLA, Traffic
 from perfgate.stats.summary import P99_FLOOR
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 
 MS = 1_000_000
@@ -57,7 +58,7 @@ def test_latency__quick_and_slow_calls__p99_not_estimable_and_says_why() -> None
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0)))
     p99 = _value(outcome, "latency.p99")
     assert p99.value is None
-    assert p99.reason == "not estimable: a P99 needs 662 calls, there are 200; see P90"
+    assert reason_of(p99) == "not estimable: a P99 needs 662 calls, there are 200; see P90"
     assert p99.interval == (0.005, None)
     assert _value(outcome, "latency.p90").value == 0.005
 
@@ -168,13 +169,13 @@ def test_latency__more_calls_than_it_serves__saturated_and_no_percentile_claimed
     assert finding.message == ("shape default does not keep up with 200 calls a second: the queue grows without end")
     assert finding.evidence["served"] == pytest.approx(125, rel=0.01)
     p99 = _at_rate(outcome, "latency.p99", "200")
-    assert (p99.value, p99.reason) == (None, "the queue grows without end at 200 calls a second")
+    assert (p99.value, reason_of(p99)) == (None, "the queue grows without end at 200 calls a second")
 
 
 def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=0.5))))
     p50 = _at_rate(outcome, "latency.p50", "0.5")
-    assert p50.reason == "0.5 calls a second are fewer than 10 in the time for it"
+    assert reason_of(p50) == "0.5 calls a second are fewer than 10 in the time for it"
 
 
 def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:

@@ -4,6 +4,7 @@ from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.checklist.steps import s02_utilization
 from perfgate.measuring.checklist.steps.s02_utilization import STEP
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 
 US = 1000
@@ -117,7 +118,7 @@ def test_utilization__no_timeline__host_only_and_the_reason(tmp_path):
     assert values["utilization.host"].value == pytest.approx(0.5, rel=0.001)
     for metric in ("utilization.busy", "utilization.gap"):
         assert values[metric].value is None
-        assert "no kernels of this device on a timeline" in values[metric].reason
+        assert "no kernels of this device on a timeline" in reason_of(values[metric])
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("utilization.host", "info")]
     assert outcome.status == "ok"
 
@@ -145,4 +146,4 @@ def test_utilization__driver_tells_nothing__absent_with_the_reason(tmp_path):
     _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=US), quick=False)
 
     assert values["utilization.reported"].value is None
-    assert "told its utilization 0 times" in values["utilization.reported"].reason
+    assert "told its utilization 0 times" in reason_of(values["utilization.reported"])

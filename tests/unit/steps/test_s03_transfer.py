@@ -10,6 +10,7 @@ import pytest
 from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s03_transfer import STEP
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 
 MS = 1_000_000
@@ -88,7 +89,7 @@ def test_transfer__limit_of_the_project__comes_before_the_default() -> None:
 def test_transfer__no_memory_of_its_own__not_applicable_with_the_reason() -> None:
     outcome = STEP.measure(context_on(FakeDevice(capabilities=frozenset({"queue"})), curve(MS, 0)))
     assert outcome.status == "not_applicable"
-    assert outcome.reason == "the device works in host memory: there is nothing to copy"
+    assert reason_of(outcome) == "the device works in host memory: there is nothing to copy"
     assert outcome.values == []
 
 
@@ -96,4 +97,4 @@ def test_transfer__nothing_to_copy_back__bandwidth_absent_not_zero() -> None:
     outcome = STEP.measure(context_on(_device(), curve(4 * MS, 0, item_bytes=MB)))
     (value,) = [v for v in outcome.values if v.metric == "transfer.d2h_bandwidth" and v.labels["mode"] == "pageable"]
     assert value.value is None
-    assert value.reason == "nothing was copied"
+    assert reason_of(value) == "nothing was copied"

@@ -11,6 +11,7 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 
 US = 1000
@@ -205,8 +206,8 @@ def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path):
     outcome = measure(tmp_path, workload=fake_workload(call=lambda *_: device.host_works(100 * US)), device=device)
 
     assert outcome.status == "unavailable"
-    assert "no operator" in outcome.reason
-    assert {value.metric: (value.value, value.reason) for value in outcome.values} == dict.fromkeys(
+    assert "no operator" in reason_of(outcome)
+    assert {value.metric: (value.value, reason_of(value)) for value in outcome.values} == dict.fromkeys(
         ("ops.coverage", "ops.kernel_time"), (None, "the trace holds no operator")
     )
     assert len(outcome.counters) == 1

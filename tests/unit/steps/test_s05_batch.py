@@ -10,6 +10,7 @@ from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s05_batch import STEP, find_knee
 from perfgate.measuring.workload.workload import SLA
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve, fake_workload
 
 MS = 1_000_000
@@ -126,7 +127,7 @@ def test_batch__long_calls_in_quick_mode__sweep_ends_early() -> None:
 def test_batch__fixed_batch__not_applicable_with_the_models_own_words() -> None:
     outcome = _measure(MS, MS, batch=4, model={"only_batch": 4})
     assert outcome.status == "not_applicable"
-    assert outcome.reason == "the batch size is fixed at 4: a batch of 1 is refused (expected a batch of 4, got 1)"
+    assert reason_of(outcome) == "the batch size is fixed at 4: a batch of 1 is refused (expected a batch of 4, got 1)"
 
 
 def test_batch__one_size_refused__left_out_and_said() -> None:
@@ -148,7 +149,7 @@ def test_batch__sizes_of_the_workload__only_those_and_the_configured() -> None:
 def test_batch__no_other_size_named__not_applicable() -> None:
     outcome = _measure(MS, MS, batch=3, batch_sizes=(3,))
     assert outcome.status == "not_applicable"
-    assert outcome.reason == "the workload names no batch size but the configured 3"
+    assert reason_of(outcome) == "the workload names no batch size but the configured 3"
 
 
 def test_batch__quick_on_a_model_of_5_ms__takes_about_5_seconds() -> None:

@@ -20,6 +20,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import sample
 
@@ -102,7 +103,7 @@ def test_profile__profiler_that_does_not_work__unavailable_in_its_words(tmp_path
             raise MeasuringError("msprof is not on PATH")
 
     outcome = STEP.measure(context_on(Silent(), fake_workload(FakeKernel("aten::mm", MS)), artifacts=tmp_path))
-    assert (outcome.status, outcome.reason, outcome.values) == ("unavailable", "msprof is not on PATH", [])
+    assert (outcome.status, reason_of(outcome), outcome.values) == ("unavailable", "msprof is not on PATH", [])
 
 
 def judged(path: Path) -> StepOutcome:

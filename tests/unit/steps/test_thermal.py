@@ -39,6 +39,7 @@ from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
+from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
 
@@ -70,7 +71,7 @@ def test_thermal__device_that_keeps_its_speed__ok_and_no_sensor_said() -> None:
     assert lost.value == pytest.approx(0.0, abs=1e-3)
     assert lost.labels == {"shape": "default", "of": "workload"}
     assert outcome.status == "ok"
-    missing = {value.metric: value.reason for value in outcome.values if value.value is None}
+    missing = {value.metric: reason_of(value) for value in outcome.values if value.value is None}
     assert set(missing) == {
         "thermal.throttled",
         "thermal.clock",
@@ -201,7 +202,7 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     outside = [reading(-1.0, power=1.0), reading(5.95, power=1.0), reading(2.0, power=1.0)]
     values = sensor_values(Sensed(outside), SOAKED, items=600, shape="default")
 
-    assert {value.reason for value in values} == {"the sensor answered 1 times in 6 s of calls, 2 are needed"}
+    assert {reason_of(value) for value in values} == {"the sensor answered 1 times in 6 s of calls, 2 are needed"}
 
 
 def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:

@@ -17,6 +17,7 @@ from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import kineto_recording
+from tests.fakes.wording import reason_of
 from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +156,7 @@ def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):
 
     aligned, gain = outcome.values
     assert (aligned.metric, aligned.value) == ("tiling.aligned_share", 1.0)
-    assert (gain.value, "multiples already" in gain.reason) == (None, True)
+    assert (gain.value, "multiples already" in reason_of(gain)) == (None, True)
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
@@ -173,7 +174,7 @@ def test_tiling__no_product__not_applicable(tmp_path):
     outcome = on_cpu(tmp_path, torch.nn.ReLU(), rows(32, torch.float32), batch=32)
 
     assert (outcome.status, outcome.values) == ("not_applicable", [])
-    assert "no matrix product" in outcome.reason
+    assert "no matrix product" in reason_of(outcome)
 
 
 def kernel(op, core, blocks, duration_ns, **counters):
@@ -246,14 +247,14 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
     assert (bounds["FlashAttentionScore"], bounds["MatMulV3"]) == ("memory", "memory")
     (unknown,) = (value for value in outcome.values if value.metric == "tiling.occupancy")
     assert unknown.value is None
-    assert unknown.reason == "nobody tells how many cores the device has, so the numbers of blocks say nothing"
+    assert reason_of(unknown) == "nobody tells how many cores the device has, so the numbers of blocks say nothing"
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
 def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
     outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 
-    missing = {value.metric: value.reason for value in outcome.values if value.value is None}
+    missing = {value.metric: reason_of(value) for value in outcome.values if value.value is None}
     assert list(missing) == ["tiling.occupancy", "tiling.attained"]
     assert "nobody tells how many cores" in missing["tiling.occupancy"]
     assert "PipeUtilization" in missing["tiling.attained"]
@@ -263,4 +264,4 @@ def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path):
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json")))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "neither cores nor pipes" in outcome.reason
+    assert "neither cores nor pipes" in reason_of(outcome)

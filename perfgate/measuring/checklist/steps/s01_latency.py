@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.limits import MaybeEvidence, finding
@@ -30,7 +31,6 @@ _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 _WINDOWS = 6
 # Fewer calls are no traffic.
 _FEWEST_ARRIVALS = 10
-_NO_WINDOWS = "the recording does not say when its steps began and ended"
 
 
 class _Pace(NamedTuple):
@@ -92,7 +92,7 @@ class LatencyStep:
         for summary in context.summaries:
             lengths = None if summary.unit == "whole recording" else summary.lengths()
             if lengths is None:
-                reason = NO_STEPS if summary.unit == "whole recording" else _NO_WINDOWS
+                reason = NO_STEPS if summary.unit == "whole recording" else Message("times.steps-without-times")
                 outcome.values += missing([*_QUANTILES, "latency.max"], reason, {"shape": summary.shape})
             else:
                 outcome.values += _quantiles(np.array(lengths) / 1e9, profiled(summary))
@@ -149,7 +149,7 @@ def _quantiles(seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> list
     for metric in _QUANTILES:
         number = quantile(seconds, int(metric[-2:]) / 100)
         if metric == "latency.p99" and number.size < P99_FLOOR:
-            reason = f"not estimable: a P99 needs {P99_FLOOR} calls, there are {number.size}; see P90"
+            reason = Message("times.p99-too-few-calls-see-p90", {"needed": P99_FLOOR, "calls": number.size})
             values.append(lower_bound_only(metric, number, labels, reason))
         else:
             values.append(of_quantile(metric, number, labels))
@@ -194,8 +194,10 @@ def _measure_open_loop(context: StepContext, shape: str, pace: _Pace) -> StepOut
         context.progress(f"{rate} calls a second of shape {shape}, sent whether or not earlier ones are done")
         labels = {"shape": shape, "rate": rate}
         if offered.arrivals.size < _FEWEST_ARRIVALS:
-            seconds = "the time for it" if context.quick else "the time that the full run takes for it"
-            reason = f"{rate} calls a second are fewer than {_FEWEST_ARRIVALS} in {seconds}"
+            seconds = Message("times.time-allowed" if context.quick else "times.time-of-full-run")
+            reason = Message(
+                "times.rate-too-low", {"rate": offered.rate, "fewest": _FEWEST_ARRIVALS, "seconds": seconds}
+            )
             outcome.values += missing(_OPEN_LOOP_QUANTILES, reason, labels)
             continue
         loop = run_open_loop(context.workload.caller(shape), context.device, offered.arrivals)
@@ -234,9 +236,9 @@ def _open_loop_quantile(metric: str, loop: OpenLoop, labels: dict[str, str]) -> 
     """A percentile; of a queue that grows without end only a lower bound, for its latency depends on when one stops."""
     number = dependent_quantile(loop.latencies / 1e9, int(metric[-2:]) / 100)
     if loop.saturated:
-        reason = f"the queue grows without end at {labels['rate']} calls a second"
+        reason = Message("times.queue-grows", {"rate": labels["rate"]})
         return lower_bound_only(metric, number, labels, reason)
     if metric == "latency.p99" and number.size < P99_FLOOR:
-        reason = f"not estimable: a P99 needs {P99_FLOOR} calls, there are {number.size}"
+        reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": number.size})
         return lower_bound_only(metric, number, labels, reason)
     return of_quantile(metric, number, labels)

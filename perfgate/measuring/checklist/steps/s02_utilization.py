@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, below, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
@@ -30,7 +31,6 @@ _FEWEST_LONG_CALLS = 3
 # The driver's utilization is that of the last second or so, and npu-smi takes about a second to tell it.
 _REPORTED_SECONDS = 5.0
 _FEWEST_READINGS = 2
-_NO_TIMELINE = "the profiler shows no kernels of this device on a timeline of their own; see utilization.host"
 
 
 class UtilizationStep:
@@ -77,7 +77,7 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
     host_value = Value(metric="utilization.host", value=host, count=plain.calls, labels=labels)
     if not context.shows_kernels:
         # Other processes take their part of the CPUs too, so a low share says no more than that.
-        values = [*missing(_TIMELINE_METRICS, _NO_TIMELINE, labels), host_value]
+        values = [*missing(_TIMELINE_METRICS, Message("times.no-own-timeline"), labels), host_value]
         return StepOutcome(values, below("utilization.host", host, context.limits, labels))
     reported = [] if context.quick else [_reported(context, call, labels)]
     trace = steady_calls(context, shape)
@@ -131,7 +131,7 @@ def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, s
     readings = read_under_load(context.device.telemetry, load, _REPORTED_SECONDS)
     shares = [reading.utilization for reading in readings if reading.utilization is not None]
     if len(shares) < _FEWEST_READINGS:
-        reason = f"the driver told its utilization {len(shares)} times in {_REPORTED_SECONDS:g} s of calls"
+        reason = Message("times.utilization-readings", {"times": len(shares), "seconds": _REPORTED_SECONDS})
         return Value(metric="utilization.reported", value=None, labels=labels, reason=reason)
     return Value(metric="utilization.reported", value=statistics.median(shares), count=len(shares), labels=labels)
 

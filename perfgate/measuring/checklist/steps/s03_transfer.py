@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
@@ -30,8 +31,6 @@ _ON_DEVICE = "device"
 _PLAIN = "pageable"
 _MODES = (_PLAIN, "pinned", "prefetch")
 _EXPOSED = "transfer.exposed_share"
-_HOST_MEMORY = "the device works in host memory: there is nothing to copy"
-_NO_COPIES = "the recording has no timeline of the device, and tables of kernels hold no copies"
 
 
 class TransferStep:
@@ -42,7 +41,7 @@ class TransferStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the device has no memory of its own."""
         if "own_memory" not in context.device.capabilities:
-            return not_applicable(_HOST_MEMORY)
+            return not_applicable(Message("times.host-memory"))
         shape = context.workload.shapes[0]
         outcome = StepOutcome()
         with quiet():
@@ -66,7 +65,8 @@ class TransferStep:
         for summary in context.summaries:
             parts = summary.parts()
             if summary.on_host or parts is None or parts.exposed_copies_ns is None:
-                reason = device_times_missing(summary) if summary.on_host or parts is None else _NO_COPIES
+                no_parts = summary.on_host or parts is None
+                reason = device_times_missing(summary) if no_parts else Message("times.no-device-timeline")
                 outcome.values += missing(_EXPOSED, reason, {"shape": summary.shape})
                 continue
             share = parts.exposed_copies_ns / parts.length_ns
@@ -206,5 +206,5 @@ def _outside(span: _Span, computes: list[_Span]) -> int:
 def _bandwidth(metric: str, size: int, times_ns: list[int], labels: dict[str, str]) -> list[Value]:
     time_ns = float(np.median(times_ns))
     if size == 0 or time_ns <= 0:
-        return missing(metric, "nothing was copied", labels)
+        return missing(metric, Message("times.nothing-copied"), labels)
     return [Value(metric=metric, value=size / time_ns * 1e9, count=len(times_ns), labels=labels)]

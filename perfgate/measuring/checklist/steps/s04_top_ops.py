@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
 from perfgate.document.tolerances import missing_kernels
 from perfgate.measuring.checklist.limits import above, below, finding
@@ -36,9 +37,7 @@ _MOST_ROWS = 100
 _SINGLE_RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
 # More names than any model runs kernels; a recording may hold anything.
 _MOST_NAMES = 5000
-_NO_OPERATOR = "the trace holds no operator"
-_NOTHING = "the trace holds no operator: a call runs none that the profiler knows"
-_NO_RECORDED_OPERATOR = "the recording holds no operator of its steps"
+_NO_OPERATOR = Message("times.no-operator")
 
 
 class TopOpsStep:
@@ -77,7 +76,7 @@ class TopOpsStep:
         outcome.findings += [noted for counter_set in counters for noted in _judge_unstable(counter_set)]
         outcome.counters = [with_steady(counter_set) for counter_set in counters]
         if not outcome.operators:
-            outcome.absent, outcome.reason = "unavailable", _NOTHING
+            outcome.absent, outcome.reason = "unavailable", Message("times.no-known-operator")
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -89,7 +88,9 @@ class TopOpsStep:
             outcome.counters += [counters] if counters.values else []
             if not summary.totals:
                 labels = {"shape": summary.shape}
-                outcome.values += missing(("ops.coverage", "ops.kernel_time"), _NO_RECORDED_OPERATOR, labels)
+                outcome.values += missing(
+                    ("ops.coverage", "ops.kernel_time"), Message("times.no-operators-recorded"), labels
+                )
                 continue
             calls = _Calls(context.workload, summary.shape, summary.spans, summary.counted)
             outcome.add(_judge_operators(summary.totals, calls, context.limits))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
 from perfgate.measuring.checklist.limits import above, finding, limit
@@ -17,11 +18,6 @@ from perfgate.measuring.checklist.values import median, missing, with_interval
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
-
-_ONE_BATCH = "a recording has one batch size"
-_NO_KNEE = "not reached: the largest batch size measured is beyond doubt the fastest"
-_NO_BEST = "no batch size keeps the SLA"
-_NO_LOSS = "it needs the throughput of the configured and of the best batch size"
 
 
 class BatchStep:
@@ -43,7 +39,7 @@ class BatchStep:
         return _outcome(context, sweep, {"shape": shape})
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:  # noqa: ARG002  as every step's
-        return not_applicable(_ONE_BATCH)
+        return not_applicable(Message("times.one-batch-size"))
 
 
 STEP = BatchStep()
@@ -56,11 +52,11 @@ def _outcome(context: StepContext, sweep: Sweep, labels: dict[str, str]) -> Step
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
     outcome = StepOutcome([_knee_value(knee, sweep, labels)], _notes(sweep, knee))
     if best is None:
-        outcome.values += missing("batch.best", _NO_BEST, labels)
+        outcome.values += missing("batch.best", Message("times.sla-not-kept"), labels)
     else:
         outcome.values.append(Value(metric="batch.best", value=float(best), labels=labels))
     if best is None or configured not in throughput:
-        outcome.values += missing("batch.loss", _NO_LOSS, labels)
+        outcome.values += missing("batch.loss", Message("times.knee-needs-throughput"), labels)
     else:
         loss = 1.0 - throughput[configured] / throughput[best]
         outcome.values.append(Value(metric="batch.loss", value=loss, labels=labels))
@@ -99,7 +95,7 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
 
 def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
     if knee is None:
-        return Value(metric="batch.knee", value=None, reason=_NO_KNEE, labels=labels)
+        return Value(metric="batch.knee", value=None, reason=Message("times.knee-not-reached"), labels=labels)
     size, visits = float(knee.size), len(sweep.rates[knee.size])
     return with_interval("batch.knee", size, (size, float(knee.surely)), visits, labels)
 
@@ -128,10 +124,10 @@ def _notes(sweep: Sweep, knee: Knee | None) -> list[Finding]:
     return findings
 
 
-def _why_fixed(sweep: Sweep, configured: int) -> str:
+def _why_fixed(sweep: Sweep, configured: int) -> Message:
     if sweep.refused:
         size, error = next(iter(sweep.refused.items()))
-        return f"the batch size is fixed at {configured}: a batch of {size} is refused ({error})"
+        return Message("times.batch-fixed", {"configured": configured, "size": size, "error": error})
     if sweep.out_of_memory:
-        return f"no batch size but the configured {configured} fits into the device's memory"
-    return f"the workload names no batch size but the configured {configured}"
+        return Message("times.no-other-size-fits", {"configured": configured})
+    return Message("times.one-size-named", {"size": configured})

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
@@ -32,10 +33,7 @@ _TURNED_BACK = re.compile(r"nhwctonchw", re.IGNORECASE)
 _MOST_SHAPES = 200  # characters
 # The same bytes under different names (torch_npu FormatHelper, base formats).
 _PLAIN_NPU_FORMATS = frozenset({"NCHW", "NHWC", "ND", "NCL", "NCDHW"})
-_NO_OPERATOR = "a call dispatches no operator of the framework, and the device shows no kernels"
-_NO_KERNELS = (
-    "the recording shows no kernel of a device, and operators of a host do not say in which format tensors are"
-)
+_NO_KERNELS = Message("operators.no-formats-recorded")
 
 
 class _Conversion(NamedTuple):
@@ -72,7 +70,7 @@ class FormatStep:
             outcome.add(_judge(conversions, shape, context.limits))
             outcome.add(_judge_orders(audit, shape, context.limits))
             outcome.add(_judge_boundaries(context, shape))
-        return outcome if busy_ns else unavailable(_NO_OPERATOR)
+        return outcome if busy_ns else unavailable(Message("operators.no-operators-no-kernels"))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.agreement import agreement
@@ -40,15 +41,6 @@ from perfgate.trace.summary import DeviceSummary
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
 # "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).
 _LOADING = "enumerate(DataLoader)#"
-_NO_PREPROCESS = (
-    "the workload gives no preprocess, so its inputs are taken as ready; give it preprocess=function, or a mapping of "
-    "names to functions, to have it measured"
-)
-_NO_LOADING = (
-    "the recording holds no span of a DataLoader, no Preparing column and no data_preprocess.csv, so it does not say what "
-    "loading takes"
-)
-_NO_STEPS = "the recording does not say when its steps began and ended, so there is nothing to take a share of"
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,7 @@ class PreprocessStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; not applicable where the workload gives no preprocessing."""
         if not context.workload.stages:
-            return not_applicable(_NO_PREPROCESS)
+            return not_applicable(Message("times.no-preprocess"))
         effort = _QUICK if context.quick else _FULL
         shape = context.workload.shapes[0]
         with quiet():
@@ -84,7 +76,7 @@ class PreprocessStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge what a recording tells of loading: spans of the DataLoader, Preparing, nodes on the AI CPU."""
-        outcome, reason = StepOutcome(), _NO_LOADING
+        outcome, reason = StepOutcome(), Message("times.no-loading-recorded")
         for summary in context.summaries:
             labels = profiled(summary)
             spans = _loading_spans(summary.timeline)
@@ -92,7 +84,7 @@ class PreprocessStep:
             if len(spans) and windows is not None:
                 outcome.add(_judge_loading(summary, spans, windows, context.limits))
             elif len(spans):
-                reason = _NO_STEPS
+                reason = Message("times.steps-without-share")
             if (share := preparing_share(summary.timeline)) is not None:
                 outcome.values.append(Value(metric="preprocess.preparing_share", value=share, labels=labels))
             if nodes := [total.total_ns for total in summary.timeline.calls or () if total.level == "aicpu"]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -38,10 +39,8 @@ _SMALL_FLOPS = 1_000_000
 _MOST_LOOPS = 5
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 _BOUND = "small_ops.launch_bound"
-_HOST_DEVICE = "the host is the device: a call returns when it is done, so there is no queue to keep filled"
-_RECORDED = "a recording shows calls under the profiler, which slows launching; it takes calls made here"
-_NOTHING = "the trace holds no kernel and no operator"
-_NO_KERNEL = "no kernel ran on the device"
+_HOST_DEVICE = Message("operators.host-is-device")
+_NOTHING = Message("operators.trace-empty")
 
 
 class SmallOpsStep:
@@ -66,7 +65,8 @@ class SmallOpsStep:
             if launches is not None:
                 labels = profiled(summary)
                 outcome.add(_judge_launches(launches, summary, labels, context.limits))
-                outcome.values += missing(_BOUND, _HOST_DEVICE if summary.on_host else _RECORDED, labels)
+                reason = _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching")
+                outcome.values += missing(_BOUND, reason, labels)
         return outcome if outcome.values else unavailable(_NOTHING)
 
 
@@ -129,12 +129,12 @@ def _launch_bound(
     if "queue" not in context.device.capabilities:
         return Value(metric=_BOUND, value=None, labels=labels, reason=_HOST_DEVICE)
     if waits := tally.values()[SYNCS]:
-        reason = f"a call waits for the device {waits} times itself, and that time cannot be told from launching"
+        reason = Message("operators.waits-itself", {"waits": waits})
         return Value(metric=_BOUND, value=None, labels=labels, reason=reason)
     kernels_ns = [union_length(summary.work[0].when(span, *KERNEL_KINDS)) for span in range(summary.spans)]
     busy_ns = float(np.median(kernels_ns))
     if not busy_ns:
-        return Value(metric=_BOUND, value=None, labels=labels, reason=_NO_KERNEL)
+        return Value(metric=_BOUND, value=None, labels=labels, reason=Message("operators.no-kernels"))
     times = quantile(np.asarray([_enqueue_ns(context, call) for _ in range(enqueued)]), 0.5)
     low, high = (None if end is None else end / busy_ns for end in times.interval)
     return with_interval(_BOUND, times.value / busy_ns, (low, high), times.size, labels)

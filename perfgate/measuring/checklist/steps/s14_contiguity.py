@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
@@ -31,11 +32,7 @@ _MOVING_TYPES = re.compile(r"(Strided)?SliceV?\d?|TensorMove|AsStrided|ViewCopy|
 _MOVING_NAMES = re.compile(r"aclnnContiguous|aclnnInplaceCopy|direct_copy_kernel")
 # How far outputs may lie apart that other kernels compute in another order: products in bfloat16 or TF32 included.
 _SAME = 1e-2
-_NO_OPERATOR = "a call dispatches no operator of the framework, and the device shows no kernels"
-_NO_KERNELS = "the recording shows no kernel of a device, and operators of a host do not say how tensors lie in memory"
-_OWN_FORMATS = "an NPU keeps images in formats of its own; channels_last is none of them"
-_CHANNELS_LAST_ALREADY = "every convolution runs in channels_last already"
-_ANOTHER_OUTPUT = "the output in channels_last is another one, so its speed is no gain"
+_NO_KERNELS = Message("operators.no-strides-recorded")
 
 
 class ContiguityStep:
@@ -55,7 +52,7 @@ class ContiguityStep:
                 outcome.add(_judge_kernels(kernels_of(summary.timeline), shape, context.limits))
             if any(op.convolution is not None and {"NCHW", "NHWC", EITHER} & set(op.convolution) for op in audit):
                 outcome.add(_try_channels_last(context, shape, audit))
-        return outcome if outcome.values else unavailable(_NO_OPERATOR)
+        return outcome if outcome.values else unavailable(Message("operators.no-operators-no-kernels"))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""
@@ -143,7 +140,7 @@ def _try_channels_last(context: StepContext, shape: str, audit: Sequence[Audited
     """Measure what channels_last gains, on a copy of the model; outputs that differ are no gain."""
     labels = {"shape": shape}
     call = _in_channels_last(context, shape, audit)
-    if isinstance(call, str):
+    if isinstance(call, Message):
         return StepOutcome(missing(_SPEEDUP, call, labels))
     context.progress(f"comparing channels_last with inputs of shape {shape}")
     with quiet():
@@ -160,17 +157,17 @@ def _try_channels_last(context: StepContext, shape: str, audit: Sequence[Audited
     return StepOutcome([versus.value(_SPEEDUP, labels)], findings)
 
 
-def _in_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Callable[[], Any] | str:
+def _in_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Callable[[], Any] | Message:
     """A call in channels_last, or why there is none to compare with."""
     import torch
 
     if context.device.kind == "npu":
-        return _OWN_FORMATS
+        return Message("operators.npu-own-formats")
     if context.workload.workload.train_step is not None:
         return TRAINS
     orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
     if orders == {"NHWC"}:
-        return _CHANNELS_LAST_ALREADY
+        return Message("operators.channels-last-already")
     model, reason = copy_of_model(context.workload, context.device)
     if reason is not None:
         return reason
@@ -178,9 +175,9 @@ def _in_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedO
     turned = workload.around(model.to(memory_format=torch.channels_last))
     turned_pool = [each_tensor(inputs, _turn) for inputs in pool]
     agreed = compare_outputs(lambda: workload.invoke(pool[0]), lambda: turned.invoke(turned_pool[0]), context.device)
-    if agreed.agreement is None:
-        return agreed.reason or ""
-    return rotating(turned.invoke, turned_pool) if agreed.agreement.within(_SAME) else _ANOTHER_OUTPUT
+    if isinstance(agreed, Message):
+        return agreed
+    return rotating(turned.invoke, turned_pool) if agreed.within(_SAME) else Message("operators.channels-last-differs")
 
 
 def _turn(tensor: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -38,12 +39,6 @@ _HEAVY = 0.1
 _COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
 # What the reader makes of l2_cache.csv (910A, 310P), one rate for a kernel.
 _RATE = "l2_hit_rate"
-_UNKNOWN = "nobody tells how large the device's last cache is, or twice as much memory is not free"
-_NO_TENSOR = "the inputs hold no tensor"
-_NO_COUNTERS = (
-    "the recording has no counters of the L2 cache; on an NPU record it with aic_metrics=AiCMetrics.L2Cache, or on 910A and "
-    "310P with l2_cache=True"
-)
 
 
 class CacheStep:
@@ -55,7 +50,7 @@ class CacheStep:
         """Measure the first shape; unavailable where the cache is of unknown size."""
         size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
         if size is None or sweep is None:
-            return unavailable(_UNKNOWN)
+            return unavailable(Message("system.cache-unknown"))
         shape = context.workload.shapes[0]
         context.progress(f"hot and cold caches with inputs of shape {shape}")
         with quiet():
@@ -89,7 +84,7 @@ class CacheStep:
                 if hit.time_share >= _HEAVY and hit.access != "write":
                     evidence = {"shape": summary.shape, "op": hit.op}
                     outcome.findings += below("cache.hit_rate", hit.rate, context.limits, evidence)
-        return outcome if outcome.values else unavailable(_NO_COUNTERS)
+        return outcome if outcome.values else unavailable(Message("system.no-l2-counters"))
 
 
 STEP = CacheStep()
@@ -106,11 +101,11 @@ class _Buffers:
         self._inputs = context.workload.pool(shape)[0]
         size = context.device.bytes_of(self._inputs)
         copies = -(-2 * cache_bytes // size) + 1 if size else 0
-        self.refusal: str | None = None
+        self.refusal: Message | None = None
         if not copies:
-            self.refusal = _NO_TENSOR
+            self.refusal = Message("system.no-tensor-inputs")
         elif copies > _MOST_COPIES:
-            self.refusal = f"an input has {size} bytes: {copies} copies of it would be needed to fill the cache twice"
+            self.refusal = Message("system.too-many-copies", {"size": size, "needed": copies})
         self._copies = cycle(() if self.refusal else [copy.deepcopy(self._inputs) for _ in range(copies)])
 
     def same(self) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
 from perfgate.measuring.checklist.collectives.job import Plan, RankReport, run_job, sizes_up_to
@@ -38,12 +39,6 @@ _MIB = 1 << 20
 _TRACED_CALLS = 5
 # Of fewer of one kind nothing says which is unusual.
 _FEWEST_OF_A_KIND = 3
-_ALONE = (
-    "one process has nobody to talk to, and this one sees one device of kind {kind}; where the workload is spread over "
-    "several, write e.g. ranks=2 in its Workload"
-)
-_NO_COLLECTIVES = "the recording holds no collective"
-_CONSTANT_TIME = "a larger message took no longer than a small one"
 
 
 class CommunicationStep:
@@ -61,24 +56,26 @@ class CommunicationStep:
             context.progress(f"collectives between {ranks} processes")
             reports = _run(context, ranks)
             outcome.add(_judge_job(context, operation_times(reports), skew(reports), reports))
-        return outcome if outcome.values else not_applicable(_ALONE.format(kind=context.device.kind))
+        return (
+            outcome if outcome.values else not_applicable(Message("system.one-device", {"kind": context.device.kind}))
+        )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the collectives of every rank; not applicable where there is none."""
         outcome = _judge_recorded(context.summaries, context.limits)
-        return outcome if outcome.values else not_applicable(_NO_COLLECTIVES)
+        return outcome if outcome.values else not_applicable(Message("system.no-collectives"))
 
 
 STEP = CommunicationStep()
 
 
-def _impossible(context: StepContext, ranks: int) -> str | None:
+def _impossible(context: StepContext, ranks: int) -> Message | None:
     """Why so many ranks cannot run here, None where they can; CPUs are shared, other devices are not."""
     device, visible = context.device, context.device.visible_devices()
     if ranks > 1 and device.kind not in _BACKENDS:
-        return f"torch.distributed has no backend for devices of kind {device.kind}"
+        return Message("system.no-backend", {"kind": device.kind})
     if ranks > visible and "own_memory" in device.capabilities:
-        return f"the workload has ranks={ranks}, and this process sees {visible} devices of kind {device.kind}"
+        return Message("system.too-few-devices", {"ranks": ranks, "seen": visible, "kind": device.kind})
     return None
 
 
@@ -153,13 +150,13 @@ def _line_values(operation: OperationTimes) -> list[Value]:
     labels: dict[str, str] = {"op": operation.operation}
     line = operation.line()
     if line is None:
-        reason = f"{len(operation.sizes)} sizes fit into memory and time, a line takes three"
+        reason = Message("system.too-few-sizes", {"count": len(operation.sizes)})
         return missing("communication.start_up", reason, labels)
     values = several({"communication.start_up": line.start_up}, labels)
     if math.isfinite(line.bandwidth):
         values += several({"communication.bandwidth": line.bandwidth}, labels)
     else:
-        values += missing("communication.bandwidth", _CONSTANT_TIME, labels)
+        values += missing("communication.bandwidth", Message("system.no-rise"), labels)
     # Below 0 the line is worse than a constant: it describes nothing.
     fit = {"communication.fit": max(line.r2, 0.0), "communication.residual": line.residual}
     return values + several(fit, labels)

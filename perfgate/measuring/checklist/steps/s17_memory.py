@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
@@ -26,9 +27,6 @@ from perfgate.trace.summary import DeviceSummary
 
 # Of fewer calls the interval of a slope says nothing.
 _FEWEST_CALLS = 12
-_NO_POOL = "the framework keeps no pool of this device's memory"
-_UNCOUNTED = "the device's allocations cannot be counted"
-_NO_MEMORY = "the recording holds no memory: record with profile_memory=True"
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,7 +67,7 @@ class MemoryStep:
         for summary in context.summaries:
             outcome.values += _recorded_values(summary)
             outcome.findings += _largest_allocation(summary)
-        return outcome if outcome.values else unavailable(_NO_MEMORY)
+        return outcome if outcome.values else unavailable(Message("system.no-memory-recorded"))
 
 
 STEP = MemoryStep()
@@ -136,7 +134,7 @@ def _pool_values(watched: _Watched, calls: int, labels: dict[str, str]) -> list[
     before, after = watched.before, watched.after
     if before is None or after is None:
         # One word for the whole pool.
-        return missing("memory.allocated", _NO_POOL, labels)
+        return missing("memory.allocated", Message("system.no-pool"), labels)
     numbers = {
         "memory.allocated": float(after.peak_allocated),
         "memory.reserved": float(after.peak_reserved),
@@ -154,7 +152,7 @@ def _fragmentation(allocated: float, reserved: float) -> float:
 
 def _growth(metric: str, series: Floats | None, labels: dict[str, str]) -> list[Value]:
     if series is None:
-        return missing(metric, _UNCOUNTED, labels)
+        return missing(metric, Message("system.allocations-uncounted"), labels)
     slope = theil_sen(series)
     return [with_interval(metric, slope.value, (slope.low, slope.high), series.size, labels)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message, quote
 from perfgate.document.run import Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
@@ -23,13 +24,6 @@ from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.trace.events import EventTable
 from perfgate.trace.stacks import attributed_share, stacks_of
-
-_NO_STACKS = (
-    "the recording joins nothing that ran with a stack of the host; record the host too, on a CPU with_stack=True"
-)
-_NOTHING_RAN = "the trace shows nothing that ran"
-_NO_PLAIN_CALLS = "a recording shows profiled calls alone"
-_NO_TIMELINE = "the recording holds tables, and no timeline to draw"
 
 
 class ProfileStep:
@@ -49,7 +43,7 @@ class ProfileStep:
                 outcome.values.append(Value(metric="profile.size", value=size, labels=labels))
             outcome.add(_measure_overhead(context, context.workload.shapes[0]))
         except MeasuringError as error:
-            return unavailable(str(error))
+            return unavailable(quote(str(error)))
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -59,8 +53,8 @@ class ProfileStep:
             if len(summary.timeline.events):
                 outcome.add(_judge(summary.timeline.events, {"shape": summary.shape}, context.limits))
         if not outcome.values:
-            return unavailable(_NO_TIMELINE)
-        outcome.values += missing("profile.overhead", _NO_PLAIN_CALLS)
+            return unavailable(Message("system.no-timeline"))
+        outcome.values += missing("profile.overhead", Message("system.profiled-calls-only"))
         return outcome
 
 
@@ -74,7 +68,8 @@ def _judge(events: EventTable, labels: dict[str, str], limits: Limits) -> StepOu
     incomplete = stacks.cut + (stacks.unlaunched if stacks.unlaunched < int(stacks.on_device.sum()) else 0)
     outcome = StepOutcome()
     if share is None:
-        outcome.values += missing("profile.attributed", _NO_STACKS if len(stacks.events) else _NOTHING_RAN, labels)
+        code = "system.no-stacks-recorded" if len(stacks.events) else "system.nothing-ran"
+        outcome.values += missing("profile.attributed", Message(code), labels)
     else:
         outcome.values.append(Value(metric="profile.attributed", value=share, labels=labels))
     per_call = len(stacks.events) / stacks.units

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message, quote
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
@@ -36,14 +37,13 @@ _WARM_UP_SECONDS = 1.0
 _CANARIES = 5
 _CPU_SIZE = 256
 _DEVICE_SIZE = 2048
-_NO_CLOCK = "the recording holds no clock of the device's cores"
-_NO_SENSED_CLOCK = "the sensor tells no clock of a device at work beside its rated one"
-_NO_SENSED_POWER = "the sensor tells no power of this device"
+_NO_SENSED_CLOCK = Message("system.no-rated-clock")
+_NO_SENSED_POWER = Message("system.no-power")
 # What only a sensor tells, and why it may be missing.
 _SENSED = {
     "thermal.throttled": _NO_SENSED_CLOCK,
     "thermal.clock": _NO_SENSED_CLOCK,
-    "thermal.temperature": "the sensor tells no temperature of this device",
+    "thermal.temperature": Message("system.no-temperature"),
     "thermal.power": _NO_SENSED_POWER,
     "thermal.energy": _NO_SENSED_POWER,
 }
@@ -96,7 +96,7 @@ class ThermalStep:
                 outcome.values += several({"thermal.clock": share}, profiled(summary))
                 evidence: MaybeEvidence = {"shape": summary.shape, "lowest [Hz]": lowest, "highest [Hz]": highest}
                 outcome.findings += below("thermal.clock", share, context.limits, evidence)
-        return outcome if outcome.values else unavailable(_NO_CLOCK)
+        return outcome if outcome.values else unavailable(Message("system.no-clock-recorded"))
 
 
 STEP = ThermalStep()
@@ -107,7 +107,7 @@ class Sensed:
     """The readings of the sensor; without readings, why."""
 
     readings: Sequence[Reading]
-    reason: str = ""
+    reason: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,16 @@ class Derating:
 def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[Soak, Sensed]:
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
-        sampler, reason = None, ""
-        try:
-            if device.kind not in sensor_kinds():
-                raise MeasuringError(f"nothing tells the temperature, clock or power of a {device.kind} device")
-            sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
-        except MeasuringError as error:
-            reason = str(error)
+        sampler, reason = None, Message("system.nothing-tells", {"kind": device.kind})
+        if device.kind in sensor_kinds():
+            try:
+                sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
+            except MeasuringError as error:
+                reason = quote(str(error))
         with quiet():
             find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
             soaked = soak(call, device, items=context.workload.batch, effort=effort)
-        return soaked, Sensed(sampler.readings() if sampler else (), reason)
+        return soaked, Sensed(sampler.readings()) if sampler else Sensed((), reason)
 
 
 def sensor_values(sensed: Sensed, soaked: Soak, *, items: int, shape: str) -> list[Value]:
@@ -177,8 +176,9 @@ def sensor_values(sensed: Sensed, soaked: Soak, *, items: int, shape: str) -> li
     if sensed.reason:
         return missing(_SENSED, sensed.reason, labels)
     if len(within) < _FEWEST_READINGS:
-        reason = (
-            f"the sensor answered {len(within)} times in {soaked.seconds:.0f} s of calls, {_FEWEST_READINGS} are needed"
+        reason = Message(
+            "system.too-few-readings",
+            {"times": len(within), "seconds": soaked.seconds, "fewest": _FEWEST_READINGS},
         )
         return missing(_SENSED, reason, labels)
     # Calls were made all the time, so a device of which no load is told was at work.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -37,13 +38,6 @@ from perfgate.trace.summary import DeviceSummary, summarize
 _SHOWN_OPS = 6
 _LONGEST_NAME = 80
 
-_NOTHING = "a call dispatches no product, softmax or elementwise operators, of which a pattern could be made"
-_DIFFERS = "two calls of the shape do not dispatch the same operators"
-_NO_JOIN = "the trace does not say which operator the time belongs to"
-_NO_KERNELS = "the profiler shows no kernels of this device"
-_HIDDEN = "the workload is compiled: watched operator by operator, a compiled region shows what it was made of"
-_NO_RECORDED_KERNELS = "the recording holds no kernels of a device"
-
 
 class FusionStep:
     """Look for patterns in the flow of data, and trace what they cost."""
@@ -58,7 +52,7 @@ class FusionStep:
                 context.progress(f"looking for unfused operators with inputs of shape {shape}")
                 outcome.add(_measure_shape(context, shape))
         if not outcome.values:
-            return not_applicable(_NOTHING)
+            return not_applicable(Message("operators.nothing-to-fuse"))
         outcome.add(_judge_graph_fusions((Path.cwd(),), {}))
         return outcome
 
@@ -68,7 +62,7 @@ class FusionStep:
         for summary in context.summaries:
             outcome.add(_judge_kernels(summary, profiled(summary), context.limits))
         if not outcome.values:
-            return unavailable(_NO_RECORDED_KERNELS)
+            return unavailable(Message("operators.no-kernels-recorded"))
         folder = context.recording.path if context.recording.path.is_dir() else context.recording.path.parent
         outcome.add(_judge_graph_fusions((folder, folder.parent), {"under": "profiler"}))
         return outcome
@@ -87,7 +81,11 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
         return StepOutcome()
     patterns = find_patterns(nodes)
     trace = steady_calls(context, shape)
-    hidden = _HIDDEN if has_compiled() else None if len(patterns) == len(find_patterns(again)) else _DIFFERS
+    hidden: Message | None = None
+    if has_compiled():
+        hidden = Message("operators.compiled")
+    elif len(patterns) != len(find_patterns(again)):
+        hidden = Message("operators.calls-differ")
     outcome, times = StepOutcome(), None
     if hidden is not None:
         outcome.values += missing(("fusion.patterns", "fusion.share"), hidden, labels)
@@ -95,7 +93,7 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
         times = node_times(nodes, trace, on_device=context.shows_kernels)
         share = merged_share(patterns, times)
         outcome.values.append(Value(metric="fusion.patterns", value=float(len(patterns)), labels=labels))
-        share_reason = _NO_JOIN if share is None else None
+        share_reason = Message("operators.time-not-attributed") if share is None else None
         outcome.values.append(Value(metric="fusion.share", value=share, reason=share_reason, labels=labels))
         outcome.findings += judge_patterns(patterns, nodes, times, shape, context.limits)
     if context.shows_kernels:
@@ -109,7 +107,7 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
     else:
         ops = trace.host_ops()
         fused = sum(is_fused(ops.names[name]) for name in ops.name.tolist())
-        outcome.values += missing("fusion.kernels_per_op", _NO_KERNELS, labels)
+        outcome.values += missing("fusion.kernels_per_op", Message("operators.no-device-kernels"), labels)
         outcome.values.append(Value(metric="fusion.fused_kernels", value=fused / trace.calls, labels=labels))
     return outcome
 

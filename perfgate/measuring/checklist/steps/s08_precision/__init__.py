@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.audit import AuditedOp, Product, audit_shape, is_cast
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
@@ -17,6 +18,7 @@ from perfgate.measuring.checklist.step import (
     StepContext,
     StepOutcome,
     not_applicable,
+    together,
     unavailable,
 )
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
@@ -39,13 +41,6 @@ _FULL, _LOW = ("FLOAT", "DOUBLE"), ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "F
 # cutlass_tensorop_s1688tf32gemm, volta_sgemm_128x64_nn (samples cuda-hta, cuda-kineto; names of CUTLASS's profiler).
 _LOW_NAME = re.compile(r"bf16|(?<!t)f16|fp16|s16816|hgemm|h1688|h884|s884|e4m3|e5m2|half", re.IGNORECASE)
 _FULL_NAME = re.compile(r"tf32|sgemm|dgemm|f32f32|float", re.IGNORECASE)
-_NO_PRODUCT = "a call has no matrix product, convolution or attention whose precision could be lowered"
-_NO_KERNELS = (
-    "the recording shows no kernel of a device, and operators of a host do not say in which precision they compute"
-)
-_NO_DTYPES = "the recording does not say in which precision its kernels compute; record at Level1"
-_NO_MEMORY_COUNT = "the device does not count what a call allocates"
-_ALL_ZERO = "the output in full precision is zero throughout"
 
 
 class PrecisionStep:
@@ -72,7 +67,7 @@ class PrecisionStep:
             if isinstance(trial, Failed) and trial.broken and "spoiled_by_errors" in context.device.capabilities:
                 break
         if not outcome.values:
-            return not_applicable(_NO_PRODUCT)
+            return not_applicable(Message("operators.no-products"))
         outcome.findings += _judge_rounding(in_full, context.device.kind)
         return outcome
 
@@ -83,10 +78,11 @@ class PrecisionStep:
             kernels = kernels_of(summary.timeline)
             judged = _judge_kernels(kernels, summary.spans, summary.shape, context.limits)
             if not any(value.metric == "precision.low_share" for value in judged.values):
-                reasons.append(_NO_DTYPES if kernels else _NO_KERNELS)
+                code = "operators.precision-not-recorded" if kernels else "operators.no-precision-recorded"
+                reasons.append(Message(code))
                 judged.values += missing("precision.low_share", reasons[-1], {"shape": summary.shape})
             outcome.add(judged)
-        return unavailable("; ".join(dict.fromkeys(reasons))) if len(reasons) == len(context.summaries) else outcome
+        return unavailable(together(reasons)) if len(reasons) == len(context.summaries) else outcome
 
 
 STEP = PrecisionStep()
@@ -236,8 +232,8 @@ def judge_trial(trial: Trial | Failed, shape: str, limits: Limits) -> StepOutcom
         return StepOutcome(missing("precision.speedup", trial.reason, {"shape": shape}))
     labels = {"shape": shape, "dtype": trial.dtype, "against": trial.against}
     outcome = StepOutcome([trial.versus.value("precision.speedup", labels)])
-    if trial.agreement is None:
-        outcome.values += missing("precision.error", trial.unknown or "", labels)
+    if isinstance(trial.agreement, Message):
+        outcome.values += missing("precision.error", trial.agreement, labels)
     else:
         numbers = {
             "precision.error": trial.agreement.relative,
@@ -247,9 +243,12 @@ def judge_trial(trial: Trial | Failed, shape: str, limits: Limits) -> StepOutcom
         }
         for metric, number in numbers.items():
             finite = math.isfinite(number)
-            reason = None if finite else _ALL_ZERO
+            reason = None if finite else Message("operators.zero-output")
             outcome.values.append(Value(metric=metric, value=number if finite else None, labels=labels, reason=reason))
-    ratio, reason = trial.memory_ratio, _NO_MEMORY_COUNT if trial.memory_ratio is None else None
+    ratio, reason = (
+        trial.memory_ratio,
+        Message("operators.no-allocation-counts") if trial.memory_ratio is None else None,
+    )
     outcome.values.append(Value(metric="precision.memory_ratio", value=ratio, labels=labels, reason=reason))
     outcome.findings = (_judge_gain if trial.against == "as_is" else _judge_low)(trial, shape, limits)
     return outcome
@@ -257,7 +256,7 @@ def judge_trial(trial: Trial | Failed, shape: str, limits: Limits) -> StepOutcom
 
 def _judge_gain(trial: Trial, shape: str, limits: Limits) -> list[Finding]:
     """Recommend autocast where it is faster beyond doubt and the output is right; say so where it is only faster."""
-    relative_error = None if trial.agreement is None else _finite(trial.agreement.relative)
+    relative_error = None if isinstance(trial.agreement, Message) else _finite(trial.agreement.relative)
     evidence: MaybeEvidence = {
         "shape": shape,
         "dtype": trial.dtype,
@@ -270,17 +269,17 @@ def _judge_gain(trial: Trial, shape: str, limits: Limits) -> list[Finding]:
     return gain
 
 
-def _objection(trial: Trial, limits: Limits) -> str | None:
+def _objection(trial: Trial, limits: Limits) -> Message | None:
     """What speaks against the low-precision output, None where nothing does."""
     if trial.refused is not None:
-        return f"the workload's check says: {trial.refused}"
-    if trial.agreement is None:
-        return trial.unknown
-    if trial.agreement.not_finite:
-        return f"{trial.agreement.not_finite} elements became NaN or infinite"
+        return Message("operators.check-says", {"said": trial.refused})
+    if isinstance(trial.agreement, Message):
+        return trial.agreement
+    if count := trial.agreement.not_finite:
+        return Message("operators.not-finite", {"count": count})
     tolerance = limit("precision.error.warning", limits)
     if not trial.agreement.within(tolerance):
-        return f"it is off by {trial.agreement.relative:.2g} of its largest value, allowed are {tolerance:g}"
+        return Message("operators.deviation", {"difference": trial.agreement.relative, "tolerance": tolerance})
     return None
 
 
@@ -288,7 +287,7 @@ def _judge_low(trial: Trial, shape: str, limits: Limits) -> list[Finding]:
     """Judge a model in low precision beside its float32 copy: what it lost, and whether it is faster at all."""
     evidence: MaybeEvidence = {"shape": shape, "dtype": trial.dtype, "speedup": trial.versus.speedup}
     findings: list[Finding] = []
-    if trial.agreement is not None:
+    if not isinstance(trial.agreement, Message):
         if elements := trial.agreement.not_finite:
             findings.append(finding("precision.not_finite", "severe", {**evidence, "elements": elements}))
         findings += above("precision.error", _finite(trial.agreement.relative), limits, evidence)

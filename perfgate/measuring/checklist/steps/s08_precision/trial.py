@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.step import StepContext
@@ -15,7 +16,6 @@ from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.workload.refusal import refusal, words_of
 
 Against = Literal["as_is", "full"]
-_OWN_AUTOCAST = "the call turns autocast on by itself, so it cannot be had in full precision from outside"
 # What user code raises that was not written for another precision: torch words mixed dtypes as RuntimeError.
 _FAILURES = (RuntimeError, ValueError, TypeError, AssertionError)
 
@@ -24,15 +24,14 @@ class Trial(NamedTuple):
     """A call in low precision beside one in full: how much faster, and how its output differs.
 
     ``against`` says which of them is the workload as it is: the full one (``as_is``), or the low one, beside a float32 copy
-    (``full``). ``agreement`` is None, with ``unknown`` saying why, where outputs cannot be compared; ``refused`` is what the
+    (``full``). ``agreement`` says why, where outputs cannot be compared; ``refused`` is what the
     workload's check says against the low-precision output.
     """
 
     dtype: str
     against: Against
     versus: Versus
-    agreement: Agreement | None
-    unknown: str | None
+    agreement: Agreement | Message
     refused: str | None
     memory_ratio: float | None
 
@@ -40,7 +39,7 @@ class Trial(NamedTuple):
 class Failed(NamedTuple):
     """Why there is no trial; ``broken`` where the call was made and raised."""
 
-    reason: str
+    reason: Message
     broken: bool = False
 
 
@@ -72,7 +71,7 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial |
         word = str(dtype).rpartition(".")[2]
         return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
     except _FAILURES as error:
-        return Failed(f"the call fails under autocast: {words_of(error)}", broken=True)
+        return Failed(Message("operators.autocast-fails", {"error": words_of(error)}), broken=True)
 
 
 def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> Trial | Failed:
@@ -92,11 +91,11 @@ def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) ->
     try:
         audit = audit_call(context, lambda: full.invoke(full_pool[0]))
         if any(op.product is not None and op.product.low for op in audit):
-            return Failed(_OWN_AUTOCAST)
+            return Failed(Message("operators.autocast-inside"))
         ways = _Ways(full.invoke, full_pool, workload.invoke, low_pool)
         return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds)
     except _FAILURES as error:
-        return Failed(f"a float32 copy of the model cannot be called: {words_of(error)}", broken=True)
+        return Failed(Message("operators.float32-copy-fails", {"error": words_of(error)}), broken=True)
 
 
 def low_dtype(kind: str) -> Any:
@@ -137,7 +136,7 @@ def _trial(context: StepContext, shape: str, ways: _Ways, *, dtype: str, against
             seconds=seconds,
             seed=context.seed,
         )
-    return Trial(dtype, against, versus, agreed.agreement, agreed.reason, refused, ratio)
+    return Trial(dtype, against, versus, agreed, refused, ratio)
 
 
 def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str | None:

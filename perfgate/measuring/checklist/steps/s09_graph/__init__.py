@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, together, unavailable
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     BACKENDS,
     GRAPHS_ONLY,
@@ -23,7 +24,6 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     compiled,
     compiled_twin,
     compiling,
-    missing_compiler,
 )
 from perfgate.measuring.checklist.steps.s09_graph.head import (
     HEAD_SPANS,
@@ -49,9 +49,6 @@ _LAUNCHES: Mapping[str, re.Pattern[str]] = {
     "kernel": re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel"),
 }
 _LEVEL_WITHOUT_MODELS = "Level0"
-_NO_GAIN = "the compiled call is not faster beyond doubt, so no number of calls pays for compiling"
-_NO_HEAD = "the trace does not show the compiler's entry, the graph and work after it in every call"
-_NO_SIGNS = "the recording holds neither launches of kernels or graphs nor kernels with the number of a graph"
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class GraphStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Unavailable where torch compiles nothing for the device, or can neither take nor run a graph."""
         if context.device.kind not in BACKENDS:
-            return unavailable(missing_compiler(context.device.kind) or "")
+            return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
         effort = _QUICK if context.quick else _FULL
         shape = context.workload.shapes[0]
         with quiet():
@@ -86,8 +83,8 @@ class GraphStep:
             compiles_itself = has_compiled()
             graphs = _take_graphs(context, effort, compiles_itself=compiles_itself)
             timed = _time_graph(context, shape, effort)
-        if isinstance(graphs, str) and isinstance(timed, str):
-            return unavailable("; ".join(dict.fromkeys([graphs, timed])))
+        if isinstance(graphs, Message) and isinstance(timed, Message):
+            return unavailable(together([graphs, timed]))
         outcome = _judge_graphs(graphs, context.limits)
         outcome.add(_judge_timed(timed, {"shape": shape}, compiles_itself=compiles_itself))
         return outcome
@@ -99,7 +96,7 @@ class GraphStep:
         outcome = StepOutcome()
         for summary in context.summaries:
             outcome.values += _signs_of_graphs(summary, level, spans)
-        return outcome if outcome.values else unavailable(_NO_SIGNS)
+        return outcome if outcome.values else unavailable(Message("graph.graph-not-in-recording"))
 
 
 STEP = GraphStep()
@@ -126,7 +123,7 @@ class _Timed:
         return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
 
 
-def _take_graphs(context: StepContext, effort: _Effort, *, compiles_itself: bool) -> Compilations | str:
+def _take_graphs(context: StepContext, effort: _Effort, *, compiles_itself: bool) -> Compilations | Message:
     """What is compiled over calls of every shape, or why nothing can be."""
     workload = context.workload
     context.progress("taking the graphs of every shape")
@@ -135,10 +132,10 @@ def _take_graphs(context: StepContext, effort: _Effort, *, compiles_itself: bool
             twin = workload if compiles_itself else compiled_twin(workload, GRAPHS_ONLY)
             return compilations(twin, workload.shapes, root=context.root)
     except NotCompiledError as error:
-        return str(error)
+        return error.reason
 
 
-def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | str:
+def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | Message:
     """The times of the compiled call, or why there are none."""
     context.progress(f"compiling the call of shape {shape}")
     spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
@@ -150,12 +147,12 @@ def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | s
                 trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
             return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
     except NotCompiledError as error:
-        return str(error)
+        return error.reason
 
 
-def _judge_graphs(graphs: Compilations | str, limits: Limits) -> StepOutcome:
+def _judge_graphs(graphs: Compilations | Message, limits: Limits) -> StepOutcome:
     """Count breaks and recompiles; a finding for each place that breaks the graph, and for each that is compiled anew."""
-    if isinstance(graphs, str):
+    if isinstance(graphs, Message):
         return StepOutcome(missing(("graph.breaks", "graph.recompiles"), graphs))
     places = {site for sites in graphs.breaks.values() for site in sites}
     # Those with a line of the project first.
@@ -182,12 +179,12 @@ def _judge_graphs(graphs: Compilations | str, limits: Limits) -> StepOutcome:
     )
 
 
-def _judge_timed(timed: _Timed | str, labels: dict[str, str], *, compiles_itself: bool) -> StepOutcome:
+def _judge_timed(timed: _Timed | Message, labels: dict[str, str], *, compiles_itself: bool) -> StepOutcome:
     """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
     outcome = StepOutcome()
     if compiles_itself:
         outcome.findings.append(finding("graph.compiled_already", "info", labels))
-    if isinstance(timed, str):
+    if isinstance(timed, Message):
         metrics = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
         outcome.values += missing(metrics, timed, labels)
         return outcome
@@ -204,11 +201,11 @@ def _judge_timed(timed: _Timed | str, labels: dict[str, str], *, compiles_itself
             metric="graph.break_even",
             value=break_even,
             labels=labels,
-            reason=_NO_GAIN if break_even is None else None,
+            reason=Message("graph.not-faster") if break_even is None else None,
         ),
     ]
     if timed.head is None:
-        outcome.values += missing("graph.head", _NO_HEAD, labels)
+        outcome.values += missing("graph.head", Message("graph.graph-not-in-trace"), labels)
     else:
         outcome.values += [
             Value(metric="graph.head", value=ns / 1e9, count=_TRACED_CALLS, labels={**labels, "part": part})

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
@@ -41,7 +42,11 @@ _RING_AGAIN_SECONDS = 0.2
 
 
 class NotCompiledError(Exception):
-    """There is no compiled call; the text says why."""
+    """There is no compiled call, for a reason."""
+
+    def __init__(self, reason: Message) -> None:
+        super().__init__(reason.code)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,11 @@ class Compiled:
         return self.agreement.within(self.tolerance)
 
     @property
-    def disagreement(self) -> str:
+    def disagreement(self) -> Message:
         if not self.agreement.comparable:
-            return "the compiled call's output has another structure, or none that could be compared"
-        far = f"{self.agreement.relative:.2g} of the largest value, {self.tolerance:.2g} may be"
-        return (
-            f"the compiled call answers differently: {far}, {self.agreement.not_finite} values are not finite any more"
-        )
+            return Message("graph.other-structure")
+        far = Message("graph.deviation", {"difference": self.agreement.relative, "tolerance": self.tolerance})
+        return Message("graph.not-finite", {"far": far, "count": self.agreement.not_finite})
 
     def compare(self, context: StepContext, *, seconds: float) -> Versus:
         """How much faster the compiled call is, both in turns."""
@@ -86,29 +89,21 @@ class Compiled:
         return self.first_call()
 
 
-def missing_compiler(kind: str) -> str | None:
+def missing_compiler(kind: str) -> Message | None:
     """Why nothing can be compiled for a kind of device, None where it can be tried."""
     if kind not in BACKENDS:
-        return f"no compiler is known for a device of kind {kind}"
+        return Message("graph.no-compiler", {"kind": kind})
     if kind == "npu":
-        return _missing_torchair()
+        try:
+            # torch_npu brings torchair along, and not what it needs (protobuf).
+            importlib.import_module("torch_npu.dynamo.torchair")
+        except ImportError as error:
+            return Message("graph.no-torchair", {"error": _first_line(error)})
     if kind == "cuda" and importlib.util.find_spec("triton") is None:
-        return "triton, which compiles for a GPU, is not installed"
+        return Message("graph.no-triton")
     compiler = os.environ.get("CXX", "g++")
     if kind == "cpu" and shutil.which(compiler) is None:
-        return f"the C++ compiler {compiler}, which inductor needs on a CPU, is not on PATH"
-    return None
-
-
-def _missing_torchair() -> str | None:
-    """Why torchair cannot be imported: torch_npu brings it along, and not what it needs (protobuf)."""
-    try:
-        importlib.import_module("torch_npu.dynamo.torchair")
-    except ImportError as error:
-        return (
-            f"torchair, which compiles for an NPU, cannot be imported: {_first_line(error)}; "
-            "pip install protobuf attrs packaging gives it what torch_npu does not bring along"
-        )
+        return Message("graph.no-cpp-compiler", {"compiler": compiler})
     return None
 
 
@@ -214,9 +209,7 @@ def _copied(workload: BoundWorkload) -> BoundWorkload:
     try:
         twin.model = copy.deepcopy(workload.model)
     except (TypeError, RuntimeError, AttributeError) as error:
-        raise NotCompiledError(
-            f"the model cannot be copied, and the original shall stay as it is: {_first_line(error)}"
-        ) from error
+        raise NotCompiledError(Message("graph.copy-fails", {"error": _first_line(error)})) from error
     return twin
 
 
@@ -235,9 +228,9 @@ def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
     workload = context.workload
     stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
     if stance is None:
-        raise NotCompiledError("the workload compiles itself, and this torch cannot run it without (2.6 and later can)")
+        raise NotCompiledError(Message("graph.compiles-itself"))
     if workload.workload.train_step is not None:
-        raise NotCompiledError("the workload compiles itself, and each of its training steps changes the next one")
+        raise NotCompiledError(Message("graph.compiles-itself-training"))
     call = workload.caller(shape)
 
     def plain() -> Any:
@@ -276,9 +269,9 @@ def compiling(seconds: float) -> Iterator[None]:
         with time_limit(seconds):
             yield
     except TimeUpError as up:
-        raise NotCompiledError("the compiler was not done in the time it is given, and stopped") from up
+        raise NotCompiledError(Message("graph.too-slow")) from up
     except (RuntimeError, ImportError, OSError) as error:
-        raise NotCompiledError(f"the compiler fails: {_first_line(error)}") from error
+        raise NotCompiledError(Message("graph.fails", {"error": _first_line(error)})) from error
 
 
 def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
@@ -32,12 +33,6 @@ from perfgate.stats.summary import P99_FLOOR, dependent_quantile
 
 _QUICK_REQUESTS = 4_000
 _FULL_REQUESTS = 20_000
-_NO_TRAFFIC = (
-    "the workload does not say how requests come in; add traffic=Traffic(rate=...) with requests a second to it, or "
-    "Traffic(arrivals=[...]) with recorded times"
-)
-_TRAINS = "a training iteration answers no requests"
-_STATIC_IS_BEST = "static batches answer soonest already"
 
 
 class _Simulation(NamedTuple):
@@ -76,9 +71,9 @@ class BatchingStep:
         """Measure the first shape; not applicable where the workload names no traffic."""
         workload = context.workload.workload
         if workload.traffic is None:
-            return not_applicable(_NO_TRAFFIC)
+            return not_applicable(Message("times.no-traffic"))
         if workload.train_step is not None:
-            return not_applicable(_TRAINS)
+            return not_applicable(Message("times.training-no-requests"))
         shape = context.workload.shapes[0]
         with quiet():
             service = measure_service(context, shape)
@@ -131,8 +126,8 @@ def _outcome(context: StepContext, simulation: _Simulation, replays: list[Replay
         interval = (speedup.low, speedup.high)
         outcome.values.append(with_interval("batching.speedup", speedup.value, interval, speedup.blocks, on_replay))
     else:
-        few = f"{simulation.rate:g} requests a second are too few for a replay in the time for it"
-        outcome.values += missing("batching.speedup", _STATIC_IS_BEST if replays else few, on_replay)
+        few = Message("times.replay-too-slow", {"rate": simulation.rate})
+        outcome.values += missing("batching.speedup", Message("times.static-soonest") if replays else few, on_replay)
     return outcome
 
 
@@ -160,7 +155,7 @@ def _latency_values(latencies: npt.NDArray[np.float64], fill: float, labels: dic
     yield of_quantile("batching.p50", dependent_quantile(latencies, 0.5), labels)
     p99 = dependent_quantile(latencies, 0.99)
     if p99.size < P99_FLOOR:
-        reason = f"not estimable: a P99 needs {P99_FLOOR} requests, there are {p99.size}"
+        reason = Message("times.p99-too-few-requests", {"needed": P99_FLOOR, "found": p99.size})
         yield lower_bound_only("batching.p99", p99, labels, reason)
     else:
         yield of_quantile("batching.p99", p99, labels)
@@ -193,7 +188,7 @@ def _judge_gain(
         "batching.gain": simulation.gain,
         "simulated p99 [s]": simulation.best.p99,
         "simulated p99 of static batches [s]": simulation.static.p99,
-        "outputs": "not compared: they are no tensors with a row an item" if agree is None else "the same",
+        "outputs": Message("times.rows-not-comparable") if agree is None else "the same",
         "batching.speedup": speedup.value if speedup else None,
         "speedup.low": speedup.low if speedup else None,
         "speedup.high": speedup.high if speedup else None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -15,6 +16,7 @@ from perfgate.measuring.checklist.step import (
     StepContext,
     StepOutcome,
     not_applicable,
+    together,
     unavailable,
 )
 from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, core_uses, known_cores
@@ -32,17 +34,7 @@ _TOP_OPS = 10
 _NOTICEABLE = 0.01
 # Padding with zeros changes nothing but the order of summation; bfloat16 has eight bits of mantissa.
 _TOLERANCE = 0.05
-_ALIGNED = (
-    "the sizes of all matrix products and convolutions are multiples already, or padding would cost more than a quarter"
-)
-_NO_PRODUCTS = "a call runs no matrix product and no convolution whose sizes could be tried"
-_NO_CORES = "the profiler of this device tells neither cores nor pipes of a kernel"
-_NO_PIPES = "the shares of the pipes were not collected; on an NPU record at Level1 with AiCMetrics.PipeUtilization"
-_CORES_UNKNOWN = "nobody tells how many cores the device has, so the numbers of blocks say nothing"
-_NO_BLOCKS = "the recording does not say over how many cores a kernel was split; on an NPU record at Level1"
-_UNEQUAL = "the padded operands give another result, so this is no way to do the same"
-_TOO_LONG = "one run takes {seconds:.2f} s, too long to be repeated here"
-_TOO_LARGE = "the device has no memory left for the operands"
+_NO_BLOCKS = Message("operators.no-core-counts-recorded")
 
 
 @dataclass(frozen=True)
@@ -68,20 +60,20 @@ class TilingStep:
         with quiet():
             context.progress(f"sizes of matrix products with inputs of shape {shape}")
             outcome = _try_sizes(context, shape)
-            reasons = [] if outcome.values else [_NO_PRODUCTS]
+            reasons = [] if outcome.values else [Message("operators.no-sizes")]
             if context.shows_kernels:
                 context.progress(f"use of cores with inputs of shape {shape}")
                 summary, properties = steady_summary(context, shape), context.device.properties()
                 reasons += _judge_cores(summary, {"shape": shape}, properties, context.limits, outcome)
-        return outcome if outcome.values else not_applicable("; ".join(reasons))
+        return outcome if outcome.values else not_applicable(together(reasons))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the use of cores on every rank; unavailable where the recording does not show it."""
-        outcome, reasons = StepOutcome(), list[str]()
+        outcome, reasons = StepOutcome(), list[Message]()
         for summary in context.summaries:
             settings = context.recording.settings
             reasons += _judge_cores(summary, profiled(summary), settings, context.limits, outcome)
-        return outcome if outcome.values else unavailable("; ".join(dict.fromkeys(reasons)) or _NO_BLOCKS)
+        return outcome if outcome.values else unavailable(together(reasons or [_NO_BLOCKS]))
 
 
 STEP = TilingStep()
@@ -89,11 +81,11 @@ STEP = TilingStep()
 
 def _judge_cores(
     summary: DeviceSummary, labels: dict[str, str], settings: Mapping[str, str], limits: Limits, outcome: StepOutcome
-) -> list[str]:
+) -> list[Message]:
     """Add what the table of kernels says of each of the heaviest operators; return what it does not say."""
     kernels = summary.kernels()
     if not kernels:
-        return [_NO_CORES]
+        return [Message("operators.no-core-numbers")]
     reasons = []
     highest = summary.timeline.core_frequency[1] if summary.timeline.core_frequency else None
     cores = known_cores(settings, kernels, highest)
@@ -116,11 +108,11 @@ def _judge_cores(
         if use.tail is not None:
             outcome.values += several({"tiling.tail": use.tail}, of_op)
     if cores == Cores(None, None) and any(kernel.blocks for kernel in kernels):
-        outcome.values += missing("tiling.occupancy", _CORES_UNKNOWN, labels)
+        outcome.values += missing("tiling.occupancy", Message("operators.core-count-unknown"), labels)
     elif all(use.occupancy is None for use in uses):
         reasons.append(_NO_BLOCKS)
     if outcome.values and all(use.attained is None for use in uses):
-        outcome.values += missing("tiling.attained", _NO_PIPES, labels)
+        outcome.values += missing("tiling.attained", Message("operators.no-pipe-shares"), labels)
     # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
     if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
         seconds = sum(call.total_ns for call in calls) / summary.spans / 1e9
@@ -147,7 +139,7 @@ def _try_sizes(context: StepContext, shape: str) -> StepOutcome:
     for product, padding in unfit[: effort.products]:
         outcome.add(_try_padding(context, product, padding, labels, effort, call_ns=state.call_ns))
     if not unfit:
-        outcome.values += missing("tiling.padding_gain", _ALIGNED, labels)
+        outcome.values += missing("tiling.padding_gain", Message("operators.already-aligned"), labels)
     return outcome
 
 
@@ -166,8 +158,8 @@ def _try_padding(
     except RuntimeError as error:
         if not context.device.is_out_of_memory(error):
             raise
-        versus = _TOO_LARGE
-    if isinstance(versus, str):
+        versus = Message("operators.no-memory-for-operands")
+    if isinstance(versus, Message):
         return StepOutcome(missing("tiling.padding_gain", versus, labels))
     outcome = StepOutcome([versus.value("tiling.padding_gain", labels)])
     saved_ns = (versus.first_ns - versus.second_ns) * product.count
@@ -183,14 +175,14 @@ def _try_padding(
     return outcome
 
 
-def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus | str:
+def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus | Message:
     """How much faster the padded product is, or why that was not measured."""
     with context.device.inference_mode():
         replay = Replay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
         if not agreement(plain, padded).within(_TOLERANCE):
-            return _UNEQUAL
+            return Message("operators.padding-differs")
         once_ns = timed_call(replay.plain, context.device)
         if once_ns > effort.longest_ns:
-            return _TOO_LONG.format(seconds=once_ns / 1e9)
+            return Message("operators.too-long", {"seconds": once_ns / 1e9})
         return compare(replay.plain, replay.padded, context.device, seconds=effort.seconds, seed=context.seed)

@@ -1,0 +1,11 @@
+"""Reasons of steps and values as a reader of English sees them."""
+
+from __future__ import annotations
+
+from perfgate.document.run import StepResult, Value
+from perfgate.judging.report.messages import word
+from perfgate.measuring.checklist.step import StepOutcome
+
+
+def reason_of(measured: StepOutcome | StepResult | Value) -> str:
+    return word(measured.reason or "")
