@@ -13,13 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-import perfgate
 from perfgate.document.files import read_decision
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.judging.report.preview import preview_comment
+from perfgate.system.package import PACKAGE
 
-PROJECT = Path(perfgate.__file__).parent / "demo"
+PROJECT = PACKAGE / "demo"
 BASELINE_RUNS = 2
 
 

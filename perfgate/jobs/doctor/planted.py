@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-import perfgate
 from perfgate.config import CONFIG_NAME, GateSettings
 from perfgate.document.decision import Comparison, DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.judging.report.messages import word_all
+from perfgate.system.package import PACKAGE
 
-PROJECT = Path(perfgate.__file__).parent / "doctor"
+PROJECT = PACKAGE / "doctor"
 # What a counter finds needs no clock, so those gates are short. The clock is asked all the same, as in every gate.
 _SHORT: dict[str, Any] = {"looks": [8], "aa_pairs": 5, "quads": 2, "block_seconds": 0.005}
 

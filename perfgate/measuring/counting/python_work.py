@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-import perfgate
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.system.package import PACKAGE
 
 PYTHON_CALLS = "counters.python_calls"
 BYTECODES = "counters.bytecodes"
@@ -27,7 +27,7 @@ BYTECODES = "counters.bytecodes"
 MOST_BYTECODES = 1_000_000
 # CPython 3.12 and 3.13 begin to tell of a function's bytecodes while it runs the first time, in the midst of it.
 _REPEATS = 3
-_OURS = str(Path(perfgate.__file__).resolve().parent) + "/"
+_OURS = str(PACKAGE) + "/"
 
 _Tracer = Callable[[FrameType, str, Any], Any]
 

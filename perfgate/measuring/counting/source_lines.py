@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import FrameType
 
-import perfgate
+from perfgate.system.package import PACKAGE
 
-_PACKAGE = str(Path(perfgate.__file__).resolve().parent)
+_PACKAGE = str(PACKAGE)
 
 
 class SourceLines:

@@ -1,0 +1,5 @@
+"""Where perfgate's own code lies."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
