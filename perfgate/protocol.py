@@ -9,6 +9,8 @@ import select
 import signal
 import socket
 import struct
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 import msgspec
@@ -39,7 +41,19 @@ Lane = Literal["call", "preprocess"]
 ProfileKind = Literal["operators", "subroutines"]
 
 
-class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
+class Request(msgspec.Struct, frozen=True, tag=True):
+    """What the conductor asks a worker; each kind of request is a subclass, and its name the tag of the message."""
+
+
+class Reply(msgspec.Struct, frozen=True, tag=True):
+    """What a worker answers."""
+
+
+class ServerMessage(msgspec.Struct, frozen=True, tag=True):
+    """What the fork server tells the conductor."""
+
+
+class ForkRequest(msgspec.Struct, frozen=True):
     """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
 
     What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
@@ -55,22 +69,22 @@ class ForkRequest(msgspec.Struct, frozen=True, tag="fork"):
     memory_limit: int | None = None
 
 
-class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """Fork server to conductor: the worker's process id, which is its process group id too."""
+class Forked(ServerMessage, frozen=True):
+    """The worker's process id, which is its process group id too."""
 
     worker_id: int
     pid: int
 
 
-class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
-    """Fork server to conductor: the kernel refused another process."""
+class ForkFailed(ServerMessage, frozen=True):
+    """The kernel refused another process."""
 
     worker_id: int
     error: ErrorDetail
 
 
-class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """Fork server to conductor: a worker ended, with its exit code (negative: the signal that ended it).
+class Exited(ServerMessage, frozen=True):
+    """A worker ended, with its exit code (negative: the signal that ended it).
 
     ``left_behind`` are the names of the processes it had started that were still running; they are killed.
     """
@@ -80,12 +94,12 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     left_behind: list[str] = []
 
 
-class ServerReady(msgspec.Struct, frozen=True, tag="ready"):
-    """Fork server to conductor: everything is imported."""
+class ServerReady(ServerMessage, frozen=True):
+    """Everything is imported."""
 
 
-class ServerFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """Fork server to conductor: an import failed."""
+class ServerFailed(ServerMessage, frozen=True):
+    """An import failed."""
 
     error: ErrorDetail
 
@@ -97,7 +111,7 @@ class About(msgspec.Struct, frozen=True):
     packages: dict[str, str]
 
 
-class HarnessRequest(msgspec.Struct, frozen=True, tag="harness"):
+class HarnessRequest(Request, frozen=True):
     """Import a workload file and say what it measures; nothing is built. The fields are those of LoadRequest."""
 
     name: str
@@ -107,7 +121,7 @@ class HarnessRequest(msgspec.Struct, frozen=True, tag="harness"):
     python_path: list[str]
 
 
-class HarnessReply(msgspec.Struct, frozen=True, tag="harness_read"):
+class HarnessReply(Reply, frozen=True):
     """What a workload file measures: each shape with its arguments as text, each function with a hash of its code."""
 
     batch: int
@@ -117,7 +131,7 @@ class HarnessReply(msgspec.Struct, frozen=True, tag="harness_read"):
     sla_p99: float | None
 
 
-class LoadRequest(msgspec.Struct, frozen=True, tag="load"):
+class LoadRequest(Request, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports.
 
     ``dead_functions`` are defined before it, to lay it out in memory as other code would.
@@ -134,7 +148,7 @@ class LoadRequest(msgspec.Struct, frozen=True, tag="load"):
     dead_functions: int = 0
 
 
-class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+class Loaded(Reply, frozen=True):
     """The workload stands ready. ``capabilities`` are those of the device, as its backend names them."""
 
     batch: int
@@ -145,30 +159,30 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     sla_rate: float | None = None
 
 
-class TestbedRequest(msgspec.Struct, frozen=True, tag="describe"):
+class TestbedRequest(Request, frozen=True):
     """Ask for the testbed as the worker sees it; no workload needs to be loaded."""
 
     device: str
     threads: int
 
 
-class TestbedReply(msgspec.Struct, frozen=True, tag="testbed"):
+class TestbedReply(Reply, frozen=True):
     """The testbed."""
 
     testbed: Testbed
 
 
-class CheckRequest(msgspec.Struct, frozen=True, tag="check"):
+class CheckRequest(Request, frozen=True):
     """Run the workload's correctness check on every shape."""
 
 
-class CheckReply(msgspec.Struct, frozen=True, tag="checked"):
+class CheckReply(Reply, frozen=True):
     """Its results."""
 
     results: list[CorrectnessResult]
 
 
-class StepRequest(msgspec.Struct, frozen=True, tag="step"):
+class StepRequest(Request, frozen=True):
     """Run one step of the checklist."""
 
     number: int
@@ -182,7 +196,7 @@ class StepRequest(msgspec.Struct, frozen=True, tag="step"):
     budgets: list[Budget] = []
 
 
-class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
+class StepReply(Reply, frozen=True):
     """What the step measured, what it found out beyond its own result, and the files it made or used."""
 
     result: StepResult
@@ -192,14 +206,14 @@ class StepReply(msgspec.Struct, frozen=True, tag="stepped"):
     artifacts: list[Artifact] = []
 
 
-class WarmUpRequest(msgspec.Struct, frozen=True, tag="warm_up"):
+class WarmUpRequest(Request, frozen=True):
     """Warm up every shape and say how many calls make a block of about ``block_seconds``."""
 
     block_seconds: float
     cap_seconds: float
 
 
-class WarmedUp(msgspec.Struct, frozen=True, tag="warmed"):
+class WarmedUp(Reply, frozen=True):
     """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
 
     ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none.
@@ -211,19 +225,19 @@ class WarmedUp(msgspec.Struct, frozen=True, tag="warmed"):
     preprocess_calls: dict[str, int] = {}
 
 
-class MoveRequest(msgspec.Struct, frozen=True, tag="move"):
+class MoveRequest(Request, frozen=True):
     """Move weights, inputs and the heap to where this seed puts them, and make the first calls there."""
 
     seed: int
 
 
-class Moved(msgspec.Struct, frozen=True, tag="moved"):
+class Moved(Reply, frozen=True):
     """Everything lies elsewhere; only pads and pools do where the workload's tensors are not ``movable``."""
 
     movable: bool
 
 
-class BlockRequest(msgspec.Struct, frozen=True, tag="block"):
+class BlockRequest(Request, frozen=True):
     """Run one timed block of a lane; the worker keeps the samples until it is asked for them."""
 
     shape: str
@@ -233,15 +247,15 @@ class BlockRequest(msgspec.Struct, frozen=True, tag="block"):
     lane: Lane = "call"
 
 
-class BlockDone(msgspec.Struct, frozen=True, tag="block_done"):
+class BlockDone(Reply, frozen=True):
     """The block ran."""
 
 
-class CollectRequest(msgspec.Struct, frozen=True, tag="collect"):
+class CollectRequest(Request, frozen=True):
     """Ask for the samples of all blocks."""
 
 
-class Collected(msgspec.Struct, frozen=True, tag="collected"):
+class Collected(Reply, frozen=True):
     """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them.
 
     ``uncounted`` says which hardware counters the blocks lack, and why.
@@ -253,7 +267,7 @@ class Collected(msgspec.Struct, frozen=True, tag="collected"):
     uncounted: str | None = None
 
 
-class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
+class ProfileRequest(Request, frozen=True):
     """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
 
     shape: str
@@ -261,22 +275,22 @@ class ProfileRequest(msgspec.Struct, frozen=True, tag="profile"):
     kind: ProfileKind = "operators"
 
 
-class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
+class Profiled(Reply, frozen=True):
     """The calls were profiled."""
 
 
-class ProfileTimesRequest(msgspec.Struct, frozen=True, tag="profile_times"):
+class ProfileTimesRequest(Request, frozen=True):
     """Ask for the times of all profiled calls."""
 
 
-class ProfileTimes(msgspec.Struct, frozen=True, tag="profile_times_reply"):
+class ProfileTimes(Reply, frozen=True):
     """Per shape, each operator's typical self time in one call, and each subroutine's with all that it calls, in seconds."""
 
     operators: dict[str, dict[str, float]]
     subroutines: dict[str, dict[str, float]]
 
 
-class RecordRequest(msgspec.Struct, frozen=True, tag="record"):
+class RecordRequest(Request, frozen=True):
     """Record the operators of a few calls of a shape into ``folder``, on a device whose traces are analysed later."""
 
     shape: str
@@ -284,7 +298,7 @@ class RecordRequest(msgspec.Struct, frozen=True, tag="record"):
     folder: str
 
 
-class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
+class TraceRequest(Request, frozen=True):
     """Record a few calls of a shape, with stacks, into a file ``name`` in ``folder``."""
 
     shape: str
@@ -293,13 +307,13 @@ class TraceRequest(msgspec.Struct, frozen=True, tag="trace"):
     name: str
 
 
-class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
+class Recorded(Reply, frozen=True):
     """The calls were recorded; ``recording`` is the file."""
 
     recording: str
 
 
-class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):
+class AnalyseRequest(Request, frozen=True):
     """Analyse recordings that workers left in ``folder``; no workload needs to be loaded.
 
     ``traces`` maps recordings to the path, without its suffix, of the file as which they stay.
@@ -311,7 +325,7 @@ class AnalyseRequest(msgspec.Struct, frozen=True, tag="analyse"):
     traces: dict[str, str] = {}
 
 
-class Analysis(msgspec.Struct, frozen=True, tag="analysis"):
+class Analysis(Reply, frozen=True):
     """Per recording that could be analysed, each operator's typical time in one call, in seconds.
 
     ``traces`` maps recordings to the files as which they stay.
@@ -321,72 +335,39 @@ class Analysis(msgspec.Struct, frozen=True, tag="analysis"):
     traces: dict[str, str] = {}
 
 
-class WatchLoadRequest(msgspec.Struct, frozen=True, tag="watch_load"):
+class WatchLoadRequest(Request, frozen=True):
     """Load the device for ``seconds`` and judge the clock it keeps; no workload needs to be loaded."""
 
     device: str
     seconds: float
 
 
-class LoadWatched(msgspec.Struct, frozen=True, tag="load_watched"):
+class LoadWatched(Reply, frozen=True):
     """What the device's clock did under load."""
 
     checks: list[FitnessCheck]
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class Progress(Reply, frozen=True):
     """A worker says what it is doing."""
 
     text: str
 
 
-class Failed(msgspec.Struct, frozen=True, tag="error"):
+class Failed(Reply, frozen=True):
     """A worker's request ended in an exception; the worker is still there."""
 
     error: ErrorDetail
 
 
-Request = (
-    HarnessRequest
-    | LoadRequest
-    | TestbedRequest
-    | CheckRequest
-    | StepRequest
-    | WarmUpRequest
-    | MoveRequest
-    | BlockRequest
-    | CollectRequest
-    | ProfileRequest
-    | ProfileTimesRequest
-    | RecordRequest
-    | TraceRequest
-    | AnalyseRequest
-    | WatchLoadRequest
-)
-Reply = (
-    HarnessReply
-    | Loaded
-    | TestbedReply
-    | CheckReply
-    | StepReply
-    | WarmedUp
-    | Moved
-    | BlockDone
-    | Collected
-    | Profiled
-    | ProfileTimes
-    | Recorded
-    | Analysis
-    | LoadWatched
-    | Progress
-    | Failed
-)
-ServerMessage = ServerReady | ServerFailed | Forked | ForkFailed | Exited
+def _decoder_of(base: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(reduce(or_, base.__subclasses__()))
+
 
 _encoder = msgspec.json.Encoder()
-request_decoder = msgspec.json.Decoder(Request)
-reply_decoder = msgspec.json.Decoder(Reply)
-server_decoder = msgspec.json.Decoder(ServerMessage)
+request_decoder = _decoder_of(Request)
+reply_decoder = _decoder_of(Reply)
+server_decoder = _decoder_of(ServerMessage)
 fork_decoder = msgspec.json.Decoder(ForkRequest)
 
 

@@ -115,18 +115,6 @@ def _dependence(above: npt.NDArray[np.bool_]) -> float:
     return max(1.0, float(means.var(ddof=1)) * length / (share * (1 - share)))
 
 
-def fewest_samples(probability: float, *, miss: float, spare: int = 0) -> int:
-    """The fewest samples of which the (``spare`` + 1)-th largest lies above the true quantile.
-
-    ``miss`` is the probability that it does not: 0.05 for a one-sided bound at 95 %. With spare 0 this is the smallest
-    n with probability^n <= miss.
-    """
-    count = spare + 1
-    while float(bdtr(spare, count, 1.0 - probability)) > miss:
-        count += 1
-    return count
-
-
 def low_location(samples: Samples) -> float:
     """The mean of the logarithms of the 2nd, 4th, 6th, 8th and 10th percentile, as a number like the samples.
 

@@ -263,7 +263,7 @@ for number in range(3, 64):
         continue
     if found.family == socket.AF_UNIX and not self.started:
         self.started = True
-        text = b'{"type":"block_done"}'
+        text = b'{"type":"BlockDone"}'
         found.sendall(len(text).to_bytes(4, "little") + text)"""
     return measure(call=forge).names
 

@@ -81,7 +81,7 @@ def _write(data):
 
 
 def _print_much():
-    forged = json.dumps({"type": "loaded", "batch": 666, "shapes": ["forged"], "sla_p99": None, "seconds": 0})
+    forged = json.dumps({"type": "Loaded", "batch": 666, "shapes": ["forged"], "sla_p99": None, "seconds": 0})
     for stream in (sys.stdout, sys.stderr):
         print("::error::forged by the workload", file=stream)
         print(forged, file=stream)
@@ -143,7 +143,7 @@ call_closes_everything = _calling(_close_everything)
 call_writes_garbage = _calling(lambda: _write(b"GET / HTTP/1.1\r\n\r\n"))
 call_writes_half_a_message = _calling(lambda: (_write(b"\x00\x10\x00\x00{"), _sleep()))
 call_writes_json = _calling(lambda: _write(b"\x02\x00\x00\x00{}"))
-call_answers_itself = _calling(lambda: _write(b'\x15\x00\x00\x00{"type":"block_done"}'))
+call_answers_itself = _calling(lambda: _write(b'\x14\x00\x00\x00{"type":"BlockDone"}'))
 prints_much = _calling(_print_much)
 leaves_process = _calling(_leave_process)
 leaves_daemon = _calling(_leave_daemon)

@@ -155,7 +155,7 @@ def test_run_checklist__workload_prints__into_the_log_alone(measure: Measure, be
     assert findings.steps[0].status in ("ok", "attention")
     assert findings.workload.shapes == ["default"]  # not the forged message that was printed
     assert "::error::forged by the workload" in log
-    assert '"type": "loaded"' in log
+    assert '"type": "Loaded"' in log
     assert "written past Python" in log
     captured = capfd.readouterr()  # type: ignore[attr-defined]
     assert "forged" not in captured.out + captured.err

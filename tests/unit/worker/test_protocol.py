@@ -38,12 +38,12 @@ Ends = tuple[socket.socket, socket.socket]
 
 def test_send__message__framed_by_its_length_little_endian(ends: Ends) -> None:
     send(ends[0], BlockDone())
-    assert ends[1].recv(100) == b"\x15\x00\x00\x00" + b'{"type":"block_done"}'
+    assert ends[1].recv(100) == b"\x14\x00\x00\x00" + b'{"type":"BlockDone"}'
 
 
 def test_receive__message_in_single_bytes__whole(ends: Ends) -> None:
     def drip() -> None:
-        for byte in b"\x15\x00\x00\x00" + b'{"type":"block_done"}':
+        for byte in b"\x14\x00\x00\x00" + b'{"type":"BlockDone"}':
             ends[0].send(bytes([byte]))
 
     writer = threading.Thread(target=drip)
@@ -52,7 +52,7 @@ def test_receive__message_in_single_bytes__whole(ends: Ends) -> None:
     writer.join()
 
 
-@pytest.mark.parametrize("sent", [b"", b"\x15\x00", b"\x15\x00\x00\x00", b'\x15\x00\x00\x00{"type":'])
+@pytest.mark.parametrize("sent", [b"", b"\x14\x00", b"\x14\x00\x00\x00", b'\x14\x00\x00\x00{"type":'])
 def test_receive__sender_goes_away__connection_closed(ends: Ends, sent: bytes) -> None:
     ends[0].sendall(sent)
     ends[0].close()
@@ -62,11 +62,11 @@ def test_receive__sender_goes_away__connection_closed(ends: Ends, sent: bytes) -
 
 def test_inbox__half_a_message__none_in_time_and_whole_later(ends: Ends) -> None:
     inbox = Inbox(ends[1])
-    ends[0].sendall(b'\x15\x00\x00\x00{"type":')
+    ends[0].sendall(b'\x14\x00\x00\x00{"type":')
     assert inbox.poll(0.05) is None  # returns, although the rest does not come
     assert inbox.poll(0.05) is None
-    ends[0].sendall(b'"block_done"}')
-    assert inbox.poll(0.05) == b'{"type":"block_done"}'
+    ends[0].sendall(b'"BlockDone"}')
+    assert inbox.poll(0.05) == b'{"type":"BlockDone"}'
 
 
 def test_inbox__two_messages_at_once__one_after_the_other(ends: Ends) -> None:
@@ -78,7 +78,7 @@ def test_inbox__two_messages_at_once__one_after_the_other(ends: Ends) -> None:
 
 
 def test_inbox__closed_in_the_middle__connection_closed(ends: Ends) -> None:
-    ends[0].sendall(b"\x15\x00\x00\x00{")
+    ends[0].sendall(b"\x14\x00\x00\x00{")
     ends[0].close()
     inbox = Inbox(ends[1])
     assert inbox.poll(1) is None
