@@ -22,12 +22,11 @@ class Intervals(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Return the sum of the lengths in nanoseconds."""
         return int((self.end - self.start).sum())
 
 
 def union(intervals: Intervals) -> Intervals:
-    """Return the time covered by any of the intervals: sorted, disjoint, not even touching.
+    """The time covered by any of the intervals: sorted, disjoint, not even touching.
 
     Sorted by start, a new piece begins where a start lies beyond the largest end so far.
     """
@@ -41,12 +40,11 @@ def union(intervals: Intervals) -> Intervals:
 
 
 def union_length(intervals: Intervals) -> int:
-    """Return the nanoseconds covered by any of the intervals."""
+    """The nanoseconds covered by any of the intervals."""
     return union(intervals).length
 
 
 def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
-    """Return the parts of a window that none of the intervals covers."""
     first, last = window
     covered = union(intervals)
     start = np.concatenate(([first], np.clip(covered.end, first, last))).astype(np.int64)
@@ -56,12 +54,11 @@ def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
 
 
 def joined(one: Intervals, other: Intervals) -> Intervals:
-    """Return all intervals of both."""
     return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return what two lists of intervals, each sorted and disjoint, both cover."""
+    """What two lists of intervals, each sorted and disjoint, both cover."""
     starts = np.sort(np.concatenate((one.start, other.start)))
     ends = np.sort(np.concatenate((one.end, other.end)))
     # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
@@ -71,17 +68,17 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
 
 
 def overlap_length(one: Intervals, other: Intervals) -> int:
-    """Return the nanoseconds covered by both: |A| + |B| - |A or B|."""
+    """The nanoseconds covered by both: |A| + |B| - |A or B|."""
     return union_length(one) + union_length(other) - union_length(joined(one, other))
 
 
 def exposed_length(one: Intervals, other: Intervals) -> int:
-    """Return the nanoseconds covered by the first and not by the second: |A or B| - |B|."""
+    """The nanoseconds covered by the first and not by the second: |A or B| - |B|."""
     return union_length(joined(one, other)) - union_length(other)
 
 
 def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:
-    """Return the sum of the values of each name id below ``names``.
+    """The sum of the values of each name id below ``names``.
 
     Integers throughout: numpy's bincount would sum in float64.
     """
@@ -91,12 +88,12 @@ def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:
 
 
 def counts_by_name(name: IntColumn, names: int) -> IntColumn:
-    """Return how many events have each name id below ``names``."""
+    """How many events have each name id below ``names``."""
     return np.bincount(name, minlength=names).astype(np.int64)
 
 
 def self_times(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntColumn:
-    """Return the nanoseconds of each event without those of the events directly inside it on the same track.
+    """The nanoseconds of each event without those of the events directly inside it on the same track.
 
     Events of a track are expected to nest, as calls on a thread do. Where one outlasts the one it began in, only the
     part inside is taken off, so that no self time is negative.
@@ -111,7 +108,7 @@ def self_times(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntCo
 
 
 def enclosing(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntColumn:
-    """Return for each event the position of the one on its track that it directly lies in, NOTHING_AROUND for none.
+    """For each event the position of the one on its track that it directly lies in, NOTHING_AROUND for none.
 
     Of two that cover the same time the one that comes first in the columns is around the other. A span of no length neither
     contains anything nor lies in anything.
@@ -130,7 +127,7 @@ def enclosing(start: IntColumn, duration: IntColumn, track: IntColumn) -> IntCol
 
 
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the position of the span each span lies directly in, -1 for the outermost.
+    """The position of the span each span lies directly in, -1 for the outermost.
 
     The spans are sorted by start, longer ones first, and none is empty. The depth of span i is how many of those before
     it have not ended when it starts; its parent is the last one before it that is one level up.

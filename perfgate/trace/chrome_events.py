@@ -132,7 +132,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    """Return whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
+    """Whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
 
     A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
     """
@@ -144,7 +144,6 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
 
 
 def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
-    """Return what is read so far, cut behind the bracket that opens the list of events."""
     buffer = b""
     for block in blocks:
         buffer += block
@@ -188,14 +187,12 @@ def _longer(buffer: bytes, block: bytes, path: Path) -> bytes:
 
 
 def _to_the_end(after: bytes, blocks: Iterator[bytes]) -> bytes:
-    """Return what stands behind the list; reading to the end lets gzip check its sum."""
     for block in blocks:
         after += block if len(after) < MAX_HEADER_BYTES else b""
     return after
 
 
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
-    """Return the members up to an end as a list; before all but the first of a file stands a comma."""
     start = 0
     if not first and (comma := _SEPARATOR.match(buffer, 0, end)):
         start = comma.end()
@@ -219,7 +216,6 @@ def _cut(buffer: bytes, path: Path) -> _Cut:
 
 
 def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Return whether each byte lies in a string: an odd number of quotes before it that no backslash escapes."""
     quotes = text == _QUOTE
     escapes = np.flatnonzero(text == _BACKSLASH)
     if escapes.size:
@@ -268,7 +264,7 @@ _REQUEST = "request#"
 
 
 def request_of(argument: int | float | str | None, name: str) -> str | None:
-    """Return the request an event served: its argument ``request_id``, else what its name says."""
+    """The request an event served: its argument ``request_id``, else what its name says."""
     if argument is not None:
         return str(argument)
     return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
@@ -282,7 +278,7 @@ MAX_DEVICES = 256
 def timelines_by_device(
     path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
 ) -> tuple[Timeline, ...]:
-    """Return a timeline for each device, each with all of the host, which drives them; without one, the host's alone.
+    """A timeline for each device, each with all of the host, which drives them; without one, the host's alone.
 
     Raises DocumentError for more devices than there can be.
     """
@@ -300,7 +296,7 @@ def timelines_by_device(
 
 
 def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, str]:
-    """Return the entry for a recording in which no device did anything."""
+    """The entry for a recording in which no device did anything."""
     if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
         return {}
     return {"device": "nothing ran on a device while this was recorded, or the profiler was not told to look"}

@@ -13,7 +13,6 @@ _NAMED = 3
 
 
 def contradictions(timeline: Timeline) -> list[str]:
-    """Return what two of the tables, or a table and the timeline, tell differently of one device."""
     return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
 
 

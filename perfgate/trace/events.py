@@ -70,16 +70,14 @@ class EventTable:
 
     @property
     def end(self) -> IntColumn:
-        """Return the ends in nanoseconds."""
         return self.start + self.duration
 
     @property
     def intervals(self) -> Intervals:
-        """Return start and end of every event."""
         return Intervals(self.start, self.end)
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
-        """Return the events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
+        """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
         return EventTable(
             start=self.start[chosen],
             duration=self.duration[chosen],
@@ -95,11 +93,9 @@ class EventTable:
         )
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
-        """Return the events of these kinds."""
         return self.select(np.isin(self.kind, [KIND_CODES[kind] for kind in kinds]))
 
     def named(self, name: str) -> EventTable:
-        """Return the events of one name."""
         codes = [code for code, known in enumerate(self.names) if known == name]
         return self.select(np.isin(self.name, codes))
 
@@ -141,7 +137,7 @@ class EventTableBuilder:
         shapes.append(NO_TEXT if shape is None else self._number(shape))
 
     def table(self) -> EventTable:
-        """Return what was collected; the columns are views, so add nothing afterwards."""
+        """What was collected; the columns are views, so add nothing afterwards."""
         start, duration, track, name, kind, correlation, group, request, shape = (
             np.frombuffer(column, np.int64) for column in self._columns
         )
@@ -168,7 +164,7 @@ _DIGITS = 19  # of microseconds since 1970 with three decimals
 
 
 def nanoseconds(text: bytes) -> int:
-    """Return the nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
+    """The nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
 
     Raises ValueError for what is no number, and outside of 146 years.
     """
@@ -182,7 +178,7 @@ def nanoseconds(text: bytes) -> int:
 
 
 def nanoseconds_of_milliseconds(text: bytes) -> int:
-    """Return the nanoseconds of a JSON number of milliseconds, half to even. Raises ValueError as ``nanoseconds`` does."""
+    """The nanoseconds of a JSON number of milliseconds, half to even. Raises ValueError as ``nanoseconds`` does."""
     return _nanoseconds_of_any(text, unit_ns=1_000_000)
 
 

@@ -24,7 +24,7 @@ _THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
 
 
 def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
-    """Return the stacks as one tree, a root for each thread and stream, with its costs as those of head.
+    """The stacks as one tree, a root for each thread and stream, with its costs as those of head.
 
     Under a stream stand the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
     into those around them, the smallest first.
@@ -64,7 +64,6 @@ class _Texts:
         return list(self._numbers)
 
     def number(self, text: str) -> int:
-        """Return the number of a text; nothing has none."""
         return self._numbers.setdefault(text, len(self._numbers)) if text else NONE
 
 
@@ -125,7 +124,7 @@ class _Copies(NamedTuple):
     size: int
 
     def rows(self, root: IntColumn, event: IntColumn, *, first: int) -> IntColumn:
-        """Return the rows of events under streams, where the first of these copies is row ``first``."""
+        """The rows of events under streams, where the first of these copies is row ``first``."""
         found = np.full(event.size, NONE, dtype=np.int64)
         real = event != NOTHING_AROUND
         keys = self.root * self.size + self.event
@@ -134,7 +133,6 @@ class _Copies(NamedTuple):
 
 
 def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> _Copies:
-    """Return every call above the work of each stream, once a stream."""
     size = max(around.size, 1)
     known = launches != NOTHING_AROUND
     frontier = found = np.unique(streams[known] * size + launches[known])
@@ -189,7 +187,6 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
 
 
 def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
-    """Return what each node took for each request, and the requests: those with most time, the others under one name."""
     events = stacks.events
     known = np.flatnonzero(nodes.request != NO_TEXT)
     codes, at = np.unique(nodes.request[known], return_inverse=True)
@@ -215,7 +212,6 @@ def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, l
 
 
 def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return for each node the shapes that took most of its time, or NO_TEXT, and how many others it was run with."""
     most, others = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = events.shape[rows.event]
     known = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
@@ -230,7 +226,6 @@ def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> t
 
 
 def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> list[str]:
-    """Return what the roots are called. A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, rows.root), own, tracks.size)
     names, number = [""] * tracks.size, 0
@@ -245,7 +240,6 @@ def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> 
 
 
 def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
-    """Return where each node stands: a Python function where it begins, all else in the nearest function of the project."""
     shown, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
         made, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
@@ -255,7 +249,7 @@ def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
 
 
 def _folded(tree: FlameTree, most: int) -> FlameTree:
-    """Return the tree with its ``most`` largest nodes; what the others took is own time of those above them."""
+    """The tree with its ``most`` largest nodes; what the others took is own time of those above them."""
     size, (costs,) = len(tree.parent), tree.sides
     if size <= most:
         return tree

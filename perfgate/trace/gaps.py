@@ -46,7 +46,7 @@ class DeviceGaps:
 
 
 def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
-    """Return the gaps in which nothing ran on the device of a timeline; None where it shows no work at all.
+    """The gaps in which nothing ran on the device of a timeline; None where it shows no work at all.
 
     ``exposed`` adds the stretches in which only copies or collectives ran.
     """
@@ -81,7 +81,6 @@ def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> list[GapC
 
 
 def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return whether the host was in a call that waits for the device, at each of some times."""
     codes = [code for code, name in enumerate(runtime.names) if _WAIT.search(name)]
     waits = union(runtime.select(np.isin(runtime.name, codes)).intervals)
     if not waits.start.size:
@@ -92,7 +91,6 @@ def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 def _exposed(one: Intervals, others: Intervals, cause: GapCause) -> list[Gap]:
-    """Return the stretches covered by the first and by none of the others."""
     alone = union(one)
     if not alone.start.size:
         return []

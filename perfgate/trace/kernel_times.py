@@ -35,7 +35,7 @@ class _Run(NamedTuple):
 
 
 def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
-    """Return the times of the kernels in each step; None where the recording marks no steps or shows no kernel."""
+    """The times of the kernels in each step; None where the recording marks no steps or shows no kernel."""
     if summary.on_host or not summary.work or summary.unit == "whole recording":
         return None
     runs = list(_runs(summary))
@@ -101,5 +101,5 @@ def _seconds(kernel: Kernel, columns: Iterable[str]) -> float | None:
 
 
 def _worded(shapes: Iterable[Sequence[int]]) -> str:
-    """Return shapes as the profiler's tables word them: ``32,1000;1000,4096``."""
+    """Shapes as the profiler's tables word them: ``32,1000;1000,4096``."""
     return ";".join(",".join(str(size) for size in shape) for shape in shapes)

@@ -45,7 +45,7 @@ class OperatorTotal:
 
 
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
-    """Return every operator among the events of ``calls`` calls, most self time first; equal ones by name.
+    """Every operator among the events of ``calls`` calls, most self time first; equal ones by name.
 
     Kernels are counted by their type where the profiler knows it (``EventTable.group``). One name on two kinds of event
     (never seen) would count as the kind that comes first in the table.
@@ -66,7 +66,6 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
 
 
 def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
-    """Return the median over the calls; the mean where the events do not divide into calls of equally many."""
     chosen = np.nonzero(events.group == name)[0]
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls
@@ -75,12 +74,11 @@ def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float
 
 
 def op_class(name: str) -> OpClass:
-    """Return the class of an operator or kernel by its name."""
     return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
 
 
 def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
-    """Return the nanoseconds of self time of each class, zero included."""
+    """The nanoseconds of self time of each class, zero included."""
     totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
     for row in rows:
         totals[op_class(row.name)] += row.typical_ns

@@ -47,7 +47,6 @@ class Kernel(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        """Return whether it is the share of a collective operation."""
         # At level 0 the profiler names no core: there only the name tells.
         return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(
             COLLECTIVE_PREFIXES
@@ -75,7 +74,7 @@ class ProfilerStep(NamedTuple):
 
     @property
     def length_ns(self) -> int | None:
-        """Return the sum of the parts; of a step without any on a device, how long the host was in it."""
+        """The sum of the parts; of a step without any on a device, how long the host was in it."""
         if self.computing_ns is None:
             return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
         if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
@@ -210,7 +209,7 @@ class Timeline:
 
     @property
     def label(self) -> str:
-        """Return e.g. ``rank 0, device 4``."""
+        """E.g. ``rank 0, device 4``."""
         parts = [
             f"{word} {number}" for word, number in (("rank", self.rank), ("device", self.device)) if number is not None
         ]

@@ -15,7 +15,7 @@ NOT_RECORDED = -1
 
 
 def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
-    """Return for each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
+    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
 
     One launch is seen at several levels of the runtime; the first is what the program did. A launch without a length at
     the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have it (sample
@@ -36,7 +36,7 @@ def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
 
 
 def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
-    """Return when each event was launched, and of one whose launch was not recorded when it began itself."""
+    """When each event was launched, and of one whose launch was not recorded when it began itself."""
     return np.where(launched == NOT_RECORDED, work.start, launched)
 
 
@@ -65,14 +65,14 @@ Work = Counter[WorkItem]
 
 
 def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
-    """Return what the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
+    """What the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
     device = events.of_kind(*DEVICE_KINDS)
     owners = span_of(device, spans, launches=events.of_kind("runtime"))
     return count_work(device, owners, spans=spans.start.size)
 
 
 def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Work]:
-    """Return what ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
+    """What ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
     works = [Work() for _ in range(spans)]
     for owner, kind, group in zip(owners.tolist(), events.kind.tolist(), events.group.tolist()):
         if owner != OUTSIDE:
@@ -81,7 +81,7 @@ def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Wor
 
 
 def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
-    """Return the number of the span that each event belongs to, OUTSIDE for none.
+    """The number of the span that each event belongs to, OUTSIDE for none.
 
     Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
     host is a call further. Else it belongs to the span in which it began.
@@ -94,5 +94,5 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
 
 
 def is_format_conversion(name: str) -> bool:
-    """Return whether a kernel, by its type or name, only brings a tensor into another layout or format."""
+    """Whether a kernel, by its type or name, only brings a tensor into another layout or format."""
     return _FORMAT_CONVERSION.search(name) is not None

@@ -50,7 +50,6 @@ class Frame(NamedTuple):
 
     @property
     def is_project(self) -> bool:
-        """Return whether it is a Python function that belongs neither to Python itself nor to a framework."""
         if self.place is None:
             return False
         file = self.place.rpartition(":")[0]
@@ -59,7 +58,7 @@ class Frame(NamedTuple):
 
 
 def frame(name: str, kind: EventKind) -> Frame:
-    """Return the frame of an event by its name and kind.
+    """The frame of an event by its name and kind.
 
     The line is no part of the name: it moves when code above it comes or goes, and the function is the same.
     """
@@ -72,7 +71,7 @@ def frame(name: str, kind: EventKind) -> Frame:
 
 
 def project_places(events: EventTable, around: IntColumn) -> tuple[IntColumn, list[str]]:
-    """Return for each event the nearest function of the project around it, as a position in the list of their places.
+    """For each event the nearest function of the project around it, as a position in the list of their places.
 
     NOTHING_AROUND where there is none; ``around`` are positions as of ``stacks.Stacks``.
     """
@@ -123,16 +122,15 @@ class Stacks:
 
     @property
     def on_device(self) -> npt.NDArray[np.bool_]:
-        """Return which events ran on a device."""
         return _is_kind(self.events, *DEVICE_KINDS)
 
     def depth(self) -> int:
-        """Return how many calls lie in one another at most, work of the device among them."""
+        """How many calls lie in one another at most, work of the device among them."""
         return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
 
 
 def stacks_of(events: EventTable) -> Stacks:
-    """Return the stacks of what happened in the calls or profiler steps of a timeline; of all of it where none is marked.
+    """The stacks of what happened in the calls or profiler steps of a timeline; of all of it where none is marked.
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
@@ -159,7 +157,7 @@ def stacks_of(events: EventTable) -> Stacks:
 
 
 def _threads(events: EventTable) -> IntColumn:
-    """Return a number for each track, the same for those of one thread: CANN's calls lie in torch_npu's of that thread.
+    """A number for each track, the same for those of one thread: CANN's calls lie in torch_npu's of that thread.
 
     The profilers of Ascend show CANN as a process of its own, whose threads have the names that they have in Python's.
     """
@@ -174,7 +172,7 @@ def _threads(events: EventTable) -> IntColumn:
 
 
 def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
-    """Return for each call the innermost one on its thread that holds all of it, and how many are cut off.
+    """For each call the innermost one on its thread that holds all of it, and how many are cut off.
 
     Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
     behind its end, and the next call lies in the annotation alone.
@@ -196,7 +194,7 @@ def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]
 
 
 def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
-    """Return the nanoseconds of each call without those of the calls directly inside it."""
+    """The nanoseconds of each call without those of the calls directly inside it."""
     own = events.duration.copy()
     inner = np.flatnonzero(around != NOTHING_AROUND)
     np.subtract.at(own, around[inner], events.duration[inner])
@@ -204,7 +202,7 @@ def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
 
 
 def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
-    """Return what called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
+    """What called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
 
     The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
     way round, the recording began or ended amid them, and none is.
@@ -224,7 +222,7 @@ def _named_in_order(events: EventTable, wanted: Callable[[str], bool]) -> npt.ND
 
 
 def attributed_share(stacks: Stacks) -> float | None:
-    """Return which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
+    """Which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
 
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """
@@ -239,7 +237,6 @@ def attributed_share(stacks: Stacks) -> float | None:
 
 
 def operators_above(stacks: Stacks) -> IntColumn:
-    """Return for each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
     found = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
     operators = _is_kind(stacks.events, "host_op")
     for active, above in _upwards(stacks.called_by):
@@ -249,7 +246,6 @@ def operators_above(stacks: Stacks) -> IntColumn:
 
 
 def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
-    """Return the calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
     marks = events.of_kind("annotation", "host_op")
     calls = marks.named(CALL)
     if len(calls):
@@ -279,7 +275,6 @@ def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
 
 
 def _launches(events: EventTable, *, at_device: npt.NDArray[np.intp]) -> IntColumn:
-    """Return for each piece of work of the device the position of the call that launched it, the first of several."""
     found = np.full(at_device.size, NOTHING_AROUND, dtype=np.int64)
     at = np.flatnonzero(_is_kind(events, "runtime") & (events.correlation != NO_CORRELATION))
     if not at.size:
@@ -298,7 +293,6 @@ def _is_kind(events: EventTable, *kinds: EventKind) -> npt.NDArray[np.bool_]:
 
 
 def _under(around: IntColumn, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which events have one of those that are wanted above them."""
     found = np.zeros(around.size, dtype=bool)
     for active, above in _upwards(around):
         found[active] |= wanted[above]
@@ -306,7 +300,6 @@ def _under(around: IntColumn, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.b
 
 
 def levels(around: IntColumn) -> IntColumn:
-    """Return for each event how many lie around it, one in another."""
     depth = np.zeros(around.size, dtype=np.int64)
     for active, _ in _upwards(around):
         depth[active] += 1

@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 def step_marks(events: EventTable) -> list[Mark]:
-    """Return the annotations ``ProfilerStep#N`` of the host, in time order."""
+    """The annotations ``ProfilerStep#N`` of the host, in time order."""
     numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
     marks = events.of_kind("annotation")
     marks = marks.select(np.isin(marks.name, list(numbers)))
@@ -40,7 +40,7 @@ def step_marks(events: EventTable) -> list[Mark]:
 
 
 def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> tuple[ProfilerStep, ...] | None:
-    """Return the steps that the host marked, in time order; None where it marked none.
+    """The steps that the host marked, in time order; None where it marked none.
 
     Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
     """
@@ -54,7 +54,7 @@ def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> t
 
 
 def windows_of(marks: Iterable[Mark]) -> Intervals:
-    """Return when the host was in each of some steps whose begin and end are known."""
+    """When the host was in each of some steps whose begin and end are known."""
     table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
 
@@ -62,7 +62,7 @@ def windows_of(marks: Iterable[Mark]) -> Intervals:
 def device_steps(
     marks: Sequence[Mark], work: EventTable, owners: IntColumn, *, copies: bool = True
 ) -> tuple[ProfilerStep, ...]:
-    """Return what the device did in each step; ``owners`` are the positions of the events' steps among the marks.
+    """What the device did in each step; ``owners`` are the positions of the events' steps among the marks.
 
     ``copies`` says whether copies would have been recorded: else their time is in that before the first kernel and in the
     free time.
@@ -90,7 +90,6 @@ def device_steps(
 
 
 def _begin(mark: Mark, before: ProfilerStep | None) -> int | None:
-    """Return where a step begins: what passes between two steps that follow each other belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
     if mark.number is not None and before.number is not None and mark.number == before.number + 1:
@@ -108,7 +107,6 @@ class _Device:
         self._copies = union(work.of_kind("copy").intervals) if copies else None
 
     def step(self, number: int | None, start: int, end: int) -> ProfilerStep:
-        """Return the parts of a window, which add up to it."""
         computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
         first = int(kernels.start[0]) if kernels.start.size else start
         copied = copied_before = None
@@ -132,7 +130,7 @@ class _Device:
 
 
 def _within(covered: Intervals, start: int, end: int) -> Intervals:
-    """Return the parts of sorted, disjoint intervals inside a window."""
+    """The parts of sorted, disjoint intervals inside a window."""
     first = int(np.searchsorted(covered.end, start, side="right"))
     last = int(np.searchsorted(covered.start, end, side="left"))
     return Intervals(np.maximum(covered.start[first:last], start), np.minimum(covered.end[first:last], end))
@@ -141,7 +139,7 @@ def _within(covered: Intervals, start: int, end: int) -> Intervals:
 def steps_of_tables(
     kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
 ) -> tuple[ProfilerStep, ...] | None:
-    """Return the steps that tables tell, where no timeline marks them; None where they tell of none.
+    """The steps that tables tell, where no timeline marks them; None where they tell of none.
 
     The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
     the latter tells of has its parts as they are written.
@@ -157,7 +155,7 @@ def steps_of_tables(
 
 
 def shows_copies(events: EventTable) -> bool:
-    """Return whether copies on the device would be among the events.
+    """Whether copies on the device would be among the events.
 
     A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
     events that were made of it, which are all kernels.
@@ -182,7 +180,6 @@ def _host_begin(first_kernel: int, row: TabledStep | None) -> int | None:
 
 
 def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence[int]) -> IntColumn:
-    """Return the position of each event's step; a copy belongs to the step of the kernel before it."""
     at = {number: position for position, number in enumerate(numbers)}
     owners = np.full(len(work), OUTSIDE, dtype=np.int64)
     is_copy = (work.kind == KIND_CODES["copy"]).tolist()
@@ -196,7 +193,6 @@ def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence
 
 
 def _as_written(row: TabledStep) -> ProfilerStep:
-    """Return a row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
     return ProfilerStep(
         number=row.number,
         computing_ns=row.computing_ns,

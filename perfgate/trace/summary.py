@@ -59,11 +59,10 @@ class OwnedEvents(NamedTuple):
     owners: IntColumn
 
     def inside(self) -> EventTable:
-        """Return the events that belong to a span."""
         return self.events.select(self.owners != OUTSIDE)
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:
-        """Return when events of these kinds ran for a span."""
+        """When events of these kinds ran for a span."""
         return self.events.select(self.owners == span).of_kind(*kinds).intervals
 
 
@@ -92,13 +91,13 @@ class DeviceSummary:
     work: tuple[OwnedEvents, ...]
 
     def lengths(self) -> list[int] | None:
-        """Return the nanoseconds of each span; None where one of them is not known."""
+        """The nanoseconds of each span; None where one of them is not known."""
         lengths = [step.length_ns for step in self.steps]
         known = [length for length in lengths if length is not None]
         return known if known and len(known) == len(lengths) else None
 
     def parts(self) -> StepParts | None:
-        """Return what the device did of all spans together; None where that is not known of one of them."""
+        """What the device did of all spans together; None where that is not known of one of them."""
         lengths = self.lengths()
         if lengths is None or any(step.computing_ns is None for step in self.steps):
             return None
@@ -114,7 +113,7 @@ class DeviceSummary:
         )
 
     def kernels(self) -> list[Kernel]:
-        """Return the rows of the table of kernels that belong to a span; none where there is no such table."""
+        """The rows of the table of kernels that belong to a span; none where there is no such table."""
         rows = self.timeline.kernels or ()
         return [row for row, owner in zip(rows, self.work[0].owners.tolist()) if owner != OUTSIDE] if rows else []
 
@@ -129,12 +128,11 @@ class _Spans(NamedTuple):
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
-    """Return a summary of every timeline, in order."""
     return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
 
 
 def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
-    """Return the kernels that ran for the profiler steps or calls of a recording, those of collectives included.
+    """The kernels that ran for the profiler steps or calls of a recording, those of collectives included.
 
     Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
     """
@@ -157,7 +155,7 @@ def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
 
 
 def shape_names(timelines: Sequence[Timeline]) -> list[str]:
-    """Return what the timelines are called in a document: their rank where that tells them apart, else rank and device.
+    """What the timelines are called in a document: their rank where that tells them apart, else rank and device.
 
     A device's number says where a job was placed, and two recordings of one program may differ in it.
     """
@@ -205,13 +203,13 @@ def _present(parts: Iterable[OwnedEvents]) -> list[OwnedEvents]:
 
 
 def tells_of_device(timeline: Timeline) -> bool:
-    """Return whether a table tells of a device whose events were not recorded."""
+    """Whether a table tells of a device whose events were not recorded."""
     computed = any(step.computing_ns is not None for step in timeline.steps or ())
     return bool(timeline.kernels or timeline.types or timeline.collectives) or computed
 
 
 def _ends_unfinished(works: Sequence[Work]) -> bool:
-    """Return whether the last step did nothing and others did: the profiler was stopped right after step() (sample mi250)."""
+    """Whether the last step did nothing and others did: the profiler was stopped right after step() (sample mi250)."""
     return len(works) > 1 and not works[-1] and any(works)
 
 
@@ -253,7 +251,6 @@ def _spans(timeline: Timeline) -> _Spans:
 
 
 def _step_windows(timeline: Timeline) -> dict[int, tuple[int, int]]:
-    """Return begin and end of each numbered profiler step: its span on the host, else on the device."""
     found = {
         step.number: (step.start_ns, step.end_ns)
         for step in timeline.steps or ()
@@ -273,7 +270,6 @@ def _column(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
-    """Return what the device ran: the table of kernels where there is one, and the copies, which are never in it."""
     if timeline.kernels is None:
         return [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
     copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
@@ -322,7 +318,6 @@ def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None
 
 
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
-    """Return the counters that the recording cannot give."""
     if on_host:
         return frozenset(KERNEL_METRICS)
     if not device:
@@ -331,12 +326,10 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
 
 
 def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
-    """Return whether copies would have been seen: on a timeline of the device, and in known spans."""
     return shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
 
 
 def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
-    """Return the steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
     windows = [] if spans.windows is None else list(zip(spans.windows.start.tolist(), spans.windows.end.tolist()))
     if spans.unit == "profiler step":
         on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
@@ -359,7 +352,7 @@ def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
 
 
 def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
-    """Return the nanoseconds of each kind of collective: as their own table has them, else as kernels."""
+    """The nanoseconds of each kind of collective: as their own table has them, else as kernels."""
     times: Counter[str] = Counter()
     if timeline.collectives is not None:
         for collective in timeline.collectives:

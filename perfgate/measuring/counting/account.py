@@ -67,7 +67,6 @@ class _Sum:
 
 
 def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
-    """Return the account of the faster half of the traced calls: what disturbs a call adds time and never takes any."""
     calls = trace.spans()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, of.order, of.root)
@@ -118,7 +117,7 @@ def _heaviest_first(row: CallRow) -> tuple[float, str, str, str]:
 def _sums(
     stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, *, on_device: bool
 ) -> dict[RowKey, _Sum]:
-    """Return what the events of each row add up to: on a device what ran there, and the project's functions in any case.
+    """What the events of each row add up to: on a device what ran there, and the project's functions in any case.
 
     The self times of what lies inside each other on one thread add up to what it covers. So where one thread runs them, the
     rows of operators add up to their part, and those of functions to no more than what is outside.
@@ -133,7 +132,6 @@ def _sums(
 
 
 def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
-    """Return the time in which operators ran, on whatever thread, and that outside them."""
     covered = union(stacks.events.of_kind("host_op").intervals)
     parts: dict[CallPart, int] = {"operators": 0, "outside": 0}
     for call in chosen:
@@ -144,7 +142,6 @@ def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict
 
 
 def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
-    """Return what the device did of each call and why it did nothing; copies and collectives where nothing else ran."""
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
     sending = union(joined(computing, work.of_kind("comm").intervals))
@@ -178,5 +175,5 @@ def _window(spans: Intervals, call: int) -> Intervals:
 
 
 def _overlap(covered: Intervals, window: Intervals) -> int:
-    """Return the nanoseconds of a window that sorted, disjoint intervals cover."""
+    """The nanoseconds of a window that sorted, disjoint intervals cover."""
     return intersection(covered, window).length

@@ -31,24 +31,21 @@ class CallTrace:
 
     @property
     def events(self) -> EventTable:
-        """Return what happened on host and device."""
         return self.timeline.events
 
     def host_ops(self) -> EventTable:
-        """Return the framework operators, of all threads, that began while calls were made."""
         spans = self.events.named(CALL)
         ops = self.events.of_kind("host_op")
         inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
         return ops.select(inside)
 
     def spans(self) -> Intervals:
-        """Return the calls, in order."""
         calls = self.events.named(CALL).of_kind("annotation")
         order = np.argsort(calls.start, kind="stable")
         return Intervals(calls.start[order], calls.end[order])
 
     def of_faster_half(self) -> EventTable:
-        """Return the events without the marks of the slower half of the calls: what disturbs a call adds time to it."""
+        """The events without the marks of the slower half of the calls: what disturbs a call adds time to it."""
         calls = self.spans()
         by_length = np.argsort(calls.end - calls.start, kind="stable")
         slower = by_length[(by_length.size + 1) // 2 :]
@@ -61,11 +58,10 @@ class CallTrace:
         return events.select(~(dropped & marks))
 
     def device_work(self) -> EventTable:
-        """Return everything that ran on the device: kernels, copies and collectives."""
         return self.events.of_kind(*DEVICE_KINDS)
 
     def kernels(self) -> EventTable:
-        """Return the kernels, those of collectives included; copies are none."""
+        """The kernels, those of collectives included; copies are none."""
         return self.events.of_kind(*KERNEL_KINDS)
 
 
@@ -84,7 +80,7 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
 
 
 def read_calls(path: Path) -> CallTrace:
-    """Return what a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
+    """What a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
     timelines = trace.read(path).timelines
     if len(timelines) != 1:
         raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
@@ -102,12 +98,12 @@ def keep_recording(recording: Path, path: Path) -> Path:
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:
-    """Return how many calls fit into so many seconds, between ``fewest`` and ``most``."""
+    """How many calls fit into so many seconds, between ``fewest`` and ``most``."""
     return int(np.clip(seconds * 1e9 / max(call_ns, 1.0), fewest, most))
 
 
 def trace_name(workload: str, shape: str) -> str:
-    """Return the file name of a trace without its suffix; what is no letter, digit, dot, dash or underscore becomes a dash.
+    """The file name of a trace without its suffix; what is no letter, digit, dot, dash or underscore becomes a dash.
 
     A shape whose name had to be changed gets some digits of its hash, so that no two shapes share a file.
     """

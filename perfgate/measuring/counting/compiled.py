@@ -47,7 +47,7 @@ class Compilations(NamedTuple):
 
 
 def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
-    """Return the counters of the workload's shapes with graph breaks and recompiles; neither applies where nothing compiles."""
+    """The counters of the workload's shapes with graph breaks and recompiles; neither applies where nothing compiles."""
     if not has_compiled():
         return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
     found = compilations(workload, [counted.shape for counted in counters], root=root)
@@ -55,7 +55,6 @@ def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, ro
 
 
 def has_compiled() -> bool:
-    """Return whether torch's compiler was at work in this process since its counters were cleared."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
@@ -91,7 +90,7 @@ def _call(workload: BoundWorkload, shape: str, indices: range) -> None:
 
 
 def _graph_breaks(root: Path) -> set[Site]:
-    """Return every place and reason the compiler has written down since it was reset.
+    """Every place and reason the compiler has written down since it was reset.
 
     A break is written down again each time its function is compiled for another shape; it is one place nevertheless.
     """
@@ -107,7 +106,6 @@ def _graph_breaks(root: Path) -> set[Site]:
 
 
 def _innermost(lines: Any, stack: Any) -> str | None:
-    """Return the innermost line of the project, which is the compiled function's or what it calls."""
     for frame in reversed(stack):
         line: str | None = lines.at(frame.filename, frame.lineno)
         if line is not None:
@@ -131,7 +129,6 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, root: 
 
 
 def _recompile_site(compiled: Any, root: Path) -> Site:
-    """Return the guard that failed, at its own line where torch names it, else at that of the compiled function."""
     from perfgate.measuring.counting.source_lines import SourceLines
 
     file, number = compiled.co_filename or "", compiled.co_firstlineno

@@ -33,7 +33,6 @@ class CountedCalls(NamedTuple):
 
 
 def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
-    """Return the counters of a call, as ``count_in_order`` has them."""
     return count_in_order(workload, device, shape, repeats=repeats, root=root).counters
 
 
@@ -61,12 +60,11 @@ def count_in_order(
 
 
 def with_steady(counted: CounterSet) -> CounterSet:
-    """Return a complete set of counters that says which of them were equal in every repeat."""
     return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
 
 
 def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[CounterSite]:
-    """Return the sites as records, with the code of their lines, in an order that does not depend on when they were met."""
+    """The sites as records, with the code of their lines, in an order that does not depend on when they were met."""
     records = [
         CounterSite(metric=site.metric, name=site.name, count=count, line=site.line, code=code_at(root, site.line))
         for site, count in sites
@@ -75,7 +73,7 @@ def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[Counter
 
 
 def code_at(root: Path, line: str | None) -> str | None:
-    """Return the text of a line of the project (``model.py:88``), None where it cannot be read."""
+    """The text of a line of the project (``model.py:88``), None where it cannot be read."""
     if line is None:
         return None
     file, _, number = line.rpartition(":")
@@ -146,22 +144,19 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
 
 
 def _kept_by_each(counts: list[MemoryCount]) -> int:
-    """Return the bytes by which every one of the calls raised what is held."""
+    """The bytes by which every one of the calls raised what is held."""
     return max(0, min(count.kept_bytes for count in counts))
 
 
 def _kept(tally: CallTally) -> Counter[Site]:
-    """Return which operators made the blocks that outlive the call, and how many."""
     return Counter(Site("memory.kept", block.op, block.line) for block in tally.made if not block.storage.expired())
 
 
 def _taken(tally: CallTally) -> Counter[Site]:
-    """Return which operators took a block for their result, and how many."""
     return Counter(Site("counters.allocations", block.op, block.line) for block in tally.made)
 
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
-    """Return what the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
     made: dict[tuple[str, str], list[MadeBlock]] = {}
     for block in tally.live.at_peak:
         made.setdefault((block.op, block.line or ""), []).append(block)
@@ -179,7 +174,6 @@ def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
 
 
 def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> Counter[Site]:
-    """Return the operators that a call on a new input dispatches and the same call again does not, by site."""
     inputs = workload.new_inputs(shape)
     first, second = (_launched(_count_call(workload, device, inputs, root)) for _ in range(2))
     # Where the second does as much by other operators, nothing is saved.

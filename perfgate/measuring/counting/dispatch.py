@@ -233,7 +233,7 @@ def _inferring() -> bool:
 
 
 def weak_storage(tensor: Any) -> Any | None:
-    """Return a weak reference to a tensor's memory, None where it has none that could be asked for."""
+    """A weak reference to a tensor's memory, None where it has none that could be asked for."""
     if not isinstance(tensor, torch.Tensor):
         return None
     try:
@@ -247,7 +247,6 @@ def _is_collective(name: str) -> bool:
 
 
 def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Return whether an operator must read data before the host can go on."""
     if name in _INDEXING:
         # One value put where a mask says is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
         fills = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
@@ -258,7 +257,7 @@ def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str,
 
 
 def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
-    """Return whether the host waits for a copy between itself and a device.
+    """Whether the host waits for a copy between itself and a device.
 
     To the device it need not where it is asked not to, and the source is page-locked: from pageable memory such a copy "might
     be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
@@ -269,7 +268,7 @@ def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking:
 
 
 def _asked_not_to_wait(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Return ``non_blocking`` of an operator that copies; it is the third argument of those that copy in place."""
+    """``non_blocking`` of an operator that copies; it is the third argument of those that copy in place."""
     in_place = name in _COPY_IN_PLACE or name == "aten::copy"
     return bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
 
@@ -281,7 +280,7 @@ def _has_waiting_tag(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_view(func: Any) -> bool:
-    """Return whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
+    """Whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
     if func._schema.name in _UNMARKED_VIEWS:
         return True
     marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
@@ -298,7 +297,7 @@ class AutocastLines:
 
     @property
     def current(self) -> str | None:
-        """Return the line; None outside of any region that was entered since, and in a disabled one."""
+        """The line; None outside of any region that was entered since, and in a disabled one."""
         return self._entered[-1] if self._entered else None
 
     def __enter__(self) -> AutocastLines:
@@ -325,7 +324,7 @@ class AutocastLines:
 
 @lru_cache(maxsize=4096)
 def _is_composite(func: Any) -> bool:
-    """Return whether an operator is made of others on every device that is in use.
+    """Whether an operator is made of others on every device that is in use.
 
     A backend from outside torch may have a kernel of its own for one that is composite elsewhere: torch_npu has one for
     ``scaled_dot_product_attention`` (FlashAttentionScore), and taking it apart would count what never runs.
@@ -336,7 +335,6 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _makes_its_view(func: Any) -> bool:
-    """Return whether a composite operator tells autograd itself that its result is a view."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 
@@ -353,7 +351,7 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Return whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
+    """Whether source and result lie differently in memory; strides of dimensions of size 1 mean nothing."""
     if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
         return target.layout != source.layout
     if target.shape != source.shape:
@@ -377,7 +375,6 @@ def describe(
     flops: int | None,
     view: bool,
 ) -> Dispatched:
-    """Return what one dispatched operator was."""
     read = list(tensors((args, keywords)))
     return Dispatched(
         op=func._schema.name,
@@ -390,7 +387,7 @@ def describe(
 
 
 def form_of(tensor: torch.Tensor) -> str:
-    """Return dtype, shape and what is unusual about the layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
+    """Dtype, shape and what is unusual about the layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
     text = f"{str(tensor.dtype).partition('.')[2]}[{','.join(str(size) for size in tensor.shape)}]"
     if tensor.layout != torch.strided:
         return f"{text} {str(tensor.layout).partition('.')[2]}"
@@ -403,7 +400,7 @@ def form_of(tensor: torch.Tensor) -> str:
 
 
 def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
-    """Return the arithmetic of an operator by torch's own formulas, None where there is none for it."""
+    """The arithmetic of an operator by torch's own formulas, None where there is none for it."""
     formula = _formulas().get(getattr(func, "overloadpacket", None))
     return None if formula is None else int(formula(*args, **keywords, out_val=result))
 

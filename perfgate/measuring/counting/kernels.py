@@ -26,7 +26,6 @@ _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORD
 
 
 def kernel_counters(work: Work) -> dict[str, int]:
-    """Return the counters of one span by metric name."""
     counters = Counter(dict.fromkeys(KERNEL_METRICS, 0))
     for item, count in work.items():
         for metric in _metrics_of(item):
@@ -35,7 +34,7 @@ def kernel_counters(work: Work) -> dict[str, int]:
 
 
 def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
-    """Return a set of counters with those of the device added: values of the last span, its kernels, and what is unstable.
+    """A set of counters with those of the device added: values of the last span, its kernels, and what is unstable.
 
     What differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The metrics in
     ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted there, with
@@ -56,7 +55,7 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
 
 
 def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:
-    """Return a set of counters whose kernels have the lines that launched them, from the rows of an account of a call.
+    """A set of counters whose kernels have the lines that launched them, from the rows of an account of a call.
 
     A counter is exact, so its sites are divided among lines only where the rows hold each of its kernels.
     """
@@ -127,7 +126,7 @@ FALLBACKS = "counters.fallbacks"
 
 
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
-    """Return a set of counters with the calls of these operators added, and the lines they come from.
+    """A set of counters with the calls of these operators added, and the lines they come from.
 
     An operator in place is the one of which the device has none: ``aten::lgamma_`` runs the kernel of ``aten::lgamma``.
     Where one of them differs between the counted calls, so does their number.
@@ -149,5 +148,5 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
 
 
 def fallback_sites(counted: CounterSet) -> list[CounterSite]:
-    """Return where a call runs an operator on the host."""
+    """Where a call runs an operator on the host."""
     return [site for site in counted.sites if site.metric == FALLBACKS]

@@ -66,7 +66,7 @@ class CallLines:
         self._join(calls, order)
 
     def row(self, at: int) -> RowKey | None:
-        """Return the row of an event: an operator's or kernel's own, else that of the project's function it is in, if any."""
+        """The row of an event: an operator's or kernel's own, else that of the project's function it is in, if any."""
         kind = _ROW_KINDS.get(self._kind[at])
         if kind is not None:
             return RowKey(self._events.names[int(self._events.group[at])], kind, self._inputs(at), self._line_of(at))
@@ -77,11 +77,11 @@ class CallLines:
         return None
 
     def runs(self, at: int) -> int:
-        """Return 1 for what runs its row once, and 0 for what a function of the project only has done for it."""
+        """1 for what runs its row once, and 0 for what a function of the project only has done for it."""
         return int(self._kind[at] in _ROW_KINDS or self._functions.of(self._name(at)) is not None)
 
     def did(self, at: int) -> Dispatched | None:
-        """Return what was dispatched at an event; None for what other operators and Python ran."""
+        """What was dispatched at an event; None for what other operators and Python ran."""
         return self._did.get(at)
 
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
@@ -111,7 +111,6 @@ class CallLines:
             above = self._around[above]
 
     def _line_of(self, at: int) -> str | None:
-        """Return the line of an operator, or of the one that ran or launched it, on whatever thread."""
         while at != NOTHING_AROUND and self._kind[at] != _PYTHON:
             if at in self._line:
                 return self._line[at]
@@ -119,7 +118,6 @@ class CallLines:
         return None
 
     def _inputs(self, at: int) -> str | None:
-        """Return the form of the inputs: of the operator as dispatched or of the one that ran it, else as the profiler says."""
         above = at
         while above != NOTHING_AROUND and self._kind[above] != _PYTHON:
             if above in self._did:
@@ -144,7 +142,6 @@ class _Functions:
         self._known: dict[str, _Function | None] = {}
 
     def of(self, name: str) -> _Function | None:
-        """Return the project's function of this name, None for all others."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
@@ -171,7 +168,7 @@ class _TracedCall:
         self._tracks: list[int] = events.track[positions].tolist()
 
     def find(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
-        """Return what was dispatched at each position.
+        """What was dispatched at each position.
 
         Each operator is the next of its name that none found before has run itself. Views are looked for between their
         neighbours only: with gradients off the framework makes some of them under another name.

@@ -59,7 +59,7 @@ class OperatorProfile:
         return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        """Return per shape the seconds of self time of every operator in a typical call."""
+        """Per shape the seconds of self time of every operator in a typical call."""
         return {
             shape: typical_times([call for profile in profiles for call in profile()])
             for shape, profiles in self._profiles.items()
@@ -68,13 +68,13 @@ class OperatorProfile:
 
 
 def recorded_times(device: Device, folder: Path, recordings: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """Return per recording in ``folder`` the seconds of every operator in a typical call; those not complete are left out."""
+    """Per recording in ``folder`` the seconds of every operator in a typical call; those not complete are left out."""
     complete = device.analyse_raw(folder, recordings)
     return {recording: typical_times(_device_calls(read_calls(recording))) for recording in complete}
 
 
 def typical_times(calls: list[CallTimes]) -> dict[str, float]:
-    """Return for every operator the lower quartile over the calls, in seconds: of each event where every call has as many.
+    """For every operator the lower quartile over the calls, in seconds: of each event where every call has as many.
 
     Where calls have different numbers of them it is the lower quartile of the sums.
     """
@@ -90,7 +90,6 @@ def _typical(calls: list[list[float]]) -> float:
 
 
 def _device_calls(trace: CallTrace) -> list[CallTimes]:
-    """Return what ran on the device, call by call, by the types of kernels; outside them nothing ran on any stream."""
     work, spans = trace.device_work(), trace.spans()
     owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
     lengths = (spans.end - spans.start).tolist()
@@ -132,7 +131,6 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callab
 
 
 def _host_calls(roots: list[Any]) -> list[CallTimes]:
-    """Return the operators of each call, those of other threads with the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
     tags = _Tags(operator=_EventType.TorchOp, named_by_user=RecordScope.USER_SCOPE)

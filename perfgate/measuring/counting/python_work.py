@@ -54,7 +54,7 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
 
 
 def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None:
-    """Return the Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
+    """The Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
 
     A function counts where the project calls it, a bytecode on the line of the project that executes it; one of a library on
     the nearest line of the project around it, for the function that this calls. That a generator goes on is a call. Bytecodes
@@ -105,7 +105,6 @@ class _Counting:
         return self._tracers[where]
 
     def sites(self) -> Counter[Site]:
-        """Return what was counted."""
         found = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
         if self._executed > MOST_BYTECODES:
             return found
@@ -119,7 +118,6 @@ class _Counting:
         return found
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
-        """Return the function of a library that the project called to come here, and the line from which it did."""
         entry, back = frame.f_code.co_name, frame.f_back
         while back is not None:
             line = self._lines.at(back.f_code.co_filename, back.f_lineno)

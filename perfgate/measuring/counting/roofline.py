@@ -27,7 +27,7 @@ _KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
 def measure_roof(device: Device) -> Roof | None:
-    """Return the device's roof, None where nothing can be measured. Takes 0.3 s."""
+    """The device's roof, None where nothing can be measured. Takes 0.3 s."""
     if device.kind not in _KINDS:
         return None
     import torch
@@ -47,14 +47,14 @@ def measure_roof(device: Device) -> Roof | None:
 
 
 def work_of(order: Iterable[Dispatched]) -> list[Work]:
-    """Return the work of a call's operators, equal ones together, the heaviest first; views do none."""
+    """The work of a call's operators, equal ones together, the heaviest first; views do none."""
     counts = Counter((did.flops or 0, did.moved_bytes) for did in order if did.moved_bytes or did.flops)
     heaviest = sorted(counts.items(), key=lambda item: (-item[0][0] * item[1], -item[0][1] * item[1], item[0]))
     return [Work(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
 
 
 def _fastest(work: Callable[[], Any], device: Device) -> float:
-    """Return the seconds of the fastest of several times, after one that pays for the first use."""
+    """The seconds of the fastest of several times, after one that pays for the first use."""
     work()
     device.synchronize()
     until = device.clock_ns() + _SECONDS_EACH * 1e9

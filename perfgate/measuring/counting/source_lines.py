@@ -22,7 +22,7 @@ class SourceLines:
         self._known: dict[str, str | None] = {}
 
     def of(self, frame: FrameType | None) -> str | None:
-        """Return ``file:line`` relative to the root, None where no frame is the project's."""
+        """``file:line`` relative to the root, None where no frame is the project's."""
         while frame is not None:
             line = self.at(frame.f_code.co_filename, frame.f_lineno)
             if line is not None:
@@ -31,7 +31,7 @@ class SourceLines:
         return None
 
     def at(self, name: str, number: int | None) -> str | None:
-        """Return ``file:line`` of a line of a file, None where the file is not the project's."""
+        """``file:line`` of a line of a file, None where the file is not the project's."""
         file = self._file(name)
         return None if file is None else f"{file}:{number}"
 

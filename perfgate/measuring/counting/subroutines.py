@@ -55,7 +55,7 @@ class SubroutineTimes:
             self._calls[shape].append(watch.times)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        """Return per shape the seconds that every subroutine takes in a typical call."""
+        """Per shape the seconds that every subroutine takes in a typical call."""
         return {shape: typical_times(calls) for shape, calls in self._calls.items() if calls}
 
 
@@ -72,7 +72,7 @@ class _Names:
         self._modules: dict[int, tuple[Any, str]] = {}
 
     def of(self, frame: FrameType) -> str | None:
-        """Return the name of what begins with this frame; None for what is not timed."""
+        """The name of what begins with this frame; None for what is not timed."""
         code = frame.f_code
         if code is self._entry:
             return self._module(frame.f_locals["self"])

@@ -47,11 +47,10 @@ class OpTally:
             self.amounts[metric, line] += amount
 
     def total(self, metric: str) -> int:
-        """Return what the operator adds to a counter, from all lines."""
         return sum(amount for (name, _), amount in self.amounts.items() if name == metric)
 
     def line(self) -> str | None:
-        """Return the line it most often comes from; of equally frequent ones the one dispatched first."""
+        """The line it most often comes from; of equally frequent ones the one dispatched first."""
         return self.lines.most_common(1)[0][0] if self.lines else None
 
 
@@ -127,7 +126,6 @@ class CallTally:
     order: list[Dispatched] | None = None
 
     def values(self) -> dict[str, int]:
-        """Return the counters by metric name."""
         totals = Counter(dict.fromkeys(_DISPATCHED, 0))
         for op in self.ops.values():
             for (metric, _), amount in op.amounts.items():
@@ -135,7 +133,7 @@ class CallTally:
         return {**totals, **self.memory}
 
     def counts(self) -> dict[str, int]:
-        """Return the derived metric ``ops.count:NAME`` of every operator."""
+        """The derived metric ``ops.count:NAME`` of every operator."""
         return {f"ops.count:{name}": op.count for name, op in self.ops.items()}
 
     def sites(self) -> Iterator[tuple[Site, int]]:

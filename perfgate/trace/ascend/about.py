@@ -31,7 +31,6 @@ class About(NamedTuple):
 
 
 def read_about(folder: Path) -> About:
-    """Return what profiler_info*.json, profiler_metadata.json and the devices' info.json say. Each may be missing."""
     rank, info = _info(folder)
     config = inner(info, "config")
     settings = {name: word(inner(config, "experimental_config").get(key)) for name, key in _EXPERIMENTAL.items()}
@@ -54,12 +53,11 @@ def read_about(folder: Path) -> About:
 
 
 def environment_of(variables: dict[str, Any]) -> dict[str, str]:
-    """Return the variables that were set; the profiler writes the others as empty."""
+    """The variables that were set; the profiler writes the others as empty."""
     return _present({name: word(value) for name, value in variables.items()})
 
 
 def read_cores(folder: Path) -> dict[str, str | None]:
-    """Return the number of cube and vector cores and their rated frequency from a PROF folder's device_N/info.json.N."""
     paths = [*folder.glob("device_*/info.json.*"), *folder.glob("PROF_*/device_*/info.json.*")]
     for path in sorted(paths)[:_MOST]:
         devices = mapping_file(path).get("DeviceInfo")
@@ -77,7 +75,7 @@ def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
 
 
 def _rank(*candidates: object) -> int | None:
-    """Return the first that is a rank: a number in 2025-01, a text in CANN 8.3; -1 is none."""
+    """The first that is a rank: a number in 2025-01, a text in CANN 8.3; -1 is none."""
     for candidate in candidates:
         text = str(candidate)
         if text.isdecimal() and len(text) < 10:

@@ -67,7 +67,7 @@ class _Operation(msgspec.Struct, rename={"times": "Communication Time Info", "li
 
 
 def read_collectives(path: Path) -> tuple[Collective, ...]:
-    """Return every operation of communication.json, in the order of the file; links that carried nothing are left out."""
+    """Every operation of communication.json, in the order of the file; links that carried nothing are left out."""
     return tuple(
         _checked(path, name, lambda: _collective(step, kind, name, operation))  # noqa: B023 - called at once
         for step, kind, name, operation in _entries(decode_file(path, _File[_Operation]))
@@ -75,7 +75,7 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
 
 
 def read_rank_links(path: Path) -> tuple[RankLink, ...]:
-    """Return every pair of ranks of communication_matrix.json; a rank's copies to itself are link LOCAL."""
+    """Every pair of ranks of communication_matrix.json; a rank's copies to itself are link LOCAL."""
     found = []
     for step, kind, name, pairs in _entries(decode_file(path, _File[dict[str, _Link]])):
         operation, _, group = name.partition("@")
@@ -143,7 +143,7 @@ _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 
 
 def read_database_steps(path: Path) -> Mapping[int | None, tuple[TabledStep, ...]]:
-    """Return the steps of StepTraceTime by device.
+    """The steps of StepTraceTime by device.
 
     Huawei's description says milliseconds; recorded are microseconds: 8903.431 where the kernels of the same run take
     8903431 ns (sample msinsight-910B-alexnet-2501).
@@ -169,7 +169,7 @@ def read_database_steps(path: Path) -> Mapping[int | None, tuple[TabledStep, ...
 
 
 def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
-    """Return the operations of CommAnalyzerTime with the links of CommAnalyzerBandwidth; None where neither is there."""
+    """The operations of CommAnalyzerTime with the links of CommAnalyzerBandwidth; None where neither is there."""
     with opened(path) as database:
         if not database.has("CommAnalyzerTime"):
             return None
@@ -205,7 +205,6 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
 
 
 def _links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
-    """Return the links of each operation; a row for every size of package repeats the sums of its link."""
     found: dict[tuple[str, str, str], dict[str, LinkUse]] = {}
     columns = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size", "transit_time", "bandwidth")
     for name, group, step, link, size, time, bandwidth in database.rows("CommAnalyzerBandwidth", columns):

@@ -38,7 +38,7 @@ class Database:
         }
 
     def has(self, table: str, *columns: str) -> bool:
-        """Return whether there is such a table with these columns."""
+        """Whether there is such a table with these columns."""
         return set(columns) <= self._columns.get(table, set()) if table in self._columns else False
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -54,7 +54,7 @@ class Database:
             yield row
 
     def whole(self, value: object) -> int | None:
-        """Return a whole number of at most 62 bits; SQLite stores any type in any column."""
+        """A whole number of at most 62 bits; SQLite stores any type in any column."""
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer():
@@ -66,13 +66,12 @@ class Database:
         return value
 
     def number(self, value: object) -> float | None:
-        """Return a number."""
         if value is None or isinstance(value, (int, float)):
             return None if value is None else float(value)
         raise self.wrong(f"{str(value)[:40]!r} stands where a number must be; export the profile again")
 
     def wrong(self, what: str) -> DocumentError:
-        """Return the error that the database is not what it must be."""
+        """The error that the database is not what it must be."""
         return DocumentError(f"{self._path}: {what}")
 
     def _columns_of(self, table: str) -> set[str]:
@@ -94,7 +93,6 @@ class Database:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file begins as SQLite's do."""
     try:
         with path.open("rb") as stream:
             return stream.read(len(_MAGIC)) == _MAGIC

@@ -42,7 +42,7 @@ class Words:
         self.queued = {text[len("Dequeue@") :] for text in self._strings.values() if text.startswith("Dequeue@")}
 
     def span(self, start: object, end: object) -> tuple[int, int]:
-        """Return start and length; startNs of PYTORCH_API is text, and a mark may have no end."""
+        """Start and length; startNs of PYTORCH_API is text, and a mark may have no end."""
         begin = self.database.whole(start)
         if begin is None:
             raise self.database.wrong("holds an event without a start; export the profile again")
@@ -50,21 +50,20 @@ class Words:
         return begin, max((begin if last is None else last) - begin, 0)
 
     def thread(self, number: object) -> int:
-        """Return the thread of a globalTid: process in the upper, thread in the lower 32 bits."""
+        """The thread of a globalTid: process in the upper, thread in the lower 32 bits."""
         return number & _THREAD_BITS if isinstance(number, int) else 0
 
     def text(self, number: object) -> str:
-        """Return a name by its number, the number itself where it has none."""
+        """A name by its number, the number itself where it has none."""
         found = self._strings.get(number) if isinstance(number, int) else None
         return str(number) if found is None else found
 
     def cell(self, number: object) -> str | None:
-        """Return a name as a cell of a table: without quotes, None for N/A."""
+        """A name as a cell of a table: without quotes, None for N/A."""
         found = None if number is None else self.text(number).strip('"')
         return None if found in (None, "N/A") else found
 
     def shapes(self, cell: str | None) -> tuple[tuple[int, ...], ...]:
-        """Return one shape a tensor."""
         try:
             return () if cell is None else shapes(cell)
         except ValueError:
@@ -93,7 +92,7 @@ class Task(NamedTuple):
 
 
 def kernel_of(words: Words, task: Task, info: list[object], counters: Mapping[str, float]) -> Kernel:
-    """Return the kernel of a task and its row of COMPUTE_TASK_INFO, cells in the order of KERNEL_COLUMNS."""
+    """The kernel of a task and its row of COMPUTE_TASK_INFO, cells in the order of KERNEL_COLUMNS."""
     name, kind, core, blocks, more_blocks, newest_blocks, mix, more_mix, state, hf32, wait, *tensors = info
     inputs, input_types, input_formats, outputs, output_types, output_formats = (words.cell(cell) for cell in tensors)
     whole = words.database.whole
@@ -124,7 +123,6 @@ def kernel_of(words: Words, task: Task, info: list[object], counters: Mapping[st
 
 
 def read_counters(words: Words) -> dict[int | None, Counters]:
-    """Return TASK_PMU_INFO by the number of the task."""
     names: dict[str, int] = {}
     factors: list[float] = []
     values: dict[int | None, array[float]] = {}
@@ -143,7 +141,7 @@ def read_counters(words: Words) -> dict[int | None, Counters]:
 
 
 def _counter(name: str) -> tuple[str, float]:
-    """Return a counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
+    """A counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
     if name.endswith("_total_time"):
         return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
     return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)
@@ -158,7 +156,7 @@ _MEGAHERTZ = 1e6
 
 
 def peaks(words: Words, device: Device, alone: bool) -> dict[str, float]:
-    """Return the peak bytes of a device by component; ``alone`` takes what names no device."""
+    """The peak bytes of a device by component; ``alone`` takes what names no device."""
     found: dict[str, float] = {}
 
     def keep(owner: object, name: str, value: object) -> None:
@@ -181,7 +179,6 @@ def peaks(words: Words, device: Device, alone: bool) -> dict[str, float]:
 
 
 def allocations(words: Words, device: Device, alone: bool) -> tuple[AllocationTotal, ...] | None:
-    """Return what each operator allocated on a device."""
     if not words.database.has("OP_MEMORY"):
         return None
     totals: dict[str, AllocationTotal] = {}
@@ -198,7 +195,6 @@ def allocations(words: Words, device: Device, alone: bool) -> tuple[AllocationTo
 
 
 def frequency(words: Words, device: Device) -> tuple[float, float] | None:
-    """Return the hertz of a device's AI core, lowest and highest."""
     seen = [
         words.database.number(frequency)
         for owner, frequency in words.database.rows("AICORE_FREQ", ("deviceId", "freq"))
@@ -224,7 +220,6 @@ class Export(NamedTuple):
 
 
 def read_export(path: Path) -> Export:
-    """Return what an export says. Raises DocumentError, with what is wrong, for a damaged or foreign database."""
     with opened(path) as database:
         if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
             raise database.wrong(
@@ -384,7 +379,6 @@ class _Export:
 
 
 def _with_steps(kernels: Sequence[Kernel], events: EventTable, marks: Sequence[Mark]) -> tuple[Kernel, ...]:
-    """Return the kernels with the number of the step that launched each, which the tables of text have."""
     work = events.of_kind(*KERNEL_KINDS)
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = {

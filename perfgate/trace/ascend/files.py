@@ -46,26 +46,25 @@ class Row:
 
     @property
     def columns(self) -> Mapping[str, int]:
-        """Return the columns of the table, lower-case names of this module to their position."""
+        """The columns of the table, lower-case names of this module to their position."""
         return self._columns
 
     @property
     def is_short(self) -> bool:
-        """Return whether the row has fewer cells than the table has columns."""
+        """Whether the row has fewer cells than the table has columns."""
         return len(self._cells) < len(self._columns)
 
     def raw(self, column: str) -> str:
-        """Return a cell as written, empty where there is none."""
+        """A cell as written, empty where there is none."""
         index = self._columns.get(column)
         return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
 
     def text(self, column: str) -> str | None:
-        """Return a cell without the quotes that some cells hold."""
+        """A cell without the quotes that some cells hold."""
         found = self.raw(column).strip('"')
         return None if found in _ABSENT else found
 
     def whole(self, column: str) -> int | None:
-        """Return a whole number."""
         text = self.text(column)
         # The plain case comes first: a table has millions of them.
         if text is not None and len(text) < 19 and text.isdecimal():
@@ -78,19 +77,18 @@ class Row:
         return int(found)
 
     def number(self, column: str) -> float | None:
-        """Return a number."""
         found = self._number(column)
         return None if found is None else float(found)
 
     def lasting(self, column: str) -> int | None:
-        """Return a duration in microseconds as nanoseconds; never negative."""
+        """A duration in microseconds as nanoseconds; never negative."""
         found = self.time(column)
         if found is not None and found < 0:
             raise self.wrong(column, "is negative")
         return found
 
     def time(self, column: str) -> int | None:
-        """Return microseconds as nanoseconds, exactly."""
+        """Microseconds as nanoseconds, exactly."""
         found = self.text(column)
         if found is None:
             return None
@@ -100,12 +98,12 @@ class Row:
             raise self.wrong(column, "is no number of microseconds") from None
 
     def moment(self, column: str) -> int | None:
-        """Return a time since 1970 in microseconds as nanoseconds; None where a spreadsheet has rounded it (1.69512E+15)."""
+        """A time since 1970 in microseconds as nanoseconds; None where a spreadsheet has rounded it (1.69512E+15)."""
         found = self.text(column)
         return None if found is None or "e" in found.lower() else self.time(column)
 
     def wrong(self, column: str, what: str) -> DocumentError:
-        """Return the error that a cell is not what it must be."""
+        """The error that a cell is not what it must be."""
         return DocumentError(
             f"{self._path}: line {self._line}, column {column!r}: {self.raw(column)[:40]!r} {what}; "
             "the table is damaged, analyse the profile again"
@@ -164,7 +162,7 @@ def _columns(cells: list[str]) -> dict[str, int]:
 
 
 def _decimal(text: str) -> Decimal | None:
-    """Return a finite number of at most 1e30; None for any other text."""
+    """A finite number of at most 1e30; None for any other text."""
     if len(text) > MAX_NUMBER_TEXT:
         return None
     try:
@@ -181,7 +179,7 @@ _Wanted = TypeVar("_Wanted")
 
 
 def decode_file(path: Path, wanted: type[_Wanted]) -> _Wanted:
-    """Return what a JSON file holds. Raises DocumentError where it cannot be read or holds something else."""
+    """What a JSON file holds. Raises DocumentError where it cannot be read or holds something else."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
@@ -193,12 +191,11 @@ def decode_file(path: Path, wanted: type[_Wanted]) -> _Wanted:
 
 
 def mapping_file(path: Path) -> dict[str, Any]:
-    """Return a JSON object."""
     return decode_file(path, dict[str, Any])
 
 
 def inner(values: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """Return an object inside others, empty where there is none."""
+    """An object inside others, empty where there is none."""
     for key in keys:
         found = values.get(key)
         values = found if isinstance(found, dict) else {}
@@ -206,7 +203,7 @@ def inner(values: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def word(value: object) -> str | None:
-    """Return a plain value as text, ``true`` for True, a list with commas; None for what is absent or not plain."""
+    """A plain value as text, ``true`` for True, a list with commas; None for what is absent or not plain."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):

@@ -44,19 +44,17 @@ class Rank:
 
 
 def analysed_folders(path: Path) -> list[Path]:
-    """Return the folders below a path that hold analysed tables, by their time stamp, then their name."""
     found = list(_analysed(path, _DEPTH))
     return sorted(found, key=lambda folder: (_stamp(folder), str(folder)))
 
 
 def raw_folders(path: Path) -> list[Path]:
-    """Return the folders that were recorded and never analysed."""
     candidates = [path, *_entries(path)] if path.is_dir() else []
     return [folder for folder in candidates if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir()]
 
 
 def holds_profiles(path: Path) -> bool:
-    """Return whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
+    """Whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
     try:
         return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
     except DocumentError:
@@ -91,7 +89,6 @@ def _stamp(folder: Path) -> str:
 
 
 def read_rank(output: Path) -> Rank:
-    """Return what the tables and the timeline of one folder say. Raises DocumentError for a damaged one."""
     about = read_about(output.parent if output.name == OUTPUT else output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
     analysis = output / "analysis.db"
@@ -148,7 +145,7 @@ def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
 
 
 def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
-    """Return the ranks as one recording, by rank; repeats of a rank keep their order."""
+    """The ranks as one recording, by rank; repeats of a rank keep their order."""
     timelines = [timeline for rank in ranks for timeline in rank.timelines]
     return Recording(
         path=path,
@@ -162,7 +159,6 @@ def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Ra
 
 
 def _merged(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return what the ranks agree on or one alone says; where they differ, all their values."""
     found: dict[str, list[str]] = {}
     for values in several:
         for name, value in values.items():
@@ -173,7 +169,6 @@ def _merged(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _absent(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, str]:
-    """Return what is missing; what only some folders lack is named with the folder."""
     found = {}
     for name, rank in zip(names, ranks):
         for what, reason in rank.absent.items():
@@ -193,7 +188,7 @@ def rank_of(about: About, tables: Tables, views: Sequence[Path]) -> Rank:
 
 
 def all_devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
-    """Return the events of each device, from the timelines where there are some, else from the tables."""
+    """The events of each device, from the timelines where there are some, else from the tables."""
     every = [kernel for kernels in tables.kernels.values() for kernel in kernels]
     found = [device for path in views for device in device_events(read_view(path), every)]
     named = tables.devices()
@@ -209,7 +204,6 @@ def all_devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
 
 
 def _own(table: Mapping[int | None, tuple[_Item, ...]], device: int | None) -> tuple[_Item, ...]:
-    """Return the rows of a device; a table that names none holds those of the only one."""
     return table.get(device, table.get(None, ()))
 
 

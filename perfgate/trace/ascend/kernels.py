@@ -31,7 +31,7 @@ class KernelTable(NamedTuple):
 
 
 def read_kernels(path: Path) -> KernelTable:
-    """Return the kernels of a table in the order of the file. Raises DocumentError for what is no such table."""
+    """The kernels of a table in the order of the file. Raises DocumentError for what is no such table."""
     by_device: dict[int | None, list[Kernel]] = {}
     reader: _Reader | None = None
     incomplete = 0
@@ -69,7 +69,6 @@ class _Reader:
         self._texts: dict[str | None, str | None] = {}
 
     def kernel(self, row: Row) -> Kernel | None:
-        """Return the kernel of a row; None where its duration is missing."""
         duration = row.lasting("duration(us)")
         if duration is None:
             return None
@@ -131,7 +130,7 @@ class _Reader:
 
 
 def shapes(cell: str) -> tuple[tuple[int, ...], ...]:
-    """Return one shape a tensor of ``"64,3,11,11;;8"``; an empty one is a scalar. Raises ValueError for other text."""
+    """One shape a tensor of ``"64,3,11,11;;8"``; an empty one is a scalar. Raises ValueError for other text."""
     return tuple(
         tuple(_size(size) for size in tensor.split(",")) if tensor.strip() else ()
         for tensor in cell.strip('"').split(";")
@@ -139,7 +138,7 @@ def shapes(cell: str) -> tuple[tuple[int, ...], ...]:
 
 
 def words(cell: str | None) -> tuple[str, ...]:
-    """Return one word a tensor, dtypes and formats as one generation of CANN writes them.
+    """One word a tensor, dtypes and formats as one generation of CANN writes them.
 
     ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
     """
@@ -161,7 +160,6 @@ def _size(text: str) -> int:
 
 
 def _number(text: str | None) -> float:
-    """Return a counter's number; a word in an unknown column is no counter."""
     try:
         number = math.nan if text is None or len(text) > MAX_NUMBER_TEXT else float(text)
     except ValueError:

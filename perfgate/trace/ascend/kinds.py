@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"([A-Za-z]\w*?)\d+$")
 
 
 def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
-    """Return the kind of an event of the process Python; what is neither operator nor internal is a user's range."""
+    """The kind of an event of the process Python; what is neither operator nor internal is a user's range."""
     if category in ("enqueue", "dequeue"):
         return "runtime"
     if category == "python_function":
@@ -44,7 +44,7 @@ def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
 
 
 def task_kind(task_type: str, name: str) -> EventKind:
-    """Return the kind of a task on the device.
+    """The kind of a task on the device.
 
     SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; events, notifies,
     place holders and writes of a value are no work.
@@ -57,14 +57,14 @@ def task_kind(task_type: str, name: str) -> EventKind:
 
 
 def collective_kind(thread: str, name: str) -> EventKind:
-    """Return whether a span on the track of collectives is a whole one; planes hold its steps."""
+    """Whether a span on the track of collectives is a whole one; planes hold its steps."""
     if thread.startswith("Plane"):
         return "other"
     return "comm" if thread.startswith("Group") or _COLLECTIVE.search(name) else "other"
 
 
 def type_by_name(name: str) -> str:
-    """Return the operator type that a kernel's name tells, the name itself where it tells none.
+    """The operator type that a kernel's name tells, the name itself where it tells none.
 
     ``aclnnAddmm_MatMulCommon_MatMulV2`` names call, stage and type; ``trans_TransData_1`` is inserted by the graph
     engine, ``Conv2DBackpropFilter6_MemSet`` before a kernel that adds up; ``Conv2D1`` is a type and its number;
@@ -83,6 +83,6 @@ def type_by_name(name: str) -> str:
 
 
 def device_of_label(label: str | None) -> int | None:
-    """Return the device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
+    """The device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
     found = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
     return int(found[1]) if found else None

@@ -67,7 +67,6 @@ class Tables:
         self.rank_links: tuple[RankLink, ...] | None = None
 
     def devices(self) -> set[Device]:
-        """Return the devices that the tables name."""
         tables = (self.kernels, self.tasks, self._steps, self._types)
         named: set[Device] = {device for table in tables for device in table if device is not None}
         return named or {device for device in self._peaks if device is not None}
@@ -80,7 +79,7 @@ class Tables:
                 self.absent.pop("steps", None)
 
     def timeline(self, rank: int | None, found: DeviceEvents, *, alone: bool) -> Timeline:
-        """Return the timeline of a device; what names no device is ``alone``'s."""
+        """The timeline of a device; what names no device is ``alone``'s."""
         device, events = found.device, found.events
         table, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
         own = (self._calls, _of(self._nodes, device, alone) or ())
@@ -114,7 +113,7 @@ class Tables:
         return {device: self._with_cache(kernels) for device, kernels in found.items()}
 
     def _with_cache(self, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-        """Return the kernels with the rates of l2_cache.csv among their counters, where stream and task name one kernel."""
+        """The kernels with the rates of l2_cache.csv among their counters, where stream and task name one kernel."""
         rates: dict[tuple[object, ...], dict[str, float]] = {}
         for path in self._find("l2_cache"):
             for row in rows_of(path):
@@ -174,7 +173,6 @@ def _of(table: _ByDevice[_Item], device: Device, alone: bool) -> tuple[_Item, ..
 def _steps(
     events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[TabledStep] | None
 ) -> tuple[ProfilerStep, ...] | None:
-    """Return the steps by the timeline where it shows the device at work in them, else by the tables."""
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):
         return marked

@@ -42,7 +42,7 @@ class DeviceEvents(NamedTuple):
 
 
 def device_events(view: View, kernels: Sequence[Kernel]) -> list[DeviceEvents]:
-    """Return the events of every device of a timeline; of the host alone where there is no device.
+    """The events of every device of a timeline; of the host alone where there is no device.
 
     ``kernels`` are those of the tables of all its devices; they give types and exact times.
     """
@@ -90,14 +90,13 @@ class _Roles:
                 self.frequencies[owner] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
 
     def of_device(self, device: int | None) -> npt.NDArray[np.bool_]:
-        """Return which tracks are this device's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
         chosen: npt.NDArray[np.bool_] = ~self.shared & same
         return chosen
 
 
 def _owners(view: View) -> dict[str, int | None]:
-    """Return the device of each process that is one's.
+    """The device of each process that is one's.
 
     Newer builds label the process (NPU 0); where several are labelled NPU alone, the process id ends in the device:
     (host process << 10) | (sort index << 5) | device.
@@ -111,7 +110,6 @@ def _owners(view: View) -> dict[str, int | None]:
 
 
 def _kinds(view: View, roles: _Roles) -> npt.NDArray[np.int64]:
-    """Return the kind of every event; each combination of track, detail and name is judged once."""
     events = view.events
     known: dict[tuple[int, int, int], int] = {}
     codes = np.empty(len(events), dtype=np.int64)
@@ -143,7 +141,6 @@ def _kind(
 
 
 def _typed(events: EventTable, kernels: Sequence[Kernel]) -> EventTable:
-    """Return the events with kernels grouped by their type, and with the tables' exact times."""
     lookup = _Kernels(kernels)
     names = {name: number for number, name in enumerate(events.names)}
     start, duration, group = events.start.copy(), events.duration.copy(), events.group.copy()
@@ -182,7 +179,6 @@ class _Kernels:
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:
-    """Return process and thread of each track by their names; two processes of one name keep their ids apart."""
     named = [(view.processes.get(pid) or pid, view.threads.get((pid, tid)) or tid) for pid, tid in view.keys]
     owners: dict[str, set[str]] = {}
     for (process, _), (pid, _) in zip(named, view.keys):
@@ -197,7 +193,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 def correlations(view: View, *, on_host: _Mask, on_device: _Mask) -> IntColumn:
-    """Return the correlation of every event, given which tracks are the host's and which a device's.
+    """The correlation of every event, given which tracks are the host's and which a device's.
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
     where a task starts on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
@@ -220,7 +216,7 @@ def correlations(view: View, *, on_host: _Mask, on_device: _Mask) -> IntColumn:
 
 
 def _launches(view: View, on_host: _Mask) -> IntColumn:
-    """Return for every arrow the span it starts in, -1 where there is none."""
+    """For every arrow the span it starts in, -1 where there is none."""
     events = view.events
     track, time = np.frombuffer(view.starts.track, np.int64), np.frombuffer(view.starts.time, np.int64)
     launch = np.full(track.size, -1, dtype=np.int64)
@@ -236,7 +232,7 @@ def _launches(view: View, on_host: _Mask) -> IntColumn:
 
 
 def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
-    """Return the innermost of some nested spans around each time, -1 where there is none."""
+    """The innermost of some nested spans around each time, -1 where there is none."""
     spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
     start, end, numbers = events.start[spans].tolist(), events.end[spans].tolist(), spans.tolist()
     found = np.full(times.size, -1, dtype=np.int64)
@@ -269,7 +265,7 @@ class Task(NamedTuple):
 
 
 def read_tasks(path: Path) -> Mapping[int | None, tuple[Task, ...]]:
-    """Return task_time.csv by device; it holds copies, events and place holders too. Rows without times are left out."""
+    """Task_time.csv by device; it holds copies, events and place holders too. Rows without times are left out."""
     found: dict[int | None, list[Task]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         start, duration = row.moment("task_start(us)"), row.lasting("task_time(us)")
@@ -282,7 +278,6 @@ def read_tasks(path: Path) -> Mapping[int | None, tuple[Task, ...]]:
 
 
 def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventTable:
-    """Return what ran on a device: its kernels, and the tasks that are none of them."""
     builder = EventTableBuilder()
     starts = set()
     for kernel in kernels:

@@ -13,7 +13,7 @@ _PERCENT = 100.0
 
 
 def read_types(path: Path) -> Mapping[int | None, tuple[TypeTotal, ...]]:
-    """Return op_statistic.csv by device; collectives are not in it."""
+    """Op_statistic.csv by device; collectives are not in it."""
     found: dict[int | None, list[TypeTotal]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         kind, total, count = row.text("type"), row.lasting("total time(us)"), row.whole("count")
@@ -35,7 +35,7 @@ def read_types(path: Path) -> Mapping[int | None, tuple[TypeTotal, ...]]:
 
 
 def read_calls(path: Path) -> tuple[CallTotal, ...]:
-    """Return api_statistic.csv; its Device_id is the word host."""
+    """Api_statistic.csv; its Device_id is the word host."""
     return tuple(total for row in rows_of(path, most=MAX_ROWS) if (total := _call(row)) is not None)
 
 
@@ -54,7 +54,6 @@ def _call(row: Row) -> CallTotal | None:
 
 
 def read_cpu_nodes(path: Path) -> Mapping[int | None, tuple[CallTotal, ...]]:
-    """Return data_preprocess.csv, added up by node and by device: what the device's own CPU ran."""
     found: dict[int | None, dict[str, CallTotal]] = {}
     for row in rows_of(path):
         name, time = row.text("node"), row.lasting("total_time(us)")
@@ -75,7 +74,7 @@ def read_cpu_nodes(path: Path) -> Mapping[int | None, tuple[CallTotal, ...]]:
 
 
 def read_operators(path: Path) -> tuple[OperatorTime, ...]:
-    """Return operator_details.csv, added up by operator; it has a row a call, and call stacks over many lines."""
+    """Operator_details.csv, added up by operator; it has a row a call, and call stacks over many lines."""
     totals: dict[str, list[int]] = {}
     for row in rows_of(path):
         name = row.text("name")
@@ -101,7 +100,7 @@ def _bound(totals: Mapping[str, object], path: Path) -> None:
 
 
 def read_steps(path: Path) -> Mapping[int | None, tuple[TabledStep, ...]]:
-    """Return the steps of each device; a device of -1 is none (torch_npu writes it where it knows no rank)."""
+    """The steps of each device; a device of -1 is none (torch_npu writes it where it knows no rank)."""
     found: dict[int | None, list[TabledStep]] = {}
     for row in rows_of(path, most=MAX_ROWS):
         device = row.whole("device_id")
@@ -128,7 +127,7 @@ _PARTS = {
 
 
 def read_module_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
-    """Return the peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without those of nothing.
+    """The peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without those of nothing.
 
     Its modules are some eighty, of which few hold memory; GE among them is not the GE of memory_record.csv.
     """
@@ -139,7 +138,7 @@ def read_module_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
 
 
 def read_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
-    """Return the peak bytes by device of memory_record.csv, e.g. ``PTA.reserved``.
+    """The peak bytes by device of memory_record.csv, e.g. ``PTA.reserved``.
 
     The times of the rows are not used, so that a table a spreadsheet has rounded them in still tells its peaks.
     """
@@ -160,7 +159,7 @@ def read_peaks(path: Path) -> Mapping[int | None, dict[str, float]]:
 
 
 def read_allocations(path: Path) -> Mapping[int | None, tuple[AllocationTotal, ...]]:
-    """Return operator_memory.csv by device, added up by operator; a negative size is a release."""
+    """Operator_memory.csv by device, added up by operator; a negative size is a release."""
     found: dict[int | None, dict[str, AllocationTotal]] = {}
     for row in rows_of(path):
         name, kilobytes = row.text("name"), row.number("size(kb)")
@@ -176,7 +175,7 @@ def read_allocations(path: Path) -> Mapping[int | None, tuple[AllocationTotal, .
 
 
 def _device(row: Row) -> int | None:
-    """Return the device of ``NPU:3``, which the columns Device Type and Device hold."""
+    """The device of ``NPU:3``, which the columns Device Type and Device hold."""
     word = row.text("device type") or row.text("device") or ""
     number = word.rpartition(":")[2]
     return int(number) if number.isdecimal() and len(number) < 7 else row.whole("device_id")

@@ -69,7 +69,7 @@ class View:
 
 
 def read_view(path: Path) -> View:
-    """Return what a timeline file holds. Raises DocumentError, with what is wrong and where, for any other file."""
+    """What a timeline file holds. Raises DocumentError, with what is wrong and where, for any other file."""
     collected = _Collected()
     seen = 0
     for events in event_lists(path, _Event, advice="analyse the profile again"):
@@ -171,7 +171,7 @@ class _Collected:
         return self._keys.setdefault(key, len(self._keys))
 
     def _word(self, raw: msgspec.Raw) -> str:
-        """Return a text, or a number as text: 7 and "7" are one process."""
+        """A text, or a number as text: 7 and "7" are one process."""
         code = bytes(raw)
         word = self._words.get(code)
         if word is None:
@@ -187,7 +187,6 @@ def _text(code: bytes) -> str:
 
 
 def _flow_number(code: bytes) -> int:
-    """Return a number that stands for an arrow. Its id is a number or a text, and never the same twice: none is kept."""
     plain = code.strip(b'"')
     if plain.isdigit() and len(plain) <= 18:
         return int(plain)

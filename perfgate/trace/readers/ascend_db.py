@@ -13,13 +13,13 @@ PRIORITY = 20
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a file is a SQLite database; reading says whether it is a profiler's."""
+    """Whether a file is a SQLite database; reading says whether it is a profiler's."""
     return path.is_file() and (is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_"))
                                and path.suffix == ".db"))  # fmt: skip
 
 
 def read(path: Path) -> Recording:
-    """Return the timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    """The timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
     export = read_export(path)
     return Recording(
         path=path,

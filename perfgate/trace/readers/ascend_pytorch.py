@@ -15,14 +15,13 @@ PRIORITY = 30
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path holds analysed or recorded output of torch_npu.profiler, or may be a zip of it."""
     if path.is_dir():
         return holds_profiles(path)
     return path.suffix == ".zip"
 
 
 def read(path: Path) -> Recording:
-    """Return what the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
+    """What the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
     if path.is_dir():
         return _read_folder(path)
     with unpacked(path) as folder:

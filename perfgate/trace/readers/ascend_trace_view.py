@@ -20,14 +20,14 @@ _OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a file is such a timeline, by its name or its first bytes."""
+    """Whether a file is such a timeline, by its name or its first bytes."""
     if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
         return False
     return bool(_NAMES.match(path.name)) or (looks_like(path, _LIST) and looks_like(path, _OWN))
 
 
 def read(path: Path) -> Recording:
-    """Return the events of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
     timelines = (
         Timeline(
             rank=None,

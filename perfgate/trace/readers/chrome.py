@@ -72,12 +72,10 @@ class _Opened(NamedTuple):
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path may be such a trace."""
     return path.is_file() and path.name.endswith((".json", ".json.gz"))
 
 
 def read(path: Path) -> Recording:
-    """Return the recording of a file of Chrome trace events. Raises DocumentError, with what is wrong and what to do."""
     collector = _Collector(path)
     for events in event_lists(path, _Event):
         collector.add_all(events)
@@ -110,7 +108,7 @@ class _Collector:
 
     @property
     def open_spans(self) -> int:
-        """Return how many spans were begun and not ended."""
+        """How many spans were begun and not ended."""
         return sum(map(len, self._open.values()))
 
     def add_all(self, events: list[_Event]) -> None:
@@ -125,7 +123,6 @@ class _Collector:
         self.seen += len(events)
 
     def table(self) -> tuple[EventTable, IntColumn]:
-        """Return the events, and the device of each: its number, HOST or UNNAMED."""
         table = self._builder.table()
         tracks = [self._track(*key) for key in table.tracks]
         categories = list(self._categories)
@@ -202,7 +199,6 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
 
 
 def _arguments(raw: msgspec.Raw) -> _Arguments:
-    """Return what is known among an event's arguments, which may be anything."""
     text = bytes(raw)
     if b'"request_id"' not in text and b'"name"' not in text and b'"labels"' not in text:
         return _NO_ARGUMENTS

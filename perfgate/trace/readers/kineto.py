@@ -75,14 +75,13 @@ class _Event(ChromeEvent):
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path is such a trace, or a folder of them."""
     if path.is_dir():
         return bool(_trace_files(path))
     return path.is_file() and path.name.endswith((".json", ".json.gz")) and looks_like(path, _LOOKS)
 
 
 def read(path: Path) -> Recording:
-    """Return the recording of a Kineto trace, with a timeline for each device in it; of a folder, those of all its files.
+    """The recording of a Kineto trace, with a timeline for each device in it; of a folder, those of all its files.
 
     Raises DocumentError as ``read_kineto`` does.
     """
@@ -96,7 +95,7 @@ def read(path: Path) -> Recording:
 
 
 def read_kineto(path: Path) -> EventTable:
-    """Return the spans of a Kineto trace, all devices together, and its allocations as events without duration.
+    """The spans of a Kineto trace, all devices together, and its allocations as events without duration.
 
     Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
     and what to do, for a file that is missing, cut off, too large or not such a trace.
@@ -167,11 +166,9 @@ class _Collector:
         self.seen += len(events)
 
     def devices(self) -> IntColumn:
-        """Return the device of each event: its number, HOST, or UNNAMED."""
         return np.frombuffer(self._devices, np.int64)
 
     def table(self) -> EventTable:
-        """Return the events, kernels with the shapes of the operator that launched them."""
         table = self._builder.table()
         for position, flow in self._flows.items():
             table.correlation[position] = flow
@@ -251,7 +248,6 @@ def _number(value: _Scalar) -> int:
 
 
 def _device(named: _Scalar, process: msgspec.Raw) -> int:
-    """Return the number of the device: what the arguments say, else the process, which for a device is its number."""
     if isinstance(named, int) and 0 <= named < MAX_NS:
         return named
     number = bytes(process).strip(b'" ')
@@ -307,7 +303,7 @@ class KinetoHeader:
 
     @property
     def rank(self) -> int | None:
-        """Return the rank of the process, by the header, else by the file's name, None where neither says."""
+        """The rank of the process, by the header, else by the file's name, None where neither says."""
         if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
             return self._distributed.rank
         found = _RANK_IN_NAME.search(self._path.name)
@@ -315,7 +311,7 @@ class KinetoHeader:
 
     @property
     def software(self) -> dict[str, str]:
-        """Return versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and what else ends in ``_version``."""
+        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and what else ends in ``_version``."""
         found = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
         for name in self._members:
             if name.endswith(_VERSION):
@@ -323,7 +319,6 @@ class KinetoHeader:
         return {name: version for name, version in found.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
-        """Return what the profiler was told and on what: shapes, stacks, world size, the names of these devices."""
         found = {name: self._scalar(name) for name in _SETTINGS}
         found["backend"] = self._distributed.backend
         if self._distributed.world_size is not None:
@@ -345,7 +340,7 @@ class KinetoHeader:
 
 
 def _version(name: str, text: str | None) -> str | None:
-    """Return ``12.4`` for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor)."""
+    """``12.4`` for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor)."""
     if text is None or not name.startswith("cuda_") or not re.fullmatch(r"\d{4,6}", text):
         return text
     return f"{int(text) // 1000}.{int(text) % 1000 // 10}"

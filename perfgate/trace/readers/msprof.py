@@ -17,14 +17,13 @@ _TABLES = ("kernels", "kernels, some", "types", "calls")
 
 
 def recognises(path: Path) -> bool:
-    """Return whether a path is a PROF folder, its output, a folder that holds one, or a single op_summary table."""
     if path.is_file():
         return path.name.startswith("op_summary") and path.suffix == ".csv"
     return path.is_dir() and next(_outputs(path), None) is not None
 
 
 def read(path: Path) -> Recording:
-    """Return what PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
+    """What PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
     if path.is_file():
         tables = Tables(lambda stem: [path] if stem == "op_summary" else [], kernels="op_summary")
         return recording_of(path, "msprof", [path.name], [_rank(tables, {}, [])])
@@ -63,5 +62,5 @@ def _outputs(path: Path) -> Iterator[Path]:
 
 
 def _tables(output: Path, stem: str) -> list[Path]:
-    """Return the files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
+    """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
     return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]
