@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
-from perfgate.trace.events import EventKind, EventTable
+from perfgate.trace.events import EventKind, EventTable, nanoseconds
 from perfgate.trace.recording import Timeline
 from perfgate.trace.steps import profiler_steps
 
@@ -34,10 +34,38 @@ _BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 _TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
-
-
 _NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_Event = TypeVar("_Event")
+# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
+# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
+KIND_OF_CATEGORY: dict[str, EventKind] = {
+    "cpu_op": "host_op",
+    "operator": "host_op",
+    "kernel": "compute",
+    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
+    "npu": "compute",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "copy",
+    "memset": "copy",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "device_annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "cuda_sync": "runtime",
+    "privateuse1_runtime": "runtime",
+    "runtime": "runtime",
+    "python_function": "python",
+    "cpu_instant_event": "memory",
+}
+# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
+DEVICE_CATEGORIES = frozenset(
+    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+)
+# torch's record_function("request#17"), as serving code marks what it does for one request.
+_REQUEST = "request#"
+# In a column of device numbers: the host, and a device without a number.
+HOST, UNNAMED = -1, -2
+MAX_DEVICES = 256
 
 
 class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
@@ -56,6 +84,9 @@ class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
     dur: msgspec.Raw = msgspec.Raw()
 
 
+_Event = TypeVar("_Event", bound=ChromeEvent)
+
+
 class _Cut(NamedTuple):
     """Where the whole members in a buffer end, and whether the list ends there too."""
 
@@ -63,7 +94,26 @@ class _Cut(NamedTuple):
     closed: bool
 
 
-_NOTHING = _Cut(end=0, closed=False)
+def read_events(
+    path: Path,
+    kind: type[_Event],
+    add: Callable[[_Event], None],
+    *,
+    advice: str = "record it again",
+    around: bytearray | None = None,
+) -> None:
+    """Hand every event of a file to ``add``, in order.
+
+    Raises DocumentError as ``event_lists`` does, and one that names the event for which ``add`` raises ValueError.
+    """
+    number, event = -1, kind()
+    for events in event_lists(path, kind, advice=advice, around=around):
+        try:
+            for event in events:
+                number += 1
+                add(event)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise DocumentError(f"{path}: event {number} ({event.name!r}): {error}; {advice}") from error
 
 
 def event_lists(
@@ -74,7 +124,7 @@ def event_lists(
     around: bytearray | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
-    """Yield lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
+    """Lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
 
     The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``.
     ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
@@ -83,22 +133,25 @@ def event_lists(
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     blocks = _blocks(path, block_bytes)
     header, buffer = _header_and_rest(path, blocks)
-    seen, may_guess = 0, True
+    count, may_guess = 0, True
     while True:
-        guess = _guessed(buffer, decoder, first=not seen) if may_guess else None
+        guess = _guessed(buffer, decoder, first=not count) if may_guess else None
         try:
-            events, cut = guess or _counted(buffer, decoder, path, first=not seen)
+            events, cut = guess or _whole_members(buffer, decoder, path, first=not count)
         except _NOT_EVENTS as error:
             raise DocumentError(
-                f"{path}: events after number {seen} are not trace events: {error}; {advice}"
+                f"{path}: events after number {count} are not trace events: {error}; {advice}"
             ) from error
-        seen += len(events)
-        if seen > MAX_EVENTS:
+        count += len(events)
+        if count > MAX_EVENTS:
             raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
         yield events
         buffer = buffer[cut.end :]
         if cut.closed:
-            rest = _to_the_end(buffer, blocks)
+            rest = buffer
+            # Reading to the end lets gzip check its sum.
+            for block in blocks:
+                rest += block if len(rest) < MAX_HEADER_BYTES else b""
             if around is not None:
                 around += header + rest
             return
@@ -109,7 +162,68 @@ def event_lists(
                 "(a job that was killed, or a full disk, leaves such files)"
             )
         may_guess = bool(block)
-        buffer = _longer(buffer, block, path)
+        if len(buffer) > MAX_EVENT_BYTES + len(block):
+            raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
+        buffer += block
+
+
+def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    """Whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
+
+    A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
+    """
+    try:
+        with _opened(path) as stream:
+            return pattern.search(stream.read(LOOK_BYTES)) is not None
+    except (EOFError, zlib.error, OSError):
+        return True
+
+
+def span_duration(event: ChromeEvent) -> int:
+    """Nanoseconds, 0 where none are given. Raises ValueError for a negative one."""
+    duration = nanoseconds(bytes(event.dur)) if event.dur else 0
+    if duration < 0:
+        raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+    return duration
+
+
+def unquoted(raw: bytes) -> str:
+    """The number of a process or thread, which some writers put in quotes."""
+    return raw.strip(b'" ').decode("utf-8", errors="replace")
+
+
+def request_of(argument: int | float | str | None, name: str) -> str | None:
+    """The request an event served: its argument ``request_id``, else what its name says."""
+    if argument is not None:
+        return str(argument)
+    return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
+
+
+def timelines_by_device(
+    path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
+) -> tuple[Timeline, ...]:
+    """A timeline for each device, each with all of the host, which drives them; without one, the host's alone.
+
+    Raises DocumentError for more devices than there can be.
+    """
+    devices = [number for number in np.unique(device_of).tolist() if number != HOST]
+    if len(devices) > MAX_DEVICES:
+        raise DocumentError(
+            f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
+            "record it again"
+        )
+    timelines = []
+    for device in devices or [UNNAMED]:
+        own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
+        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=profiler_steps(own)))
+    return tuple(timelines)
+
+
+def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, str]:
+    """The entry for a recording in which no device did anything."""
+    if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
+        return {}
+    return {"device": "nothing ran on a device while this was recorded, or the profiler was not told to look"}
 
 
 def _blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
@@ -131,25 +245,13 @@ def _opened(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    """Whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
-
-    A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
-    """
-    try:
-        with _opened(path) as stream:
-            return pattern.search(stream.read(LOOK_BYTES)) is not None
-    except (EOFError, zlib.error, OSError):
-        return True
-
-
 def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
     buffer = b""
     for block in blocks:
         buffer += block
-        found = _BARE_LIST.match(buffer) or _EVENTS_KEY.search(buffer)
-        if found:
-            return buffer[: found.end()], buffer[found.end() :]
+        match = _BARE_LIST.match(buffer) or _EVENTS_KEY.search(buffer)
+        if match:
+            return buffer[: match.end()], buffer[match.end() :]
         if len(buffer) > MAX_HEADER_BYTES:
             break
     raise DocumentError(
@@ -174,22 +276,10 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _C
         return None
 
 
-def _counted(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
+def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
     """Cut where the brackets say that the last whole member ends."""
     cut = _cut(buffer, path)
     return (decoder.decode(_members(buffer, cut.end, first=first)) if cut.end else []), cut
-
-
-def _longer(buffer: bytes, block: bytes, path: Path) -> bytes:
-    if len(buffer) > MAX_EVENT_BYTES + len(block):
-        raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
-    return buffer + block
-
-
-def _to_the_end(after: bytes, blocks: Iterator[bytes]) -> bytes:
-    for block in blocks:
-        after += block if len(after) < MAX_HEADER_BYTES else b""
-    return after
 
 
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
@@ -231,72 +321,3 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 def _first(mask: npt.NDArray[np.bool_]) -> int | None:
     index = int(np.argmax(mask)) if mask.size else 0
     return index if mask.size and mask[index] else None
-
-
-# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
-# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
-KIND_OF_CATEGORY: dict[str, EventKind] = {
-    "cpu_op": "host_op",
-    "operator": "host_op",
-    "kernel": "compute",
-    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
-    "npu": "compute",
-    "gpu_memcpy": "copy",
-    "memcpy": "copy",
-    "gpu_memset": "copy",
-    "memset": "copy",
-    "user_annotation": "annotation",
-    "gpu_user_annotation": "device_annotation",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "cuda_sync": "runtime",
-    "privateuse1_runtime": "runtime",
-    "runtime": "runtime",
-    "python_function": "python",
-    "cpu_instant_event": "memory",
-}
-# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
-DEVICE_CATEGORIES = frozenset(
-    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
-)
-# torch's record_function("request#17"), as serving code marks what it does for one request.
-_REQUEST = "request#"
-
-
-def request_of(argument: int | float | str | None, name: str) -> str | None:
-    """The request an event served: its argument ``request_id``, else what its name says."""
-    if argument is not None:
-        return str(argument)
-    return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
-
-
-# In a column of device numbers: the host, and a device without a number.
-HOST, UNNAMED = -1, -2
-MAX_DEVICES = 256
-
-
-def timelines_by_device(
-    path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
-) -> tuple[Timeline, ...]:
-    """A timeline for each device, each with all of the host, which drives them; without one, the host's alone.
-
-    Raises DocumentError for more devices than there can be.
-    """
-    devices = [number for number in np.unique(device_of).tolist() if number != HOST]
-    if len(devices) > MAX_DEVICES:
-        raise DocumentError(
-            f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
-            "record it again"
-        )
-    timelines = []
-    for device in devices or [UNNAMED]:
-        own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
-        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=profiler_steps(own)))
-    return tuple(timelines)
-
-
-def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, str]:
-    """The entry for a recording in which no device did anything."""
-    if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
-        return {}
-    return {"device": "nothing ran on a device while this was recorded, or the profiler was not told to look"}

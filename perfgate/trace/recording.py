@@ -179,9 +179,13 @@ class AllocationTotal:
     """Everything one operator allocated on the device, in bytes."""
 
     name: str
-    count: int
-    total_bytes: float
-    largest_bytes: float
+    count: int = 0
+    total_bytes: float = 0.0
+    largest_bytes: float = 0.0
+
+    def plus(self, size: float) -> AllocationTotal:
+        """With one more allocation."""
+        return AllocationTotal(self.name, self.count + 1, self.total_bytes + size, max(self.largest_bytes, size))
 
 
 @dataclass(frozen=True)

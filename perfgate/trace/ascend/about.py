@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perfgate.trace.ascend.files import inner, mapping_file, word
+from perfgate.trace.ascend.files import decode_file, member, plain_text
 
-_MOST = 64
+_MAX_FILES = 64
 # What decides whether two profiles may be compared, by its name here.
 _EXPERIMENTAL = {
     "level": "_profiler_level",
@@ -31,57 +32,49 @@ class About(NamedTuple):
 
 
 def read_about(folder: Path) -> About:
+    """From profiler_info*.json, profiler_metadata.json and the devices' info.json. Each may be missing."""
     rank, info = _info(folder)
-    config = inner(info, "config")
-    settings = {name: word(inner(config, "experimental_config").get(key)) for name, key in _EXPERIMENTAL.items()}
-    settings.update((name, word(inner(config, "common_config").get(name))) for name in _COMMON)
-    settings["aic_metrics"] = (settings["aic_metrics"] or "").replace("ACL_AICORE_", "") or None
-    settings.update(read_cores(folder))
-    metadata_path = folder / "profiler_metadata.json"
-    metadata = mapping_file(metadata_path) if metadata_path.is_file() else {}
-    world_size = inner(metadata, "distributed_args").get("world_size")
-    settings["world_size"] = word(world_size)
-    versions = {"torch_npu": word(info.get("torch_npu_version")), "cann": word(info.get("cann_version"))}
-    # What torch_npu writes where it finds no CANN.
-    software = {name: version for name, version in versions.items() if version != "not known"}
+    config = member(info, "config")
+    settings = {name: member(config, "experimental_config").get(key) for name, key in _EXPERIMENTAL.items()}
+    settings.update((name, member(config, "common_config").get(name)) for name in _COMMON)
+    settings["aic_metrics"] = (plain_text(settings["aic_metrics"]) or "").replace("ACL_AICORE_", "")
+    path = folder / "profiler_metadata.json"
+    metadata = decode_file(path, dict[str, Any]) if path.is_file() else {}
+    world_size = member(metadata, "distributed_args").get("world_size")
+    versions = {"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")}
     return About(
         rank=_rank(info.get("rank_id"), rank),
-        software=_present(software),
-        settings=_present(settings),
-        environment=environment_of(inner(metadata, "ENV_VARIABLES")),
+        # "not known" is what torch_npu writes where it finds no CANN.
+        software={name: version for name, version in texts(versions).items() if version != "not known"},
+        settings={**texts(settings), **read_cores(folder), **texts({"world_size": world_size})},
+        environment=texts(member(metadata, "ENV_VARIABLES")),
     )
 
 
-def environment_of(variables: dict[str, Any]) -> dict[str, str]:
-    """The variables that were set; the profiler writes the others as empty."""
-    return _present({name: word(value) for name, value in variables.items()})
+def texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Those that are set; the profiler writes variables that are not as empty."""
+    return {name: text for name, value in values.items() if (text := plain_text(value)) is not None}
 
 
-def read_cores(folder: Path) -> dict[str, str | None]:
+def read_cores(folder: Path) -> dict[str, str]:
+    """The number of cube and vector cores and their rated frequency, from a PROF folder's device_N/info.json.N."""
     paths = [*folder.glob("device_*/info.json.*"), *folder.glob("PROF_*/device_*/info.json.*")]
-    for path in sorted(paths)[:_MOST]:
-        devices = mapping_file(path).get("DeviceInfo")
+    for path in sorted(paths)[:_MAX_FILES]:
+        devices = decode_file(path, dict[str, Any]).get("DeviceInfo")
         if isinstance(devices, list) and devices and isinstance(devices[0], dict):
-            return {name: word(devices[0].get(key)) for name, key in _CORES.items()}
+            return texts({name: devices[0].get(key) for name, key in _CORES.items()})
     return {}
 
 
 def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
-    for path in sorted(folder.glob("profiler_info*.json"))[:_MOST]:
+    for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
         match = _INFO.match(path.name)
         if match and path.is_file():
-            return match[1], mapping_file(path)
+            return match[1], decode_file(path, dict[str, Any])
     return None, {}
 
 
 def _rank(*candidates: object) -> int | None:
     """The first that is a rank: a number in 2025-01, a text in CANN 8.3; -1 is none."""
-    for candidate in candidates:
-        text = str(candidate)
-        if text.isdecimal() and len(text) < 10:
-            return int(text)
-    return None
-
-
-def _present(values: dict[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value is not None}
+    texts = (str(candidate) for candidate in candidates)
+    return next((int(text) for text in texts if text.isdecimal() and len(text) < 10), None)

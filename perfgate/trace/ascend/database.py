@@ -39,14 +39,14 @@ class Database:
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is such a table with these columns."""
-        return set(columns) <= self._columns.get(table, set()) if table in self._columns else False
+        return table in self._columns and set(columns) <= self._columns[table]
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield some columns of a table, None for one it has not, nothing where there is no such table."""
+        """Some columns of a table, None for one it has not, nothing where there is no such table."""
         if table not in self._columns:
             return
-        known = self._columns[table]
-        chosen = ", ".join(f'"{column}"' if column in known else "NULL" for column in columns)
+        present = self._columns[table]
+        chosen = ", ".join(f'"{column}"' if column in present else "NULL" for column in columns)
         query = f'SELECT {chosen} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
         for count, row in enumerate(self._run(query)):
             if count >= MAX_TABLE_ROWS:
@@ -70,9 +70,9 @@ class Database:
             return None if value is None else float(value)
         raise self.wrong(f"{str(value)[:40]!r} stands where a number must be; export the profile again")
 
-    def wrong(self, what: str) -> DocumentError:
+    def wrong(self, fault: str) -> DocumentError:
         """The error that the database is not what it must be."""
-        return DocumentError(f"{self._path}: {what}")
+        return DocumentError(f"{self._path}: {fault}")
 
     def _columns_of(self, table: str) -> set[str]:
         # The last value of a column is 0 unless it is computed.
@@ -101,7 +101,7 @@ def is_database(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Database]:
+def open_database(path: Path) -> Iterator[Database]:
     """Open a database read-only, as a file that nobody writes; no journal beside it is looked at."""
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:

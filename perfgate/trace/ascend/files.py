@@ -1,9 +1,13 @@
-"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits."""
+"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits.
+
+Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and cells that are
+quoted hold quotes again (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -18,6 +22,9 @@ MAX_TABLE_BYTES = 2 << 30
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
 MAX_NUMBER_TEXT = 64
+MAX_NUMBER = Decimal("1e30")
+MAX_JSON_BYTES = 256 << 20
+Device = int | None
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
 # New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with other words
@@ -34,106 +41,104 @@ _ALIASES = {
     "physic stream id": "stream id",
     "device id": "device_id",
 }
+_Item = TypeVar("_Item")
 
 
 class Row:
-    """One line of a table. A cell is None where the column, or the cell, is absent."""
+    """One line of a table. A cell is None where the column, or the cell, is absent.
 
-    __slots__ = ("_cells", "_columns", "_line", "_path")
+    ``columns`` maps the lower-case names of this module to their position.
+    """
+
+    __slots__ = ("_cells", "_line", "_path", "columns")
 
     def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str]) -> None:
-        self._path, self._line, self._columns, self._cells = path, line, columns, cells
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        """The columns of the table, lower-case names of this module to their position."""
-        return self._columns
+        self._path, self._line, self.columns, self._cells = path, line, columns, cells
 
     @property
     def is_short(self) -> bool:
         """Whether the row has fewer cells than the table has columns."""
-        return len(self._cells) < len(self._columns)
+        return len(self._cells) < len(self.columns)
 
     def raw(self, column: str) -> str:
         """A cell as written, empty where there is none."""
-        index = self._columns.get(column)
+        index = self.columns.get(column)
         return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
 
     def text(self, column: str) -> str | None:
         """A cell without the quotes that some cells hold."""
-        found = self.raw(column).strip('"')
-        return None if found in _ABSENT else found
+        text = self.raw(column).strip('"')
+        return None if text in _ABSENT else text
 
     def whole(self, column: str) -> int | None:
         text = self.text(column)
         # The plain case comes first: a table has millions of them.
         if text is not None and len(text) < 19 and text.isdecimal():
             return int(text)
-        found = self._number(column)
-        if found is None:
-            return None
-        if found != found.to_integral_value():
+        number = self._decimal(column)
+        if number is not None and number != number.to_integral_value():
             raise self.wrong(column, "is no whole number")
-        return int(found)
+        return None if number is None else int(number)
 
     def number(self, column: str) -> float | None:
-        found = self._number(column)
-        return None if found is None else float(found)
-
-    def lasting(self, column: str) -> int | None:
-        """A duration in microseconds as nanoseconds; never negative."""
-        found = self.time(column)
-        if found is not None and found < 0:
-            raise self.wrong(column, "is negative")
-        return found
+        number = self._decimal(column)
+        return None if number is None else float(number)
 
     def time(self, column: str) -> int | None:
         """Microseconds as nanoseconds, exactly."""
-        found = self.text(column)
-        if found is None:
+        text = self.text(column)
+        if text is None:
             return None
         try:
-            return nanoseconds(found.encode())
+            return nanoseconds(text.encode())
         except ValueError:
             raise self.wrong(column, "is no number of microseconds") from None
 
-    def moment(self, column: str) -> int | None:
-        """A time since 1970 in microseconds as nanoseconds; None where a spreadsheet has rounded it (1.69512E+15)."""
-        found = self.text(column)
-        return None if found is None or "e" in found.lower() else self.time(column)
+    def duration(self, column: str) -> int | None:
+        """As ``time``, and never negative."""
+        time = self.time(column)
+        if time is not None and time < 0:
+            raise self.wrong(column, "is negative")
+        return time
 
-    def wrong(self, column: str, what: str) -> DocumentError:
-        """The error that a cell is not what it must be."""
+    def timestamp(self, column: str) -> int | None:
+        """Microseconds since 1970 as nanoseconds; None where a spreadsheet has rounded them (1.69512E+15)."""
+        text = self.text(column)
+        return None if text is None or "e" in text.lower() else self.time(column)
+
+    def wrong(self, column: str, fault: str) -> DocumentError:
         return DocumentError(
-            f"{self._path}: line {self._line}, column {column!r}: {self.raw(column)[:40]!r} {what}; "
+            f"{self._path}: line {self._line}, column {column!r}: {self.raw(column)[:40]!r} {fault}; "
             "the table is damaged, analyse the profile again"
         )
 
-    def _number(self, column: str) -> Decimal | None:
-        found = self.text(column)
-        if found is None:
+    def _decimal(self, column: str) -> Decimal | None:
+        text = self.text(column)
+        if text is None:
             return None
-        number = _decimal(found)
-        if number is None:
+        try:
+            number = Decimal(text[: MAX_NUMBER_TEXT + 1])
+        except InvalidOperation:
+            raise self.wrong(column, "is no number") from None
+        # The bound comes first: an exponent of a billion must not become digits.
+        # copy_abs, because abs rounds to the context, which overflows.
+        if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
             raise self.wrong(column, "is no number")
         return number
 
 
-def rows_of(path: Path, *, most: int | None = None) -> Iterator[Row]:
-    """Yield the rows of a table below its header, which must be there.
+def rows_of(path: Path, *, limit: int | None = None) -> Iterator[Row]:
+    """The rows of a table below its header, which must be there.
 
-    Raises DocumentError where the file cannot be read, is no csv, or has more than ``most`` rows.
+    Raises DocumentError where the file cannot be read, is no csv, or has more than ``limit`` rows.
     """
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             reader = csv.reader(_lines(stream, path))
-            columns: dict[str, int] | None = None
-            for number, cells in enumerate(reader):
-                if columns is None:
-                    columns = _columns(cells)
-                    continue
-                if most is not None and number > most:
-                    raise DocumentError(f"{path}: more than {most} rows; profile fewer steps")
+            columns = _columns(next(reader, []))
+            for number, cells in enumerate(reader, start=1):
+                if limit is not None and number > limit:
+                    raise DocumentError(f"{path}: more than {limit} rows; profile fewer steps")
                 if cells:
                     yield Row(path, reader.line_num, columns, cells)
     except csv.Error as error:
@@ -142,72 +147,57 @@ def rows_of(path: Path, *, most: int | None = None) -> Iterator[Row]:
         raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
 
 
-def _lines(stream: TextIO, path: Path) -> Iterator[str]:
-    total = 0
-    while line := stream.readline(MAX_LINE_BYTES):
-        total += len(line)
-        if len(line) >= MAX_LINE_BYTES or total > MAX_TABLE_BYTES:
-            raise DocumentError(f"{path}: a table of more than {MAX_TABLE_BYTES} bytes or a line of {MAX_LINE_BYTES}; "
-                                "profile fewer steps")  # fmt: skip
-        # The csv module of Python 3.10 refuses a NUL.
-        yield line.replace("\0", "")
+def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:
+    groups: dict[Device, list[_Item]] = {}
+    for device, item in pairs:
+        groups.setdefault(device, []).append(item)
+    return {device: tuple(items) for device, items in groups.items()}
 
 
-def _columns(cells: list[str]) -> dict[str, int]:
-    columns: dict[str, int] = {}
-    for index, cell in enumerate(cells):
-        name = cell.strip().strip('"').lower()
-        columns.setdefault(_ALIASES.get(name, name), index)
-    return columns
-
-
-def _decimal(text: str) -> Decimal | None:
-    """A finite number of at most 1e30; None for any other text."""
-    if len(text) > MAX_NUMBER_TEXT:
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    # The bound comes first: an exponent of a billion must not become digits.
-    # copy_abs, because abs rounds to the context, which overflows.
-    return number if number.is_finite() and number.copy_abs() <= Decimal("1e30") else None
-
-
-MAX_JSON_BYTES = 256 << 20
-_Wanted = TypeVar("_Wanted")
-
-
-def decode_file(path: Path, wanted: type[_Wanted]) -> _Wanted:
-    """What a JSON file holds. Raises DocumentError where it cannot be read or holds something else."""
+def decode_file(path: Path, kind: type[_Item]) -> _Item:
+    """Raises DocumentError where a JSON file cannot be read or holds something else."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
-        return msgspec.json.decode(path.read_bytes(), type=wanted)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(f"{path}: is damaged: {error}; analyse the profile again") from error
     except OSError as error:
         raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
 
 
-def mapping_file(path: Path) -> dict[str, Any]:
-    return decode_file(path, dict[str, Any])
+def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """An object inside another, empty where there is none."""
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
 
 
-def inner(values: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """An object inside others, empty where there is none."""
-    for key in keys:
-        found = values.get(key)
-        values = found if isinstance(found, dict) else {}
-    return values
-
-
-def word(value: object) -> str | None:
-    """A plain value as text, ``true`` for True, a list with commas; None for what is absent or not plain."""
+def plain_text(value: object) -> str | None:
+    """``true`` for True, a list with commas; None for what is absent or not plain."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value) or None
     if isinstance(value, list):
-        return ",".join(filter(None, (word(item) for item in value))) or None
+        return ",".join(filter(None, map(plain_text, value))) or None
     return None
+
+
+def _lines(stream: TextIO, path: Path) -> Iterator[str]:
+    total = 0
+    while line := stream.readline(MAX_LINE_BYTES):
+        total += len(line)
+        if len(line) >= MAX_LINE_BYTES or total > MAX_TABLE_BYTES:
+            raise DocumentError(
+                f"{path}: a table of more than {MAX_TABLE_BYTES} bytes or a line of {MAX_LINE_BYTES}; profile fewer steps"
+            )
+        # The csv module of Python 3.10 refuses a NUL.
+        yield line.replace("\0", "")
+
+
+def _columns(header: list[str]) -> dict[str, int]:
+    columns: dict[str, int] = {}
+    for index, cell in enumerate(header):
+        name = cell.strip().strip('"').lower()
+        columns.setdefault(_ALIASES.get(name, name), index)
+    return columns

@@ -6,14 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.trace.analysis import IntColumn
-from perfgate.trace.ascend.files import MAX_ROWS, rows_of
 from perfgate.trace.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
@@ -24,13 +22,16 @@ from perfgate.trace.ascend.kinds import (
     task_kind,
     type_by_name,
 )
-from perfgate.trace.ascend.view import View
-from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.ascend.view import Detail, View
+from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.recording import Kernel
 
 # Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
 _FLOAT_NS = 500
 _OVERLAP = "Overlap Analysis"
+# Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
+_BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
+_Mask = npt.NDArray[np.bool_]
 
 
 class DeviceEvents(NamedTuple):
@@ -41,31 +42,54 @@ class DeviceEvents(NamedTuple):
     frequency: tuple[float, float] | None
 
 
+class Task(NamedTuple):
+    """One task of a stream, as task_time.csv has it; nanoseconds."""
+
+    name: str
+    type: str
+    stream: int | None
+    start_ns: int
+    duration_ns: int
+
+
 def device_events(view: View, kernels: Sequence[Kernel]) -> list[DeviceEvents]:
     """The events of every device of a timeline; of the host alone where there is no device.
 
     ``kernels`` are those of the tables of all its devices; they give types and exact times.
     """
-    roles = _Roles(view)
-    kinds = _kinds(view, roles)
-    events = replace(view.events, kind=kinds, correlation=correlations(
-        view, on_host=roles.host, on_device=roles.hardware | roles.collective
-    ))  # fmt: skip
-    events = _typed(events, kernels)
-    events = replace(events, tracks=_track_names(view))
-    kept = ~roles.left_out[events.track]
-    found = sorted(roles.frequencies, key=lambda device: -1 if device is None else device)
+    tracks = _Tracks(view)
+    events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
+    events = replace(_with_types(events, kernels), tracks=_track_names(view))
     return [
-        DeviceEvents(
-            device=device,
-            events=events.select(kept & (roles.shared | roles.of_device(device))[events.track]),
-            frequency=roles.frequencies[device],
-        )
-        for device in found
+        DeviceEvents(device, events.select(tracks.of_device(device)[events.track]), tracks.frequencies[device])
+        for device in sorted(tracks.frequencies, key=lambda device: -1 if device is None else device)
     ]
 
 
-class _Roles:
+def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventTable:
+    """What ran on a device where no timeline was exported: its kernels, and the tasks that are none of them."""
+    builder = EventTableBuilder()
+
+    def add(row: Kernel | Task, start: int, kind: EventKind, group: str) -> None:
+        track = (HARDWARE, "Communication" if row.stream is None else f"Stream {row.stream}")
+        name, duration = row.name, row.duration_ns
+        builder.add(start, duration, track=track, name=name, kind=kind, correlation=NO_CORRELATION, group=group)
+
+    starts = set()
+    for kernel in kernels:
+        if kernel.start_ns is not None:
+            starts.add(kernel.start_ns)
+            kind: EventKind = "comm" if kernel.is_collective else "compute"
+            add(kernel, kernel.start_ns, kind, kernel.type or type_by_name(kernel.name))
+    for task in tasks:
+        if task.start_ns not in starts:
+            binary = _BINARY.match(task.name)
+            group = binary[1] if binary else type_by_name(task.name)
+            add(task, task.start_ns, task_kind(task.type, task.name), group)
+    return builder.table()
+
+
+class _Tracks:
     """Which tracks are the host's, the hardware's, the collectives', and which device's."""
 
     def __init__(self, view: View) -> None:
@@ -73,26 +97,27 @@ class _Roles:
         self.host = np.array([name in HOST for name in names], dtype=bool)
         self.hardware = np.array([name == HARDWARE for name in names], dtype=bool)
         self.collective = np.array([name in COLLECTIVES for name in names], dtype=bool)
-        self.left_out = np.array([name == _OVERLAP for name in names], dtype=bool)
-        self.shared = ~(self.hardware | self.collective)
+        self.on_device = self.hardware | self.collective
+        self._shown = np.array([name != _OVERLAP for name in names], dtype=bool)
         owners = _owners(view)
-        numbered = {device for device in owners.values() if device is not None}
+        devices = {device for device in owners.values() if device is not None}
         # A label NPU without a number stands for the only device there is.
-        only = next(iter(numbered)) if len(numbered) == 1 else None
+        only = next(iter(devices)) if len(devices) == 1 else None
         self._device = [owners.get(pid) if owners.get(pid) is not None else only for pid, _ in view.keys]
-        present = {device for device, shared in zip(self._device, self.shared.tolist()) if not shared} or {None}
+        present = {device for device, owned in zip(self._device, self.on_device.tolist()) if owned} or {None}
         self.frequencies: dict[int | None, tuple[float, float] | None] = dict.fromkeys(present)
         for pid, (low, high) in view.frequencies.items():
             device = device_of_label(view.labels.get(pid))
             owner = device if device in present else next(iter(present)) if len(present) == 1 else None
-            known = self.frequencies.get(owner)
             if owner in present:
-                self.frequencies[owner] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
+                lowest, highest = self.frequencies[owner] or (low, high)
+                self.frequencies[owner] = (min(low, lowest), max(high, highest))
 
-    def of_device(self, device: int | None) -> npt.NDArray[np.bool_]:
+    def of_device(self, device: int | None) -> _Mask:
+        """This device's tracks and the host's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
-        chosen: npt.NDArray[np.bool_] = ~self.shared & same
-        return chosen
+        tracks: _Mask = self._shown & (~self.on_device | same)
+        return tracks
 
 
 def _owners(view: View) -> dict[str, int | None]:
@@ -109,49 +134,49 @@ def _owners(view: View) -> dict[str, int | None]:
     return owners
 
 
-def _kinds(view: View, roles: _Roles) -> npt.NDArray[np.int64]:
+def _kinds(view: View, tracks: _Tracks) -> IntColumn:
+    """The kind of every event; each combination of track, detail and name is judged once."""
     events = view.events
-    known: dict[tuple[int, int, int], int] = {}
+    judged: dict[tuple[int, int, int], int] = {}
     codes = np.empty(len(events), dtype=np.int64)
-    queued = frozenset(name[len("Dequeue@") :] for name in events.names if name.startswith("Dequeue@"))
+    queued = frozenset(name.removeprefix("Dequeue@") for name in events.names if name.startswith("Dequeue@"))
     columns = zip(events.track.data, view.detail, events.name.data)
-    for position, (track, detail, name) in enumerate(columns):
-        code = known.get((track, detail, name))
+    for position, key in enumerate(columns):
+        code = judged.get(key)
         if code is None:
-            code = KIND_CODES[_kind(view, roles, track, view.details[detail], events.names[name], queued)]
-            known[track, detail, name] = code
+            track, detail, name = key
+            kind = _kind(view, tracks, track, view.details[detail], events.names[name], queued)
+            code = judged[key] = KIND_CODES[kind]
         codes[position] = code
     return codes
 
 
-def _kind(
-    view: View, roles: _Roles, track: int, detail: tuple[str, str, bool], name: str, queued: frozenset[str]
-) -> EventKind:
-    category, task_type, has_inputs = detail
-    if roles.hardware[track]:
-        return task_kind(task_type, name)
-    if roles.collective[track]:
+def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, queued: frozenset[str]) -> EventKind:
+    if tracks.hardware[track]:
+        return task_kind(detail.task_type, name)
+    if tracks.collective[track]:
         return collective_kind(view.threads.get(view.keys[track], ""), name)
     process = view.processes.get(view.keys[track][0], "")
     if process == "CANN":
         return "runtime"
-    if process == "Python" or category:
-        return python_kind(category, name, has_inputs=has_inputs or name in queued)
+    if process == "Python" or detail.category:
+        return python_kind(detail.category, name, has_inputs=detail.has_inputs or name in queued)
     return "other"
 
 
-def _typed(events: EventTable, kernels: Sequence[Kernel]) -> EventTable:
+def _with_types(events: EventTable, kernels: Sequence[Kernel]) -> EventTable:
+    """Group kernels by their type, and give them the tables' exact times."""
     lookup = _Kernels(kernels)
     names = {name: number for number, name in enumerate(events.names)}
     start, duration, group = events.start.copy(), events.duration.copy(), events.group.copy()
-    working = np.isin(events.kind, [KIND_CODES["compute"], KIND_CODES["comm"]])
+    working = np.isin(events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
     for position in np.flatnonzero(working).tolist():
         name = events.names[events.name[position]]
         kernel = lookup.at(name, int(start[position]))
         if kernel is not None and kernel.start_ns is not None:
             start[position], duration[position] = kernel.start_ns, kernel.duration_ns
-        known = kernel.type if kernel is not None else lookup.types.get(name)
-        group[position] = names.setdefault(known or type_by_name(name), len(names))
+        kernel_type = kernel.type if kernel is not None else lookup.types.get(name)
+        group[position] = names.setdefault(kernel_type or type_by_name(name), len(names))
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
 
 
@@ -173,27 +198,13 @@ class _Kernels:
         if exact is not None and exact.name == name:
             return exact
         starts = self._by_name.get(name, [])
-        at = bisect_left(starts, (start - _FLOAT_NS, -1))
-        near = [entry for entry in starts[at : at + 2] if abs(entry[0] - start) <= _FLOAT_NS]
+        first = bisect_left(starts, (start - _FLOAT_NS, -1))
+        near = [entry for entry in starts[first : first + 2] if abs(entry[0] - start) <= _FLOAT_NS]
         return self._kernels[min(near, key=lambda entry: abs(entry[0] - start))[1]] if near else None
 
 
-def _track_names(view: View) -> tuple[tuple[str, str], ...]:
-    named = [(view.processes.get(pid) or pid, view.threads.get((pid, tid)) or tid) for pid, tid in view.keys]
-    owners: dict[str, set[str]] = {}
-    for (process, _), (pid, _) in zip(named, view.keys):
-        owners.setdefault(process, set()).add(pid)
-    return tuple(
-        (process if len(owners[process]) == 1 else f"{process} {pid}", thread)
-        for (process, thread), (pid, _) in zip(named, view.keys)
-    )
-
-
-_Mask = npt.NDArray[np.bool_]
-
-
-def correlations(view: View, *, on_host: _Mask, on_device: _Mask) -> IntColumn:
-    """The correlation of every event, given which tracks are the host's and which a device's.
+def _correlations(view: View, tracks: _Tracks) -> IntColumn:
+    """One number for a call that launched and everything it started on the device.
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
     where a task starts on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
@@ -201,25 +212,25 @@ def correlations(view: View, *, on_host: _Mask, on_device: _Mask) -> IntColumn:
     among the events.
     """
     events = view.events
-    found = np.full(len(events), NO_CORRELATION, dtype=np.int64)
-    started = dict(zip(view.starts.flow, _launches(view, on_host).tolist()))
-    ended = {
-        (track, time): started.get(flow, NO_CORRELATION)
+    numbers = np.full(len(events), NO_CORRELATION, dtype=np.int64)
+    calls = dict(zip(view.starts.flow, _calls_of_arrows(view, tracks.host).tolist()))
+    ends = {
+        (track, time): calls.get(flow, NO_CORRELATION)
         for flow, track, time in zip(view.ends.flow, view.ends.track, view.ends.time)
     }
-    tasks = np.flatnonzero(on_device[events.track]) if ended else np.zeros(0, dtype=np.int64)
+    tasks = np.flatnonzero(tracks.on_device[events.track]) if ends else np.zeros(0, dtype=np.int64)
     for task, track, start in zip(tasks.tolist(), events.track[tasks].tolist(), events.start[tasks].tolist()):
-        found[task] = ended.get((track, start), NO_CORRELATION)
-    callers = np.unique(found[found >= 0])
-    found[callers] = callers
-    return found
+        numbers[task] = ends.get((track, start), NO_CORRELATION)
+    callers = np.unique(numbers[numbers >= 0])
+    numbers[callers] = callers
+    return numbers
 
 
-def _launches(view: View, on_host: _Mask) -> IntColumn:
+def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
     """For every arrow the span it starts in, -1 where there is none."""
     events = view.events
     track, time = np.frombuffer(view.starts.track, np.int64), np.frombuffer(view.starts.time, np.int64)
-    launch = np.full(track.size, -1, dtype=np.int64)
+    calls = np.full(track.size, -1, dtype=np.int64)
     for number in np.unique(track).tolist():
         spans = np.flatnonzero(events.track == number)
         if not spans.size:
@@ -227,15 +238,15 @@ def _launches(view: View, on_host: _Mask) -> IntColumn:
             same = [key[1] == view.keys[number][1] for key in view.keys]
             spans = np.flatnonzero((np.array(same, dtype=bool) & on_host)[events.track])
         arrows = np.flatnonzero(track == number)
-        launch[arrows] = _innermost(events, spans, time[arrows])
-    return launch
+        calls[arrows] = _innermost(events, spans, time[arrows])
+    return calls
 
 
 def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
     """The innermost of some nested spans around each time, -1 where there is none."""
     spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
     start, end, numbers = events.start[spans].tolist(), events.end[spans].tolist(), spans.tolist()
-    found = np.full(times.size, -1, dtype=np.int64)
+    innermost = np.full(times.size, -1, dtype=np.int64)
     around: list[int] = []
     following = 0
     for query in np.argsort(times, kind="stable").tolist():
@@ -246,57 +257,17 @@ def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntCol
         while around and end[around[-1]] < time:
             around.pop()
         if around:
-            found[query] = numbers[around[-1]]
-    return found
+            innermost[query] = numbers[around[-1]]
+    return innermost
 
 
-# Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
-_BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
-
-
-class Task(NamedTuple):
-    """One task of a stream, as task_time.csv has it; nanoseconds."""
-
-    name: str
-    type: str
-    stream: int | None
-    start_ns: int
-    duration_ns: int
-
-
-def read_tasks(path: Path) -> Mapping[int | None, tuple[Task, ...]]:
-    """Task_time.csv by device; it holds copies, events and place holders too. Rows without times are left out."""
-    found: dict[int | None, list[Task]] = {}
-    for row in rows_of(path, most=MAX_ROWS):
-        start, duration = row.moment("task_start(us)"), row.lasting("task_time(us)")
-        if start is None or duration is None:
-            continue
-        kind = row.text("kernel_type") or ""
-        task = Task(row.text("kernel_name") or kind, kind, row.whole("stream_id"), start, duration)
-        found.setdefault(row.whole("device_id"), []).append(task)
-    return {device: tuple(tasks) for device, tasks in found.items()}
-
-
-def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventTable:
-    builder = EventTableBuilder()
-    starts = set()
-    for kernel in kernels:
-        if kernel.start_ns is not None:
-            starts.add(kernel.start_ns)
-            kind: EventKind = "comm" if kernel.is_collective else "compute"
-            group = kernel.type or type_by_name(kernel.name)
-            _add(builder, kernel.start_ns, kernel.duration_ns, kernel.stream, kernel.name, kind, group)
-    for task in tasks:
-        if task.start_ns not in starts:
-            binary = _BINARY.match(task.name)
-            kind = task_kind(task.type, task.type if task.name == task.type else task.name)
-            group = binary[1] if binary else type_by_name(task.name)
-            _add(builder, task.start_ns, task.duration_ns, task.stream, task.name, kind, group)
-    return builder.table()
-
-
-def _add(
-    builder: EventTableBuilder, start: int, duration: int, stream: int | None, name: str, kind: EventKind, group: str
-) -> None:
-    track = (HARDWARE, "Communication" if stream is None else f"Stream {stream}")
-    builder.add(start, duration, track=track, name=name, kind=kind, correlation=NO_CORRELATION, group=group)
+def _track_names(view: View) -> tuple[tuple[str, str], ...]:
+    """Process and thread of each track by their names; two processes of one name keep their ids apart."""
+    names = [(view.processes.get(pid) or pid, view.threads.get((pid, tid)) or tid) for pid, tid in view.keys]
+    owners: dict[str, set[str]] = {}
+    for (process, _), (pid, _) in zip(names, view.keys):
+        owners.setdefault(process, set()).add(pid)
+    return tuple(
+        (process if len(owners[process]) == 1 else f"{process} {pid}", thread)
+        for (process, thread), (pid, _) in zip(names, view.keys)
+    )

@@ -5,17 +5,25 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from perfgate.errors import DocumentError
-from perfgate.trace.chrome_events import ChromeEvent, event_lists, request_of
+from perfgate.trace.chrome_events import ChromeEvent, read_events, request_of, span_duration
 from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder, nanoseconds
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
 _Key = tuple[str, str]
+
+
+class Detail(NamedTuple):
+    """What an event says of its kind beside its name."""
+
+    category: str
+    task_type: str
+    has_inputs: bool
 
 
 class _Arguments(
@@ -36,21 +44,15 @@ class _Event(ChromeEvent):
 
 
 class Flows:
-    """One end of the arrows from host to device: which arrow, which track, when."""
+    """One end of the arrows from host to device: which arrow, which track (its number in ``View.keys``), when."""
 
     def __init__(self) -> None:
         self.flow, self.track, self.time = array("q"), array("q"), array("q")
 
-    def add(self, flow: int, track: int, time: int) -> None:
-        """Add one end; the track is its number in ``View.keys``."""
-        self.flow.append(flow)
-        self.track.append(track)
-        self.time.append(time)
-
 
 @dataclass(frozen=True)
 class View:
-    """A timeline as the file has it. Every event still has kind ``other``; ``detail`` says which task type or category.
+    """A timeline as the file has it. Every event still has kind ``other``; ``detail`` indexes ``details``.
 
     ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
     label. ``frequencies`` are the hertz the AI core ran at, lowest and highest, by process id.
@@ -58,7 +60,7 @@ class View:
 
     events: EventTable
     detail: array[int]
-    details: tuple[tuple[str, str, bool], ...]  # category, task type, whether inputs were recorded
+    details: tuple[Detail, ...]
     keys: tuple[_Key, ...]
     processes: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -69,16 +71,15 @@ class View:
 
 
 def read_view(path: Path) -> View:
-    """What a timeline file holds. Raises DocumentError, with what is wrong and where, for any other file."""
-    collected = _Collected()
-    seen = 0
-    for events in event_lists(path, _Event, advice="analyse the profile again"):
-        collected.add_all(events, seen, path)
-        seen += len(events)
-    return collected.view()
+    """Raises DocumentError, with what is wrong and where, for what is no such file."""
+    collector = _Collector()
+    read_events(path, _Event, collector.add, advice="analyse the profile again")
+    return collector.view()
 
 
-class _Collected:
+class _Collector:
+    """Takes the events of a file, in order."""
+
     def __init__(self) -> None:
         self._builder = EventTableBuilder()
         self._detail = array("q")
@@ -91,16 +92,22 @@ class _Collected:
         self._starts, self._ends = Flows(), Flows()
         self._words: dict[bytes, str] = {}
 
-    def add_all(self, events: list[_Event], first: int, path: Path) -> None:
-        number, event = first - 1, _Event()
-        try:
-            for event in events:
-                number += 1
-                self._add(event)
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise DocumentError(
-                f"{path}: event {number} ({event.name!r}): {error}; analyse the profile again"
-            ) from error
+    def add(self, event: _Event) -> None:
+        if event.ph == "X":
+            self._add_span(event)
+        elif event.ph in ("s", "f"):
+            if event.cat == _FLOW:
+                ends = self._starts if event.ph == "s" else self._ends
+                ends.flow.append(_flow_number(bytes(event.id)))
+                ends.track.append(self._track(self._key(event)))
+                ends.time.append(nanoseconds(bytes(event.ts)))
+        elif event.ph == "M":
+            self._name(event)
+        elif event.ph == "C" and event.name == _FREQUENCY and event.args and event.args.frequency:
+            hertz = nanoseconds(bytes(event.args.frequency)) * 1e3  # a number of MHz with decimals, as the times are
+            pid = self._word(event.pid)
+            low, high = self._frequencies.get(pid, (hertz, hertz))
+            self._frequencies[pid] = (min(low, hertz), max(high, hertz))
 
     def view(self) -> View:
         spans = self._builder.table()
@@ -109,7 +116,7 @@ class _Collected:
         return View(
             events=replace(spans, track=track, tracks=tuple(self._keys)),
             detail=self._detail,
-            details=tuple(self._details),
+            details=tuple(Detail(*detail) for detail in self._details),
             keys=tuple(self._keys),
             processes=self._processes,
             labels=self._labels,
@@ -119,28 +126,11 @@ class _Collected:
             ends=self._ends,
         )
 
-    def _add(self, event: _Event) -> None:
-        if event.ph == "X":
-            self._add_span(event)
-        elif event.ph in ("s", "f"):
-            if event.cat == _FLOW:
-                ends = self._starts if event.ph == "s" else self._ends
-                ends.add(_flow_number(bytes(event.id)), self._track(self._key(event)), nanoseconds(bytes(event.ts)))
-        elif event.ph == "M":
-            self._name(event)
-        elif event.ph == "C" and event.name == _FREQUENCY and event.args and event.args.frequency:
-            hertz = nanoseconds(bytes(event.args.frequency)) * 1e3  # a number of MHz with decimals, as the times are
-            pid = self._word(event.pid)
-            low, high = self._frequencies.get(pid, (hertz, hertz))
-            self._frequencies[pid] = (min(low, hertz), max(high, hertz))
-
     def _add_span(self, event: _Event) -> None:
-        duration = nanoseconds(bytes(event.dur)) if event.dur else 0
-        if duration < 0:
-            raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+        duration = span_duration(event)
         key = self._key(event)
         self._track(key)
-        arguments = event.args or _Arguments()
+        arguments = event.args or _NO_ARGUMENTS
         detail = (event.cat or "", self._word(arguments.task_type), bool(arguments.inputs))
         self._detail.append(self._details.setdefault(detail, len(self._details)))
         self._builder.add(
@@ -155,7 +145,7 @@ class _Collected:
         )
 
     def _name(self, event: _Event) -> None:
-        arguments = event.args or _Arguments()
+        arguments = event.args or _NO_ARGUMENTS
         pid, tid = self._key(event)
         if event.name == "process_name":
             self._processes[pid] = self._word(arguments.name)
@@ -175,19 +165,18 @@ class _Collected:
         code = bytes(raw)
         word = self._words.get(code)
         if word is None:
-            word = _text(code)
-            self._words[code] = word
+            word = self._words[code] = _text(code)
         return word
 
 
+_NO_ARGUMENTS = _Arguments()
+
+
 def _text(code: bytes) -> str:
-    if code.startswith(b'"'):
-        return str(msgspec.json.decode(code))
-    return code.decode("utf-8", errors="replace")
+    return str(msgspec.json.decode(code)) if code.startswith(b'"') else code.decode("utf-8", errors="replace")
 
 
 def _flow_number(code: bytes) -> int:
+    """A number that stands for an arrow. Its id is a number or a text, and never the same twice, so none is stored."""
     plain = code.strip(b'"')
-    if plain.isdigit() and len(plain) <= 18:
-        return int(plain)
-    return hash(plain) | -(1 << 62)
+    return int(plain) if plain.isdigit() and len(plain) <= 18 else hash(plain) | -(1 << 62)

@@ -31,12 +31,12 @@ def read(path: Path) -> Recording:
     timelines = (
         Timeline(
             rank=None,
-            device=found.device,
-            events=found.events,
-            steps=profiler_steps(found.events),
-            core_frequency=found.frequency,
+            device=device.device,
+            events=device.events,
+            steps=profiler_steps(device.events),
+            core_frequency=device.frequency,
         )
-        for found in device_events(read_view(path), ())
+        for device in device_events(read_view(path), ())
     )
     return Recording(
         path=path,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import (
     HOST,
@@ -22,9 +21,10 @@ from perfgate.trace.chrome_events import (
     UNNAMED,
     ChromeEvent,
     absent_device,
-    event_lists,
+    read_events,
     request_of,
     timelines_by_device,
+    unquoted,
 )
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
@@ -76,9 +76,9 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    collector = _Collector(path)
-    for events in event_lists(path, _Event):
-        collector.add_all(events)
+    """Raises DocumentError, with what is wrong and what to do."""
+    collector = _Collector()
+    read_events(path, _Event, collector.add)
     table, device_of = collector.table()
     timelines = timelines_by_device(path, table, device_of, rank=None)
     absent = dict(absent_device(timelines))
@@ -97,65 +97,54 @@ class _Track(NamedTuple):
 class _Collector:
     """Takes the events of one file, in order, and makes the table of them."""
 
-    def __init__(self, path: Path) -> None:
-        self.seen = 0
-        self._path = path
+    def __init__(self) -> None:
         self._builder = EventTableBuilder()
         self._categories: dict[str, int] = {}
         self._category_of = array("q")
         self._open: dict[_Key, list[_Opened]] = {}
-        self._called: dict[_Key, dict[str, str]] = {}
+        self._names: dict[_Key, dict[str, str]] = {}
 
     @property
     def open_spans(self) -> int:
         """How many spans were begun and not ended."""
         return sum(map(len, self._open.values()))
 
-    def add_all(self, events: list[_Event]) -> None:
-        """Add the spans among some events. Raises DocumentError that names the event which is none."""
-        event, number = _Event(), self.seen - 1
-        try:
-            for event in events:
-                number += 1
-                self._take(event)
-        except ValueError as error:
-            raise DocumentError(f"{self._path}: event {number} ({event.name!r}): {error}; record it again") from error
-        self.seen += len(events)
+    def add(self, event: _Event) -> None:
+        """Raises ValueError for a span whose times are none."""
+        if event.ph not in ("X", "B", "E", "M"):
+            return
+        key = unquoted(bytes(event.pid)), unquoted(bytes(event.tid))
+        if event.ph == "X":
+            duration = nanoseconds(bytes(event.dur)) if event.dur else 0
+            self._add_span(key, _Opened(event, nanoseconds(bytes(event.ts))), duration)
+        elif event.ph == "B":
+            self._open.setdefault(key, []).append(_Opened(event, nanoseconds(bytes(event.ts))))
+        elif event.ph == "E" and self._open.get(key):
+            # An end closes what the thread began last; one without a beginning was cut off with it.
+            opened = self._open[key].pop()
+            self._add_span(key, opened, nanoseconds(bytes(event.ts)) - opened.start)
+        elif event.ph == "M" and event.name in _NAMES:
+            arguments = _arguments(event.args)
+            name = arguments.labels if event.name == "process_labels" else arguments.name
+            owner = key if event.name == "thread_name" else (key[0], "")
+            self._names.setdefault(owner, {})[event.name] = name or ""
 
     def table(self) -> tuple[EventTable, IntColumn]:
         table = self._builder.table()
         tracks = [self._track(*key) for key in table.tracks]
         categories = list(self._categories)
         alike = np.stack((table.track, table.name, np.frombuffer(self._category_of, np.int64)), axis=1)
-        distinct, which = np.unique(alike, axis=0, return_inverse=True)
+        distinct, back = np.unique(alike, axis=0, return_inverse=True)
         kinds = [
             KIND_CODES[_kind(tracks[track], table.names[name], categories[category])]
             for track, name, category in distinct.tolist()
         ]
-        table.kind[:] = np.array(kinds, dtype=np.int64)[which.reshape(-1)] if kinds else 0
+        table.kind[:] = np.array(kinds, dtype=np.int64)[back.reshape(-1)] if kinds else 0
         devices = np.array([track.device for track in tracks] or [HOST], dtype=np.int64)[table.track]
         on_device = np.isin(table.kind, [KIND_CODES[kind] for kind in DEVICE_KINDS])
         return table, np.where(on_device & (devices == HOST), UNNAMED, devices)
 
-    def _take(self, event: _Event) -> None:
-        if event.ph not in ("X", "B", "E", "M"):
-            return
-        key = _word(event.pid), _word(event.tid)
-        if event.ph == "X":
-            duration = nanoseconds(bytes(event.dur)) if event.dur else 0
-            self._add(key, _Opened(event, nanoseconds(bytes(event.ts))), duration)
-        elif event.ph == "B":
-            self._open.setdefault(key, []).append(_Opened(event, nanoseconds(bytes(event.ts))))
-        elif event.ph == "E" and self._open.get(key):
-            # An end closes what the thread began last; one without a beginning was cut off with it.
-            begun = self._open[key].pop()
-            self._add(key, begun, nanoseconds(bytes(event.ts)) - begun.start)
-        elif event.ph == "M" and event.name in _NAMES:
-            arguments = _arguments(event.args)
-            called = arguments.labels if event.name == "process_labels" else arguments.name
-            self._called.setdefault(key if event.name == "thread_name" else (key[0], ""), {})[event.name] = called or ""
-
-    def _add(self, key: _Key, opened: _Opened, duration: int) -> None:
+    def _add_span(self, key: _Key, opened: _Opened, duration: int) -> None:
         if duration < 0:
             raise ValueError("it ends before it begins")
         event = opened.event
@@ -172,26 +161,23 @@ class _Collector:
         )
 
     def _track(self, process: str, thread: str) -> _Track:
-        names = self._called.get((process, ""), {})
-        called = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
-        thread_called = self._called.get((process, thread), {}).get("thread_name") or thread
-        found = _DEVICE.search(called) or _DEVICE.search(process) or _STREAM.search(thread_called)
-        if found is None:
+        names = self._names.get((process, ""), {})
+        process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
+        thread_name = self._names.get((process, thread), {}).get("thread_name") or thread
+        if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
             return _Track(HOST, collectives=False)
-        number = next((number for number in _NUMBER.findall(called)), None)
-        return _Track(
-            UNNAMED if number is None else int(number),
-            _COLLECTIVE_TRACK.search(f"{called} {thread_called}") is not None,
-        )
+        number = _NUMBER.search(process_name)
+        collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
+        return _Track(int(number[1]) if number else UNNAMED, collectives)
 
 
 def _kind(track: _Track, name: str, category: str) -> EventKind:
     if STEP_NAME.fullmatch(name):
         return "annotation"
-    known = KIND_OF_CATEGORY.get(category)
-    if known is not None and known != "compute":
-        return known
-    if known is None and track.device == HOST:
+    kind = KIND_OF_CATEGORY.get(category)
+    if kind is not None and kind != "compute":
+        return kind
+    if kind is None and track.device == HOST:
         return "other"
     if track.collectives or name.lower().startswith(COLLECTIVE_PREFIXES):
         return "comm"
@@ -206,10 +192,6 @@ def _arguments(raw: msgspec.Raw) -> _Arguments:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _NO_ARGUMENTS
-
-
-def _word(raw: msgspec.Raw) -> str:
-    return bytes(raw).strip(b'" ').decode("utf-8", errors="replace")
 
 
 _DECODER = msgspec.json.Decoder(_Arguments)

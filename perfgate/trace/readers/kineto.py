@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import (
     DEVICE_CATEGORIES,
@@ -20,12 +19,14 @@ from perfgate.trace.chrome_events import (
     UNNAMED,
     ChromeEvent,
     absent_device,
-    event_lists,
     looks_like,
+    read_events,
     request_of,
+    span_duration,
     timelines_by_device,
+    unquoted,
 )
-from perfgate.trace.events import (  # fmt: skip
+from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
     KIND_CODES,
@@ -81,17 +82,17 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """The recording of a Kineto trace, with a timeline for each device in it; of a folder, those of all its files.
+    """A timeline for each device of a Kineto trace; of a folder, those of all its files.
 
     Raises DocumentError as ``read_kineto`` does.
     """
-    if path.is_dir():
-        recordings = [_read_file(file) for file in _trace_files(path)]
-        timelines = [timeline for recording in recordings for timeline in recording.timelines]
-        timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
-        first = recordings[0]
-        return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent)
-    return _read_file(path)
+    if not path.is_dir():
+        return _read_file(path)
+    recordings = [_read_file(file) for file in _trace_files(path)]
+    timelines = [timeline for recording in recordings for timeline in recording.timelines]
+    timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
+    first = recordings[0]
+    return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent)
 
 
 def read_kineto(path: Path) -> EventTable:
@@ -100,7 +101,9 @@ def read_kineto(path: Path) -> EventTable:
     Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
     and what to do, for a file that is missing, cut off, too large or not such a trace.
     """
-    return _collected(path).table()
+    collector = _Collector()
+    read_events(path, _Event, collector.add)
+    return collector.table()
 
 
 def _trace_files(folder: Path) -> list[Path]:
@@ -109,10 +112,10 @@ def _trace_files(folder: Path) -> list[Path]:
 
 def _read_file(path: Path) -> Recording:
     around = bytearray()
-    collected = _collected(path, around)
+    collector = _Collector()
+    read_events(path, _Event, collector.add, around=around)
     header = KinetoHeader(bytes(around), path)
-    events, device_of = collected.table(), collected.devices()
-    timelines = timelines_by_device(path, events, device_of, rank=header.rank)
+    timelines = timelines_by_device(path, collector.table(), collector.devices(), rank=header.rank)
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = "the trace marks no steps; call the profiler's step() after each"
@@ -120,15 +123,8 @@ def _read_file(path: Path) -> Recording:
     return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
 
 
-def _collected(path: Path, around: bytearray | None = None) -> _Collector:
-    collector = _Collector(path)
-    for events in event_lists(path, _Event, around=around):
-        collector.add_all(events)
-    return collector
-
-
 class _Category(NamedTuple):
-    """What a category and a name say of an event."""
+    """What a category says of an event."""
 
     kind: EventKind
     on_device: bool
@@ -138,9 +134,7 @@ class _Category(NamedTuple):
 class _Collector:
     """Takes the events of one file, in order, and makes the table of them."""
 
-    def __init__(self, path: Path) -> None:
-        self.seen = 0
-        self._path = path
+    def __init__(self) -> None:
         self._builder = EventTableBuilder()
         self._devices = array("q")
         self._externals = array("q")
@@ -149,47 +143,44 @@ class _Collector:
         self._unjoined: dict[tuple[bytes, bytes, int], int] = {}
         self._flows: dict[int, int] = {}
 
-    def add_all(self, events: list[_Event]) -> None:
-        """Add the spans among some events. Raises DocumentError that names the event which is none."""
-        event, number = _Event(), self.seen - 1
-        try:
-            for event in events:
-                number += 1
-                if event.ph == "X":
-                    self._add(event, nanoseconds(bytes(event.dur)) if event.dur else 0)
-                elif event.ph == "i" and event.name == _ALLOCATION:
-                    self._add(event, 0)
-                elif self._unjoined and event.ph in ("s", "f") and event.cat != _FLOW_OF_OPERATORS:
-                    self._join(event)
-        except ValueError as error:
-            raise DocumentError(f"{self._path}: event {number} ({event.name!r}): {error}; record it again") from error
-        self.seen += len(events)
+    def add(self, event: _Event) -> None:
+        """Raises ValueError for a span whose times are none."""
+        if event.ph == "X":
+            self._add_span(event, span_duration(event))
+        elif event.ph == "i" and event.name == _ALLOCATION:
+            self._add_span(event, 0)
+        elif self._unjoined and event.ph in ("s", "f") and event.cat != _FLOW_OF_OPERATORS:
+            self._join(event)
 
     def devices(self) -> IntColumn:
+        """The device of each event: its number, HOST, or UNNAMED."""
         return np.frombuffer(self._devices, np.int64)
 
     def table(self) -> EventTable:
+        """The events, kernels with the shapes of the operator that launched them."""
         table = self._builder.table()
         for position, flow in self._flows.items():
             table.correlation[position] = flow
         _give_shapes(table, np.frombuffer(self._externals, np.int64))
         return table
 
-    def _add(self, event: _Event, duration: int) -> None:
-        if duration < 0:
-            raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
+    def _add_span(self, event: _Event, duration: int) -> None:
         start, name, arguments = nanoseconds(bytes(event.ts)), event.name or "", event.args or _NO_ARGUMENTS
-        category = self._category(event.cat)
+        category = self._categories.get(event.cat) or self._category(event.cat)
         kind, correlation = _kind(category.kind, name), _number(arguments.correlation)
+        pid, tid = bytes(event.pid), bytes(event.tid)
         if category.launches and correlation == NO_CORRELATION:
-            self._unjoined[bytes(event.pid), bytes(event.tid), start] = len(self._builder)
-        self._devices.append(_device(arguments.device, event.pid) if category.on_device else HOST)
+            self._unjoined[pid, tid, start] = len(self._builder)
+        self._devices.append(_device(arguments.device, pid) if category.on_device else HOST)
         external = arguments.external_id
         self._externals.append(_number(arguments.external_id_2021 if external is None else external))
+        track = self._tracks.get((pid, tid))
+        if track is None:
+            track = self._tracks[pid, tid] = unquoted(pid), unquoted(tid)
         self._builder.add(
             start,
             duration,
-            track=self._track(event),
+            track=track,
             name=name,
             kind=kind,
             correlation=correlation,
@@ -205,21 +196,11 @@ class _Collector:
             self._flows[position] = int(number)
 
     def _category(self, text: str | None) -> _Category:
-        known = self._categories.get(text)
-        if known is None:
-            word = (text or "").lower()
-            kind = KIND_OF_CATEGORY.get(word, "other")
-            on_device = word in DEVICE_CATEGORIES
-            launches = kind == "runtime" or kind in DEVICE_KINDS
-            known = self._categories[text] = _Category(kind, on_device, launches)
-        return known
-
-    def _track(self, event: _Event) -> tuple[str, str]:
-        key = bytes(event.pid), bytes(event.tid)
-        known = self._tracks.get(key)
-        if known is None:
-            known = self._tracks[key] = _word(key[0]), _word(key[1])
-        return known
+        word = (text or "").lower()
+        kind = KIND_OF_CATEGORY.get(word, "other")
+        category = _Category(kind, word in DEVICE_CATEGORIES, kind == "runtime" or kind in DEVICE_KINDS)
+        self._categories[text] = category
+        return category
 
 
 _NO_ARGUMENTS = _Arguments()
@@ -239,18 +220,14 @@ def _operator_type(name: str) -> str:
     return name.partition("_")[0] or name
 
 
-def _word(raw: bytes) -> str:
-    return raw.strip(b'" ').decode("utf-8", errors="replace")
-
-
 def _number(value: _Scalar) -> int:
     return value if isinstance(value, int) and 0 <= value < MAX_NS else NO_CORRELATION
 
 
-def _device(named: _Scalar, process: msgspec.Raw) -> int:
-    if isinstance(named, int) and 0 <= named < MAX_NS:
-        return named
-    number = bytes(process).strip(b'" ')
+def _device(argument: _Scalar, process: bytes) -> int:
+    if isinstance(argument, int) and 0 <= argument < MAX_NS:
+        return argument
+    number = process.strip(b'" ')
     return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
 
@@ -265,9 +242,9 @@ def _give_shapes(table: EventTable, externals: IntColumn) -> None:
     if not operators.size or not bare.size:
         return
     numbers, first = np.unique(externals[operators], return_index=True)
-    at = np.minimum(np.searchsorted(numbers, externals[bare]), numbers.size - 1)
-    found = numbers[at] == externals[bare]
-    table.shape[bare[found]] = table.shape[operators[first][at[found]]]
+    place = np.minimum(np.searchsorted(numbers, externals[bare]), numbers.size - 1)
+    launched = numbers[place] == externals[bare]
+    table.shape[bare[launched]] = table.shape[operators[first][place[launched]]]
 
 
 # The file's name has it where the header has not (sampled_rank-0.json.gz, rank3_trace.json).
@@ -306,27 +283,27 @@ class KinetoHeader:
         """The rank of the process, by the header, else by the file's name, None where neither says."""
         if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
             return self._distributed.rank
-        found = _RANK_IN_NAME.search(self._path.name)
-        return int(found[1]) if found else None
+        match = _RANK_IN_NAME.search(self._path.name)
+        return int(match[1]) if match else None
 
     @property
     def software(self) -> dict[str, str]:
         """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and what else ends in ``_version``."""
-        found = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
+        versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
         for name in self._members:
             if name.endswith(_VERSION):
-                found[name[: -len(_VERSION)]] = _version(name, self._scalar(name))
-        return {name: version for name, version in found.items() if version}
+                versions[name[: -len(_VERSION)]] = _version(name, self._scalar(name))
+        return {name: version for name, version in versions.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
-        found = {name: self._scalar(name) for name in _SETTINGS}
-        found["backend"] = self._distributed.backend
+        settings = {name: self._scalar(name) for name in _SETTINGS}
+        settings["backend"] = self._distributed.backend
         if self._distributed.world_size is not None:
-            found["world_size"] = str(self._distributed.world_size)
+            settings["world_size"] = str(self._distributed.world_size)
         for properties in self._member("deviceProperties", list[_Properties]) or []:
             if properties.id in devices:
-                found[f"device.{properties.id}"] = properties.name
-        return {name: value for name, value in found.items() if value}
+                settings[f"device.{properties.id}"] = properties.name
+        return {name: value for name, value in settings.items() if value}
 
     def _member(self, name: str, kind: Any) -> Any:
         try:

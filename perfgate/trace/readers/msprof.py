@@ -37,13 +37,13 @@ def _read_output(output: Path) -> Rank:
     cores = read_cores(output.parent if output.name == OUTPUT else output)
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
     views = views or sorted(output.glob("msprof_slice_*.json"))
-    return _rank(tables, {name: value for name, value in cores.items() if value is not None}, views[:1])
+    return _rank(tables, cores, views[:1])
 
 
 def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
     rank = rank_of(About(None, {}, settings, {}), tables, views)
     # Of what torch_npu would have written, msprof has no trace.
-    rank.absent = {what: reason for what, reason in rank.absent.items() if what in _TABLES}
+    rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     if not views:
         rank.absent["host"] = "there is no msprof_*.json, so nothing is known of the host and of launches"
     return rank
