@@ -22,25 +22,23 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.history import Acceptance
 from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
-from perfgate.jobs.baseline.ci import ArtifactRequest, record_artifact
-from perfgate.jobs.baseline.job import Recorded, accept_regression, keep, prune_baseline, record_file, record_measured
-from perfgate.jobs.run.job import RunOptions
-from perfgate.jobs.shared.store import open_project_store
-from perfgate.jobs.shared.stored import stored_history
+from perfgate.jobs.baseline import (
+    ArtifactRequest,
+    Recorded,
+    accept_regression,
+    keep,
+    prune_baseline,
+    record_artifact,
+    record_file,
+    record_measured,
+)
+from perfgate.jobs.shared.store import open_project_store, stored_history
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.remote import clone_of_empty_remote, git
 from tests.unit.document.minimal import minimal_run
 
 DATA = "refs/heads/perfgate-data"
-
-
-class Quiet:
-    def status(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
 
 
 @dataclass
@@ -242,10 +240,14 @@ def test_record__in_a_job_of_another_event__refused_and_nothing_written(
     project.environ = github(project, name, payload)
     config = load_config(project.root)
     artifact = folder(project, project.run())
+
+    def measure() -> RunDocument:
+        raise AssertionError("refused before anything is measured")
+
     attempts = [
         lambda: project.record(artifact),
         lambda: record_file(config, project.environ, artifact / "run.json", allow_dirty=True),
-        lambda: record_measured(config, project.environ, RunOptions(out=project.root / "o"), Quiet(), allow_dirty=True),
+        lambda: record_measured(config, project.environ, measure, project.root / "o", allow_dirty=True),
     ]
     for attempt in attempts:
         with pytest.raises(UsageError, match="only runs of the main branch are kept"):

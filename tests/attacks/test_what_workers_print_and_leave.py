@@ -18,7 +18,8 @@ from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
-from perfgate.jobs.check.environments import NONE_GIVEN, REUSED, SideCode, choose_environments
+from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
+from perfgate.jobs.shared.options import NONE_GIVEN
 from perfgate.jobs.shared.session import forget_results, job_notes, kept_logs, prepare_out
 from tests.attacks.measuring import project_for_all, run_job
 from tests.waiting import left_in_the_end

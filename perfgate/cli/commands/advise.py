@@ -17,7 +17,7 @@ def COMMAND(path: Path, language: str | None) -> None:
     from rich.console import Console
 
     from perfgate.config import report_language
-    from perfgate.jobs.advise.job import suggestions_in
+    from perfgate.jobs.advise import suggestions_in
     from perfgate.judging.report.terminal import render_suggestions
 
     render_suggestions(suggestions_in(path), Console(), report_language(language, Path()))

@@ -13,7 +13,7 @@ from perfgate.cli.measuring import allow_token_option, seclude
 
 if TYPE_CHECKING:
     from perfgate.config import Config
-    from perfgate.jobs.baseline.job import Recorded
+    from perfgate.jobs.baseline import Recorded
 
 _directory = click.option(
     "-C",
@@ -73,7 +73,7 @@ def record(
     if artifact is not None or download:
         kept = _record_artifact(config, artifact, key, token_env)
     elif run_file is not None:
-        from perfgate.jobs.baseline.job import record_file
+        from perfgate.jobs.baseline import record_file
 
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
@@ -95,7 +95,7 @@ def record(
 def _record_artifact(config: Config, artifact: Path | None, key: str, token_env: str | None) -> Recorded:
     import time
 
-    from perfgate.jobs.baseline.ci import ArtifactRequest, record_artifact
+    from perfgate.jobs.baseline import ArtifactRequest, record_artifact
 
     request = ArtifactRequest(path=artifact, key=key, token_variable=token_env)
     return record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
@@ -103,11 +103,14 @@ def _record_artifact(config: Config, artifact: Path | None, key: str, token_env:
 
 def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> Recorded:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.baseline.job import record_measured
-    from perfgate.jobs.run.job import RunOptions
+    from perfgate.jobs.baseline import record_measured
+    from perfgate.jobs.run.job import RunOptions, run_here
 
     with TerminalProgress() as progress:
-        return record_measured(config, os.environ, RunOptions(out=out, quick=quick), progress, allow_dirty=allow_dirty)
+        options = RunOptions(out=out, quick=quick)
+        return record_measured(
+            config, os.environ, lambda: run_here(config, options, progress), out, allow_dirty=allow_dirty
+        )
 
 
 @COMMAND.command("list")
@@ -116,7 +119,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 @_directory
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the kept runs of this project, newest first."""
-    from perfgate.jobs.baseline.job import list_baseline
+    from perfgate.jobs.baseline import list_baseline
 
     config = _config(directory)
     listed = list_baseline(config, os.environ, limit=limit)
@@ -151,7 +154,7 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
 @_directory
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a kept run. ID is its id, or the beginning of it."""
-    from perfgate.jobs.baseline.job import show_baseline
+    from perfgate.jobs.baseline import show_baseline
 
     run = show_baseline(_config(directory), os.environ, run_id)
     if as_json:
@@ -181,7 +184,7 @@ def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it in one place only. A
     wrong output cannot be accepted.
     """
-    from perfgate.jobs.baseline.job import accept_regression
+    from perfgate.jobs.baseline import accept_regression
 
     accepted = accept_regression(
         _config(directory), os.environ, metric=metric, reason=reason, revision=revision, accepted_by=accepted_by
@@ -197,7 +200,7 @@ def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_
 @_directory
 def list_accepted(as_json: bool, directory: Path) -> None:
     """List the regressions that were accepted, newest first."""
-    from perfgate.jobs.baseline import job as baseline
+    from perfgate.jobs import baseline
 
     found = baseline.list_accepted(_config(directory), os.environ)
     if as_json:
@@ -218,7 +221,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 @_directory
 def prune(keep: int, as_json: bool, directory: Path) -> None:
     """Remove all but the newest N runs of each testbed of this project."""
-    from perfgate.jobs.baseline.job import prune_baseline
+    from perfgate.jobs.baseline import prune_baseline
 
     removed = prune_baseline(_config(directory), os.environ, keep=keep)
     if as_json:
@@ -237,7 +240,7 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
 
     What is in the other store already stays as it is, so a copy that was interrupted is taken up by another.
     """
-    from perfgate.jobs.baseline.job import copy_baseline
+    from perfgate.jobs.baseline import copy_baseline
 
     copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
     _say_damaged(copied.damaged)

@@ -16,6 +16,6 @@ from perfgate.cli.measuring import allow_token_option, seclude
 def COMMAND(folder: Path | None, allow_token: bool) -> None:
     """Gate two change requests of a small model here: one refactors (PASS), one carries a mistake (FAIL)."""
     seclude(allow_token=allow_token)
-    from perfgate.jobs.demo.job import run_demo
+    from perfgate.jobs.demo import run_demo
 
     raise SystemExit(run_demo(folder, click.echo))

@@ -35,8 +35,7 @@ def COMMAND(
 
     from perfgate.config import report_language
     from perfgate.document.decision import Policy
-    from perfgate.jobs.run.alone import judge_alone, read_config
-    from perfgate.jobs.shared.judge import judge_again, judge_documents
+    from perfgate.jobs.gate import judge_again, judge_alone, judge_documents, read_config
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.terminal import render_terminal
 

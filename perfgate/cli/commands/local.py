@@ -16,7 +16,7 @@ from perfgate.locale import Language
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
-    from perfgate.jobs.check.options import CheckOptions
+    from perfgate.jobs.shared.options import CheckOptions
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def COMMAND(
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
     seclude(directory, allow_token=allow_token)
     from perfgate.config import report_language
-    from perfgate.jobs.check.options import CheckOptions
+    from perfgate.jobs.shared.options import CheckOptions
 
     options = CheckOptions(
         out=out,

@@ -41,7 +41,7 @@ def COMMAND(
     DIR is what `perfgate check --out DIR` or `perfgate run --out DIR` wrote, perfgate-out unless said otherwise. What another
     job left there, or nothing at all, gives an empty verdict and says so. Judges nothing and ends with 0 in any verdict.
     """
-    from perfgate.jobs.report.job import ReportRequest, report, spoken_language
+    from perfgate.jobs.report import ReportRequest, report, spoken_language
 
     request = ReportRequest(
         folder=folder,

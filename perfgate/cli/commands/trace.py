@@ -137,7 +137,7 @@ def diff(
     profiler step, on the host without what was called. They are recorded, not measured against each other: two
     recordings of one program differ too. perfgate check measures.
     """
-    from perfgate.jobs.trace.diff import TOLERANCE, trace_diff
+    from perfgate.jobs.trace.job import TOLERANCE, trace_diff
 
     choice = _choice(rank, device, limit, as_json)
     document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
@@ -176,7 +176,8 @@ def flame(
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.jobs.trace.flame import FLAME_PAGE, flame_text, trace_flame
+    from perfgate.jobs.shared.session import FLAME_PAGE
+    from perfgate.jobs.trace.flame import flame_text, trace_flame
     from perfgate.jobs.trace.job import Choice
 
     spoken = report_language(language, Path())

@@ -62,6 +62,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.errors import EXIT_FAIL, EXIT_PASS
+    from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.doors import Doors
     from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
     from perfgate.judging.report.trend_terminal import render_trend
@@ -82,7 +83,7 @@ def COMMAND(
     )
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     with TerminalProgress() as progress:
-        document = run_trend(request, doors, progress)
+        document = run_trend(request, doors, progress, check_change)
     # Subjects of commits stand in the table.
     make_streams_harmless(os.environ)
     render_trend(document, Console(), spoken)

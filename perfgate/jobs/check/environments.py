@@ -27,19 +27,10 @@ from perfgate.conductor.workers.virtualenv import (
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
 from perfgate.document.run import Environment
+from perfgate.jobs.shared.options import GivenInterpreters
 
 REUSED = "measured in an environment that an earlier job made, and could have put anything into"
 _NAMED_FILES = 3
-
-
-class GivenInterpreters(NamedTuple):
-    """The interpreters named on the command line; None where none is."""
-
-    base: Path | None = None
-    head: Path | None = None
-
-
-NONE_GIVEN = GivenInterpreters()
 
 
 class SideCode(NamedTuple):

@@ -20,17 +20,16 @@ from perfgate.errors import UsageError
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
-from perfgate.jobs.check.options import CheckOptions
 from perfgate.jobs.check.rerun import find_earlier
 from perfgate.jobs.check.sides import choose_sides, config_at_hand, skipped_decision, with_changed_functions
-from perfgate.jobs.shared.decision import decide_with_advice
-from perfgate.jobs.shared.judge import write_decision_folder, write_skipped
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.decision import decide_with_advice, write_decision_folder, write_skipped
+from perfgate.jobs.shared.doors import Progress
+from perfgate.jobs.shared.flame import with_pair_flames
+from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
-from perfgate.jobs.shared.stored import stored_history
-from perfgate.jobs.trace.flame import with_pair_flames
-from perfgate.jobs.trust.base_config import BaseConfig, config_at
-from perfgate.jobs.trust.required import required_of
+from perfgate.jobs.shared.store import stored_history
+from perfgate.jobs.trust.commits import BaseConfig, config_at
+from perfgate.jobs.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
 
 RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")

@@ -20,13 +20,14 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.run import Harness, RunDocument, Session, Testbed
 from perfgate.jobs.check.environments import Environments
-from perfgate.jobs.check.options import CheckOptions
-from perfgate.jobs.check.pair_traces import PairFlame, keep_traces
+from perfgate.jobs.check.pair_traces import keep_traces
 from perfgate.jobs.check.rerun import Earlier, refuse_other_testbed, with_more_pairs
 from perfgate.jobs.check.sides import Sides
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.doors import Progress
+from perfgate.jobs.shared.flame import PairFlame
+from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.session import forget_traces, job_notes, put_together
-from perfgate.jobs.trust.base_config import BaseConfig
+from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import (
     base_differs,
     more_pairs_would_help,

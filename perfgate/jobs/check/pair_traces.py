@@ -11,17 +11,10 @@ from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError, MeasuringError
+from perfgate.jobs.shared.flame import PairFlame
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
-
-
-class PairFlame(NamedTuple):
-    """Base beside head of one shape of a workload, over all traced pairs."""
-
-    workload: str
-    shape: str
-    tree: FlameTree
 
 
 class _Traced(NamedTuple):

@@ -15,9 +15,8 @@ from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.git.repository import BaseChoice, Repository
-from perfgate.jobs.check.options import CheckOptions
-from perfgate.jobs.trust.base_config import BaseConfig
-from perfgate.jobs.trust.same_code import same_code_between
+from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.trust.commits import BaseConfig, same_code_between
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 
 

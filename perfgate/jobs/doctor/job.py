@@ -25,7 +25,7 @@ from perfgate.document.files import read_decision, read_run, write_text_atomical
 from perfgate.document.run import Testbed
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.doors import Progress
 from perfgate.judging.gate.time import resolutions
 from perfgate.measuring.devices.registry import device_kinds, examined_kinds
 from perfgate.version import __version__

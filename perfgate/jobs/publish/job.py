@@ -19,9 +19,8 @@ from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.decision import decide_with_advice
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import git_access
-from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of
+from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of, required_of
 from perfgate.jobs.trust.provenance import base_is_proven, refuse_stranger
-from perfgate.jobs.trust.required import required_of
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
 from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import (

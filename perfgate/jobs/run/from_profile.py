@@ -17,8 +17,15 @@ from perfgate.document.files import write_run
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.run.advisor import advise_profile
-from perfgate.jobs.run.recorded_testbed import recorded_testbed, unknown
-from perfgate.jobs.run.recording_files import RecordingFile, content_hash, cut_off_tables, keep, recording_files
+from perfgate.jobs.run.recording import (
+    RecordingFile,
+    content_hash,
+    cut_off_tables,
+    keep,
+    recorded_testbed,
+    recording_files,
+    unknown,
+)
 from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext

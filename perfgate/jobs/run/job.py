@@ -1,24 +1,25 @@
-"""``perfgate run``: the checklist on this machine, one run document."""
+"""``perfgate run``: the checklist on this machine, one run document, held to the rules that need no base."""
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.lookup import CARDS
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist import run_checklist
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import Config
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument, Source
-from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, RepositoryError, UsageError
+from perfgate.errors import RepositoryError
 from perfgate.jobs.run.advisor import advise_run
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decision_folder
+from perfgate.jobs.shared.doors import Progress
+from perfgate.jobs.shared.flame import with_flame_graph
 from perfgate.jobs.shared.session import (
     ci_context,
     forget_results,
@@ -29,13 +30,10 @@ from perfgate.jobs.shared.session import (
     put_together,
     start_session,
 )
-from perfgate.jobs.trace.flame import with_flame_graph
+from perfgate.jobs.shared.steps import AVAILABLE_STEPS
 from perfgate.locale import Language
-from perfgate.measuring.checklist import step_numbers
 
-AVAILABLE_STEPS = step_numbers()
-# Three digits: a larger number is no step, and a range of it would fill the memory.
-_STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+DECISION_FILES = ("decision.json", "comment.md", "report.html")
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,27 @@ class RunOptions:
     steps: tuple[int, ...] = AVAILABLE_STEPS
     quick: bool = False
     language: Language = "en"
+
+
+def run_and_judge(
+    config: Config, options: RunOptions, progress: Progress
+) -> tuple[RunDocument, DecisionDocument | None]:
+    """Run the checklist and hold the run to the rules; there is no decision where perfgate.toml has none.
+
+    The decision stands beside run.json, as comment.md and report.html do.
+    """
+    policy = config.policy()
+    out = prepare_out(options.out)
+    if policy.judges_alone or not (out / "head" / "run.json").exists():  # else they are a check's
+        forget_results(out, DECISION_FILES)
+    run = run_here(config, options, progress)
+    if not policy.judges_alone:
+        return run, None
+    decision = decide_alone_with_advice(run, policy)
+    links = [msgspec.structs.replace(link, path=link.path.partition("/")[2]) for link in decision.links]
+    decision = msgspec.structs.replace(decision, links=links)
+    write_decision_folder(out, decision, None, run, options.language)
+    return run, decision
 
 
 def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
@@ -82,37 +101,6 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_run(out / "run.json", run)
     return run
-
-
-def exit_code(run: RunDocument) -> int:
-    """Return the documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
-    failed = any(step.status == "error" for step in run.steps) or any(workload.error for workload in run.workloads)
-    if failed or any(check.status == "error" for check in run.correctness):
-        return EXIT_MEASURING
-    return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS
-
-
-def parse_steps(text: str | None) -> tuple[int, ...]:
-    """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
-    if text is None:
-        return AVAILABLE_STEPS
-    slugs = {card.slug: number for number, card in CARDS.items()}
-    chosen: set[int] = set()
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        bounds = _STEP_RANGE.fullmatch(word)
-        if word in slugs:
-            chosen.add(slugs[word])
-        elif bounds:
-            chosen.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
-        else:
-            raise UsageError(
-                f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch"
-            )
-    missing = sorted(chosen - set(AVAILABLE_STEPS))
-    if missing or not chosen:
-        there = ", ".join(f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS)
-        raise UsageError(f"--steps: no step {', '.join(map(str, missing)) or 'named'}; there are {there}")
-    return tuple(sorted(chosen))
 
 
 def _source(root: Path) -> Source:

@@ -1,9 +1,10 @@
-"""The ways out of the process that a flow is given."""
+"""What a job is given: the ways out of the process, and where it says what goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from perfgate.judging.forge.limits import Clock, Sleep
 
@@ -16,3 +17,13 @@ class Doors:
     say: Callable[[str], None]
     sleep: Sleep
     clock: Clock
+
+
+class Progress(Protocol):
+    """Where a flow says what goes on: ``status`` replaces the last line, ``note`` stays."""
+
+    def status(self, text: str) -> None:
+        """Say what is being waited for; it may be replaced at once."""
+
+    def note(self, text: str) -> None:
+        """Say something that stays."""

@@ -26,9 +26,9 @@ from perfgate.document.run import (
     Testbed,
 )
 from perfgate.errors import UsageError
-from perfgate.jobs.trace.flame import FLAME_PAGE
 from perfgate.version import __version__
 
+FLAME_PAGE = "flame.html"
 # The folders that are written in the output folder.
 _FOLDERS = ("base", "head", "logs", "base/logs", "head/logs")
 

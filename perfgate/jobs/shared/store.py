@@ -1,16 +1,24 @@
-"""Open the store of a project: one that lies in a branch is reached, in a CI job, with the job's own address and token."""
+"""The store of a project: how it is opened, and what it says of main's history and of accepted regressions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from perfgate.config import Config
-from perfgate.errors import StoreError
+from perfgate.document.history import Acceptance, History, HistorySeries
+from perfgate.document.run import RunDocument
+from perfgate.errors import RepositoryError, StoreError
+from perfgate.git.clone import is_behind
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
+from perfgate.judging.gate.stored import STORED_METRICS, accepts_a_slower_call, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
-from perfgate.judging.store.store import GitAccess, Place, Store, open_location, store_location
+from perfgate.judging.store.store import GitAccess, HistoryValue, Place, Store, open_location, store_location
 
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # Whose password a token is (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com, "Project access
@@ -61,3 +69,72 @@ def _server(url: str) -> str:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     except ValueError as error:
         raise StoreError(f"{REMOTE_VARIABLE} is no address of a repository: {error}") from None
+
+
+def stored_history(
+    config: Config,
+    head: RunDocument,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
+    also_commit: str | None = None,
+) -> History:
+    """Return the series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
+
+    What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
+    of ``also_commit`` counts too: of the commit under review, where the forge's merge of it was measured.
+    """
+    try:
+        store = open_project_store(config, environ)
+        accepted = store.accepted(config.project)
+        series = [
+            HistorySeries(
+                workload=workload.name,
+                shape=shape,
+                metric=name,
+                values=_level(
+                    store.history(config.project, workload.name, head.testbed.fingerprint, name, shape),
+                    [one for one in accepted if accepts_a_slower_call(one, workload.name, shape)],
+                    config.root,
+                ),
+            )
+            for workload in head.workloads
+            for shape in workload.shapes
+            for name in STORED_METRICS
+        ]
+        for why in store.damaged(config.project):
+            warn(f"a stored run of main is left out: {why}")
+    except StoreError as error:
+        warn(f"stored runs of main are left out: {error}")
+        return History()
+    commit = head.source.commit
+    meant = [one for one in accepted if one.commit in (commit, also_commit)]
+    own = [msgspec.structs.replace(one, commit=commit) for one in meant] if commit else []
+    return History(series=[one for one in series if one.values], accepted=own)
+
+
+def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], root: Path) -> list[float]:
+    usable = [session for session in sessions if session.value > 0.0]
+
+    def is_meant(index: int) -> bool:
+        before = usable[index - 1].commit if index else None
+        return any(_came_with(one.commit, usable[index].commit, before, root) for one in accepted)
+
+    return level([session.value for session in usable], is_meant)
+
+
+def _came_with(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
+    """Return whether an accepted commit is the one that was measured, or came to main between it and the one before."""
+    if commit is None or accepted == commit:
+        return commit is not None
+    return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))
+
+
+def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
+    """Return whether the clone around the project says so; one that knows too little does not."""
+    if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(ancestor)):
+        return False
+    try:
+        return is_behind(root, ancestor, commit)
+    except (RepositoryError, OSError):
+        return False

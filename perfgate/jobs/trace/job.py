@@ -1,4 +1,4 @@
-"""``perfgate trace``: what takes the time, when the device idles, and how long the steps are, in any recording."""
+"""``perfgate trace``: what takes the time, when the device idles, how long steps are, and how two recordings differ."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from perfgate import trace
+from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.files import read_run
 from perfgate.document.trace import (
     CauseTotal,
+    DiffCost,
+    DiffDocument,
+    DiffRow,
+    DiffTimeline,
+    DiffTotals,
     GapDocument,
     GapRow,
     GapTimeline,
@@ -21,13 +27,15 @@ from perfgate.document.trace import (
     StepTimeline,
     TopDocument,
     TopKey,
+    TopKind,
     TopRow,
     TopTimeline,
 )
 from perfgate.errors import UsageError
+from perfgate.jobs.shared.flame import artifact_path
 from perfgate.trace.gaps import CAUSES, Gap, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
-from perfgate.trace.rows import top
+from perfgate.trace.rows import UnitWork, top, unit_work
 from perfgate.trace.summary import tells_of_device
 
 _NS = 1e9
@@ -101,16 +109,7 @@ def recordings_of(path: Path) -> list[Recording]:
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
         raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
-    return [trace.read(beside(document, name)) for name in traces]
-
-
-def beside(document: Path, name: str) -> Path:
-    """Return the path of a run's artifact; a document from elsewhere does not choose what is read."""
-    folder = document.parent.resolve()
-    path = document.parent / name
-    if folder not in path.resolve().parents:
-        raise UsageError(f"{document}: its trace {name!r} lies outside of the run's folder; name the file itself")
-    return path
+    return [trace.read(artifact_path(document, name)) for name in traces]
 
 
 def format_of(chosen: Sequence[ChosenTimeline]) -> str:
@@ -240,5 +239,86 @@ def _own_length(step: ProfilerStep) -> int | None:
     return None if length is None else length - (step.exposed_communication_ns or 0)
 
 
-def _seconds(nanoseconds: int | None) -> float | None:
+def _seconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS
+
+
+# Two recordings of one program differ by this much in the time of an operator on a machine that others use too.
+TOLERANCE = 0.05
+
+
+def trace_diff(base: Path, head: Path, choice: Choice, *, tolerance: float = TOLERANCE) -> DiffDocument:
+    """Return the differences of every timeline that both recordings have; times whose ratio is near 1 are the same.
+
+    Raises UsageError where they have none in common, or one counts by steps and the other cannot.
+    """
+    before, after = _by_label(choose(base, choice)), _by_label(choose(head, choice))
+    if len(before) == len(after) == 1:
+        before = dict(zip(after, before.values()))
+    shared = [label for label in after if label in before]
+    if not shared:
+        raise UsageError(
+            f"{base} holds {', '.join(before)} and {head} holds {', '.join(after)}; choose with --rank and --device"
+        )
+    return DiffDocument(
+        base=str(base),
+        head=str(head),
+        tolerance=tolerance,
+        timelines=[_diff(label, before[label], after[label], choice, tolerance) for label in shared],
+        unmatched=sorted(before.keys() ^ after.keys()),
+    )
+
+
+def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
+    several = len({one.recording.path for one in chosen}) > 1
+    return {
+        f"{one.recording.path.name}, {one.timeline.label}" if several else one.timeline.label: one for one in chosen
+    }
+
+
+def _diff(label: str, base: ChosenTimeline, head: ChosenTimeline, choice: Choice, tolerance: float) -> DiffTimeline:
+    before, after = unit_work(base.timeline), unit_work(head.timeline)
+    if before.unit != after.unit:
+        raise UsageError(
+            f"{label}: base was recorded by {before.unit} and head by {after.unit}, so their times are of different "
+            "amounts of work; record both alike"
+        )
+    pairs = align(before.rows, after.rows)
+    changed = [pair for pair in pairs if pair.change(tolerance=tolerance) != "same"]
+    return DiffTimeline(
+        label=label,
+        unit=before.unit,
+        units=(before.units, after.units),
+        base=_totals(before),
+        head=_totals(after),
+        rows_in_all=len(changed),
+        same=len(pairs) - len(changed),
+        rows=[_row(pair, tolerance) for pair in changed[: choice.limit]],
+    )
+
+
+def _row(pair: AlignedRow, tolerance: float) -> DiffRow:
+    return DiffRow(
+        name=pair.row.op,
+        kind=cast(TopKind, pair.row.kind),
+        change=pair.change(tolerance=tolerance),
+        base=_cost(pair.base),
+        head=_cost(pair.head),
+        delta=pair.delta / _NS,
+        by_count=pair.by_count / _NS,
+        by_speed=pair.by_speed / _NS,
+    )
+
+
+def _cost(row: TimedRow | None) -> DiffCost | None:
+    return None if row is None else DiffCost(time=row.time / _NS, count=row.count, shapes=row.shape, line=row.line)
+
+
+def _totals(work: UnitWork) -> DiffTotals:
+    return DiffTotals(
+        kernel=_seconds(work.kernel_ns),
+        copy=_seconds(work.copy_ns),
+        communication=_seconds(work.communication_ns),
+        gap=_seconds(work.gap_ns),
+        host=_seconds(work.host_ns),
+    )

@@ -22,9 +22,8 @@ from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.git.repository import Repository
-from perfgate.jobs.check.job import check_change
-from perfgate.jobs.check.options import CheckOptions
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.doors import Progress
+from perfgate.jobs.shared.options import Check, CheckOptions
 from perfgate.jobs.shared.session import now
 from perfgate.judging.report.messages import word_all
 from perfgate.judging.store.store import Store
@@ -44,6 +43,7 @@ def confirm_suspected(
     document: TrendDocument,
     progress: Progress,
     *,
+    check: Check,
     max_seconds: float,
     clock: Callable[[], float],
 ) -> list[Confirmation]:
@@ -68,7 +68,7 @@ def confirm_suspected(
             break
         progress.note(f"measuring {good[:10]} against {bad[:10]} ({number} of {len(pairs)})")
         try:
-            found += _measure(config, good, bad, suspects, progress, seconds=left)
+            found += _measure(config, good, bad, suspects, progress, check=check, seconds=left)
         except (MeasuringError, RepositoryError, DocumentError) as error:
             progress.note(f"{good[:10]} against {bad[:10]} could not be measured: {error}")
     return found
@@ -137,7 +137,7 @@ def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect
 
 
 def _measure(
-    config: Config, good: str, bad: str, suspects: list[_Suspect], progress: Progress, *, seconds: float
+    config: Config, good: str, bad: str, suspects: list[_Suspect], progress: Progress, *, check: Check, seconds: float
 ) -> list[Confirmation]:
     workloads = tuple(sorted({suspect.series.workload for suspect in suspects}))
     with tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder:
@@ -151,7 +151,7 @@ def _measure(
             device=config.device,
             time_budget=seconds,
         )
-        decision = check_change(config.root, options, progress)
+        decision = check(config.root, options, progress)
         fingerprint = read_run(Path(folder) / "head" / "run.json").testbed.fingerprint
     elsewhere = sorted({one.series.fingerprint[:10] for one in suspects if one.series.fingerprint != fingerprint})
     if elsewhere:

@@ -16,8 +16,8 @@ from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange,
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.git.clone import is_behind
 from perfgate.git.commands import COMMIT_ID, run_git
-from perfgate.jobs.shared.doors import Doors
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.doors import Doors, Progress
+from perfgate.jobs.shared.options import Check
 from perfgate.jobs.shared.session import prepare_out
 from perfgate.jobs.shared.store import open_project_store
 from perfgate.jobs.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
@@ -67,8 +67,11 @@ class _Remembering:
         self._progress.note(text)
 
 
-def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendDocument:
-    """Compute the trend and do what was asked with it. Raises UsageError where there is no run of main to look at."""
+def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check) -> TrendDocument:
+    """Compute the trend and do what was asked with it; ``check`` measures the pairs of commits to confirm.
+
+    Raises UsageError where there is no run of main to look at.
+    """
     config = load_config(request.root, environ=doors.environ)
     remembered = _Remembering(progress)
     # What cannot be written or reached is better known before an hour of measuring than after it.
@@ -98,7 +101,9 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress) -> TrendD
     if request.confirmations is not None:
         added += read_confirmations(request.confirmations, document, note=remembered.note)
     if request.confirm:
-        added += confirm_suspected(config, document, remembered, max_seconds=request.max_seconds, clock=time.monotonic)
+        added += confirm_suspected(
+            config, document, remembered, check=check, max_seconds=request.max_seconds, clock=time.monotonic
+        )
         if out is not None:
             _write_confirmations(out, config, added)
     if added:

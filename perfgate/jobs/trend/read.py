@@ -23,7 +23,7 @@ from perfgate.document.trend import (
     place_of,
 )
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
-from perfgate.jobs.shared.progress import Progress
+from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.session import now
 from perfgate.judging.store.store import Series, Store, StoredRun
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -11,16 +11,16 @@ from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
-from perfgate.errors import DocumentError, ForgeGoneError
+from perfgate.document.run import RunDocument, WorkloadRecord
+from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.git.clone import files_between, prefix_of
-from perfgate.jobs.shared.stored import stored_history
-from perfgate.jobs.trust.base_config import config_at
+from perfgate.jobs.shared.store import open_project_store, stored_history
+from perfgate.jobs.trust.commits import config_at, same_code_between
 from perfgate.jobs.trust.provenance import common_ancestor
-from perfgate.jobs.trust.same_code import same_code_between
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
-from perfgate.judging.store.store import GitAccess
+from perfgate.judging.gate.required import Required
+from perfgate.judging.store.store import GitAccess, Store
 
 # Where the CI of the forges is told what to run.
 CI_FILES = (
@@ -120,3 +120,43 @@ def history_of(
     if config is None:
         return History()
     return stored_history(config, head, environ, warn=warn, also_commit=commit)
+
+
+# Runs of main are made every few commits; one that is older than this many says little of the base.
+_NEWEST = 50
+
+
+def required_of(
+    config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
+) -> Required:
+    """Return what the base's configuration and main's stored runs require; nothing without a configuration.
+
+    ``only`` are the workloads that were asked for alone. A store that cannot be read requires nothing; that it cannot be read
+    is said where main's history is.
+    """
+    if config is None:
+        return Required()
+    names = tuple(one.name for one in config.workloads if not only or one.name in only)
+    try:
+        stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
+    except StoreError:
+        stored = ()
+    return Required(workloads=names, aa_pairs=config.gate.aa_pairs, stored=stored)
+
+
+def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
+    """Return for each workload the newest stored run on the base's testbed, where it measured the same workload file."""
+    wanted = {workload.name: workload for workload in base.workloads if workload.name in names}
+    found: dict[str, RunDocument] = {}
+    for run in store.runs(project, limit=_NEWEST) if wanted else ():
+        lacking = [name for name in wanted if name not in found and name in run.workloads]
+        if run.fingerprint != base.testbed.fingerprint or run.dirty or not lacking:
+            continue
+        document = store.show(run.id)
+        found.update(dict.fromkeys(lacking, document))
+    same = [run for name, run in found.items() if _measured_the_same(run, wanted[name])]
+    return tuple({run.session.id: run for run in same}.values())
+
+
+def _measured_the_same(stored: RunDocument, workload: WorkloadRecord) -> bool:
+    return any((one.name, one.sha256, one.error) == (workload.name, workload.sha256, None) for one in stored.workloads)

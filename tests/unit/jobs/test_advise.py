@@ -11,7 +11,7 @@ from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
 from perfgate.document.run import Finding, RunDocument, Side, StepResult
 from perfgate.errors import DocumentError, UsageError
-from perfgate.jobs.advise.job import suggestions_in
+from perfgate.jobs.advise import suggestions_in
 from perfgate.jobs.shared.decision import decide_with_advice, judge_folder_with_advice
 from tests.fakes.documents import make_run
 

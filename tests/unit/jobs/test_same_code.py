@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.jobs.trust import same_code
-from perfgate.jobs.trust.same_code import same_code_between
+from perfgate.jobs.trust import commits
+from perfgate.jobs.trust.commits import same_code_between
 from tests.fakes.remote import git
 
 
@@ -51,7 +51,7 @@ def test_same_code_between__more_files_than_are_compared__not_compared(tmp_path:
     base = _commit(tmp_path, {"a.py": "x = 1\n", "b.py": "x = 1\n"})
     head = _commit(tmp_path, {"a.py": "x = 1  # one\n", "b.py": "x = 1  # one\n"})
     assert same_code_between(tmp_path, base, head, ["a.py", "b.py"])
-    monkeypatch.setattr(same_code, "MOST_FILES", 1)
+    monkeypatch.setattr(commits, "MOST_FILES", 1)
     assert not same_code_between(tmp_path, base, head, ["a.py", "b.py"])
 
 

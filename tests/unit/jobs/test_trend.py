@@ -21,6 +21,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
+from perfgate.jobs.check.job import check_change
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.jobs.trend.confirm import confirmation_of
@@ -81,7 +82,7 @@ class Project:
 
     def trend(self, **options: Any) -> TrendDocument:
         doors = Doors(environ=self.environ, say=self.said.append, sleep=lambda _: None, clock=lambda: 1.8e9)
-        return run_trend(TrendRequest(root=self.root, **options), doors, self.progress)
+        return run_trend(TrendRequest(root=self.root, **options), doors, self.progress, check_change)
 
 
 @pytest.fixture

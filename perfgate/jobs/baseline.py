@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.config import Config
+from perfgate.document.artifact import read_artifact_run
 from perfgate.document.files import read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
-from perfgate.errors import EXIT_MEASURING, MeasuringError, RepositoryError, UsageError
+from perfgate.errors import (
+    EXIT_MEASURING,
+    DocumentError,
+    InconclusiveError,
+    MeasuringError,
+    RepositoryError,
+    UsageError,
+)
 from perfgate.git.repository import Repository
-from perfgate.jobs.run.job import RunOptions, exit_code, run_here
-from perfgate.jobs.shared.progress import Progress
-from perfgate.jobs.shared.store import open_project_store, open_store_at
-from perfgate.jobs.shared.stored import stored_history
+from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
+from perfgate.jobs.shared.steps import exit_code
+from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
 from perfgate.jobs.trust.acceptance import keep_acceptance
-from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, trusted_event
-from perfgate.judging.forge.forge import CiEvent
+from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
+from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
+from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import percent
@@ -102,14 +112,17 @@ def refuse_failed(run: RunDocument, where: str = "its log") -> None:
 
 
 def record_measured(
-    config: Config, environ: Mapping[str, str], options: RunOptions, progress: Progress, *, allow_dirty: bool
+    config: Config, environ: Mapping[str, str], measure: Callable[[], RunDocument], out: Path, *, allow_dirty: bool
 ) -> Recorded:
-    """Measure what stands in the project's folder and keep the run. Raises MeasuringError when a part of it failed."""
+    """Keep what ``measure`` measures in the project's folder and writes to ``out``.
+
+    Raises MeasuringError when a part of it failed.
+    """
     _trusted_event(config, environ)
     if not allow_dirty:
         _refuse_changes(config)
-    run = run_here(config, options, progress)
-    refuse_failed(run, str(options.out / "run.json"))
+    run = measure()
+    refuse_failed(run, str(out / "run.json"))
     return keep(config, environ, run, allow_dirty=allow_dirty)
 
 
@@ -210,3 +223,61 @@ def _refuse_changes(config: Config) -> None:
             f"uncommitted changes, in {clean(', '.join(changed))}; commit them first, or keep the run on purpose with "
             "--allow-dirty"
         )
+
+
+@dataclass(frozen=True)
+class ArtifactRequest:
+    """Which artifact: the folder or zip at ``path``, or the one of the gate ``key`` that the forge keeps of the event's run."""
+
+    path: Path | None = None
+    key: str = DEFAULT_KEY
+    token_variable: str | None = None
+
+
+def record_artifact(
+    config: Config, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
+) -> Recorded:
+    """Keep the run in an artifact of this event's pipeline.
+
+    Raises UsageError in a job that may not write to the store, InconclusiveError for an artifact that is missing, damaged or of
+    another run, MeasuringError where a part of it could not be measured.
+    """
+    event = trusted_event(config, environ)
+    if event is None:
+        raise UsageError(
+            "an artifact is kept by a CI job alone, which says whose it is; elsewhere `perfgate baseline record --run FILE` "
+            "keeps a run document"
+        )
+    forge = _connect(event, environ, request, sleep=sleep, clock=clock)
+    refuse_off_main(config, environ, event, forge)
+    try:
+        with _artifact(request, event, forge) as path:
+            run = read_artifact_run(path)
+    except DocumentError as error:
+        raise InconclusiveError(f"artifact: {error}; nothing is kept") from error
+    refuse_foreign(run, event)
+    refuse_failed(run, "the log of the measuring job")
+    return keep(config, environ, run, allow_dirty=False)
+
+
+def _connect(
+    event: CiEvent, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
+) -> Forge | None:
+    token = find_token(event.forge, environ, request.token_variable)
+    if token is None and request.path is None:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"no token in {names} to download the artifact with; pass it on to this job")
+    return connect(event, token, sleep=sleep, clock=clock) if token else None
+
+
+@contextmanager
+def _artifact(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> Iterator[Path]:
+    """Lend the artifact as a path."""
+    if request.path is not None or forge is None:
+        yield request.path or Path()
+        return
+    data = fetch_artifact(forge, event, request.key)
+    with tempfile.NamedTemporaryFile(prefix="perfgate-artifact-", suffix=".zip") as file:
+        file.write(data)
+        file.flush()
+        yield Path(file.name)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from perfgate.document.decision import Comparing
-from perfgate.jobs.check.environments import NONE_GIVEN, GivenInterpreters
+from perfgate.document.decision import Comparing, DecisionDocument
+from perfgate.jobs.shared.doors import Progress
+from perfgate.jobs.shared.steps import DEFAULT_HEAD_STEPS
 from perfgate.locale import Language
 
-DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
+
+class GivenInterpreters(NamedTuple):
+    """The interpreters named on the command line; None where none is."""
+
+    base: Path | None = None
+    head: Path | None = None
+
+
+NONE_GIVEN = GivenInterpreters()
 
 
 @dataclass(frozen=True)
@@ -39,3 +50,7 @@ class CheckOptions:
     interpreters: GivenInterpreters = NONE_GIVEN
     comparing: Comparing = "code"
     language: Language = "en"
+
+
+# What measures a change: `check_change`, which a job gets as an argument where it needs one.
+Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]

@@ -12,9 +12,9 @@ from perfgate.document.files import content_sha256, read_decision, read_run, wri
 from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.git.commands import run_git
-from perfgate.jobs.check.options import DEFAULT_HEAD_STEPS
-from perfgate.jobs.run.job import exit_code as exit_code_of_run
-from perfgate.jobs.shared.judge import comment_context
+from perfgate.jobs.shared.decision import comment_context
+from perfgate.jobs.shared.steps import DEFAULT_HEAD_STEPS
+from perfgate.jobs.shared.steps import exit_code as exit_code_of_run
 from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.runner import (

@@ -1,1 +1,0 @@
-"""`perfgate advise`: what to try."""

@@ -1,1 +1,0 @@
-"""`perfgate baseline`: the stored runs of main."""

@@ -1,1 +1,0 @@
-"""`perfgate demo`: the whole journey in a scratch repository."""

@@ -1,1 +1,0 @@
-"""`perfgate report`: what a folder says, in the forms that CI hosts show."""

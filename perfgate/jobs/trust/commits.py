@@ -1,0 +1,170 @@
+"""perfgate.toml and code of commits, read from git objects of the clone or the forge: nothing is checked out."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.sides.code_changes import MAX_BYTES, same_code
+from perfgate.config import CONFIG_NAME, Config, parse_config
+from perfgate.errors import ConfigError, RepositoryError
+from perfgate.git.clone import has_commit, prefix_of
+from perfgate.git.commands import exchange_with_git
+from perfgate.git.settings import alone_in, as_environment, authorization, password_of
+from perfgate.judging.forge.url import is_loopback
+from perfgate.judging.store.store import GitAccess
+
+FETCH_SECONDS = 300.0
+
+
+@contextmanager
+def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Fetch commits without their history, their files left on the server until they are read.
+
+    Yields the scratch repository and the environment that git needs there. Raises RepositoryError where one cannot be had.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfgate-fetched-") as folder:
+        scratch = Path(folder)
+        environ = {**_settings(access), **alone_in(scratch)}
+        git_output(scratch, ["init", "--quiet", "--bare", "--template=", "."], environ)
+        git_output(scratch, ["remote", "add", "origin", access.repository], environ)
+        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "origin", *commits]
+        try:
+            git_output(scratch, fetch, environ)
+        except RepositoryError as error:
+            names = " and ".join(commit[:12] for commit in commits)
+            raise RepositoryError(
+                f"the commit {names} could not be fetched ({error}); give the job read permission for the "
+                "repository's contents, or check the commit out before"
+            ) from None
+        yield scratch, environ
+
+
+def _settings(access: GitAccess) -> dict[str, str]:
+    """Return the environment that lets git, and only git, speak to this one repository with the token."""
+    url = access.repository
+    settings = [
+        # For addresses below this one only; an empty value first takes back what a checkout action left.
+        (f"http.{url}.extraHeader", ""),
+        (f"http.{url}.extraHeader", authorization(password_of(access.user, access.token))),
+        ("http.followRedirects", "false"),
+        ("credential.helper", ""),
+        ("protocol.allow", "never"),
+        ("protocol.https.allow", "always"),
+    ]
+    if is_loopback(url):
+        # A token is not sent in the clear, but on this machine, and then past the proxy of the environment.
+        settings += [("protocol.http.allow", "always"), ("http.proxy", "")]
+    if access.ca_file:
+        settings.append((f"http.{url}.sslCAInfo", access.ca_file))
+    return {"GIT_ASKPASS": "", "SSH_ASKPASS": "", **as_environment(settings)}
+
+
+def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return what a git command prints. Raises RepositoryError with its complaint where it fails."""
+    return git_bytes(folder, arguments, environ).decode(errors="surrogateescape").rstrip("\n")
+
+
+def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
+    """Return what a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
+    done = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
+    if done.code:
+        raise RepositoryError(f"git {arguments[0]}: {done.errors[:300] or f'exit code {done.code}'}")
+    return done.output
+
+
+class BaseConfig(NamedTuple):
+    """The perfgate.toml of a commit: None where it has none, or where it cannot be read, and then why."""
+
+    config: Config | None = None
+    unreadable: str | None = None
+
+
+def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
+    """Return the configuration that a commit has for the folder ``root``.
+
+    Raises RepositoryError where the commit is neither in the clone around ``root`` nor can be fetched.
+    """
+    path = prefix_of(root) + CONFIG_NAME
+    if has_commit(root, commit):
+        return _read(root, commit, path, {}, root)
+    if access is None:
+        raise RepositoryError(f"the commit {commit[:12]} is not in the clone at {root}; fetch it first")
+    with fetched([commit], access) as (scratch, environ):
+        return _read(scratch, commit, path, environ, root)
+
+
+def _read(repository: Path, commit: str, path: str, environ: Mapping[str, str], root: Path) -> BaseConfig:
+    if not git_output(repository, ["ls-tree", "--full-tree", commit, "--", path], environ):
+        return BaseConfig()
+    text = git_output(repository, ["show", "--end-of-options", f"{commit}:{path}"], environ)
+    try:
+        return BaseConfig(parse_config(text, root / CONFIG_NAME))
+    except ConfigError as error:
+        return BaseConfig(unreadable=str(error).replace(f"{root}/", ""))
+
+
+# A change of more files than these is measured: comparing it would take longer.
+MOST_FILES = 200
+# As `git diff --raw -z` prints one file that both commits have (git-diff, "Raw output format").
+_MODIFIED = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) M\0([^\0]+)\0")
+_REGULAR = (b"100644", b"100755")
+
+
+class _Modified(NamedTuple):
+    before: bytes
+    after: bytes
+
+
+def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
+    """Return whether two commits have all these files with the same code; False where their contents cannot be had.
+
+    The commits come from the clone around ``root``, or else, with ``access``, from the forge.
+    """
+    if len(files) > MOST_FILES or not all(file.endswith(".py") for file in files):
+        return False
+    try:
+        if has_commit(root, base) and has_commit(root, head):
+            return _same_code(root, base, head, files, {})
+        if access is not None:
+            with fetched([base, head], access) as (scratch, environ):
+                return _same_code(scratch, base, head, files, environ)
+    except RepositoryError:
+        pass
+    return False
+
+
+def _same_code(repository: Path, base: str, head: str, files: Sequence[str], environ: Mapping[str, str]) -> bool:
+    modified = _modified(repository, base, head, environ)
+    if not modified.keys() >= set(files):
+        return False
+    pairs = [modified[file] for file in files]
+    sizes = _sizes(repository, sorted({name for pair in pairs for name in pair}), environ)
+    return max(sizes.values(), default=0) <= MAX_BYTES and all(
+        same_code(*(_content(repository, name, environ) for name in pair)) for pair in pairs
+    )
+
+
+def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, _Modified]:
+    """Return the files that both commits have as regular files of one mode; a link's target is no code."""
+    listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=M", base, head, "--"]
+    return {
+        path.decode(errors="surrogateescape"): _Modified(before, after)
+        for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ))
+        if old_mode == new_mode and new_mode in _REGULAR
+    }
+
+
+def _sizes(repository: Path, objects: list[bytes], environ: Mapping[str, str]) -> dict[bytes, int]:
+    """Return how large objects are, in bytes, before any is read."""
+    asked = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
+    found = git_bytes(repository, asked, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
+    return {name: int(size) for name, size in (line.split() for line in found.splitlines())}
+
+
+def _content(repository: Path, name: bytes, environ: Mapping[str, str]) -> bytes:
+    return git_bytes(repository, ["cat-file", "blob", name.decode()], environ)
