@@ -20,8 +20,7 @@ from perfgate.measuring.devices.device import Condition, Device
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
-from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.measuring.workload.stages import Stage, line_of
+from perfgate.measuring.workload.bound import BoundWorkload, Stage, line_of
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
 # fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, copied
-from perfgate.measuring.workload.stages import Stage
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,8 +15,7 @@ import socket
 from typing import NoReturn
 
 from perfgate.document.run import ErrorDetail
-from perfgate.measuring.worker.become import become_worker
-from perfgate.measuring.worker.errors import describe_error
+from perfgate.measuring.worker.become import become_worker, describe_error
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,

@@ -27,13 +27,12 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
+from perfgate.measuring.worker.become import describe_error
 from perfgate.measuring.worker.correctness import check_outputs
-from perfgate.measuring.worker.errors import describe_error
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.describe import describe_functions, describe_shapes
-from perfgate.measuring.workload.layout import Layout
+from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import load_workload
-from perfgate.measuring.workload.twin import define_dead_functions
 from perfgate.protocol import (
     AnalyseRequest,
     Analysis,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+import functools
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
 
 from perfgate.errors import WorkloadError
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.workload.stages import stages_of
 from perfgate.measuring.workload.workload import Workload
 
 POOL_SIZE = 8
@@ -129,3 +132,74 @@ def copied(batch: Any) -> Any:
         return copy.deepcopy(batch)
     except (RuntimeError, TypeError):  # a tensor with a gradient history, an object that refuses: new enough as it is
         return batch
+
+
+MAX_MESSAGE = 500
+
+
+def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
+    """Why the workload's check refuses the output, None where it does not or there is none.
+
+    Both are on the host.
+    """
+    check = workload.workload.check
+    if check is None:
+        return None
+    try:
+        accepted = check(output, inputs)
+        # Not `is False`: a tensor or numpy bool that says no is a no as well.
+        refused = accepted is not None and not accepted
+    except Exception as error:  # noqa: BLE001 - whatever the check raises is its way of saying no
+        return words_of(error)
+    return f"check returned {accepted!r}"[:MAX_MESSAGE] if refused else None
+
+
+def words_of(error: Exception) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]
+
+
+# The name of a preprocessing that is one function without a name of its own.
+WHOLE = "preprocess"
+
+
+class Stage(NamedTuple):
+    """One function of the preprocessing; it takes what the stage before it returned."""
+
+    name: str
+    run: Callable[[Any], Any]
+
+
+def stages_of(workload: Workload) -> tuple[Stage, ...]:
+    """The stages in the order they run; none where the workload has no preprocessing."""
+    preprocess = workload.preprocess
+    if preprocess is None:
+        return ()
+    if isinstance(preprocess, Mapping):
+        return tuple(Stage(name, run) for name, run in preprocess.items())
+    name = getattr(preprocess, "__name__", WHOLE)
+    return (Stage(WHOLE if name == "<lambda>" else name, preprocess),)
+
+
+def line_of(function: Callable[..., Any], root: Path) -> str | None:
+    """Where a function starts, ``data/resize.py:12``; None for what is not Python code below ``root``.
+
+    A partial is what it wraps; an object that can be called is its ``__call__``.
+    """
+    code = _code(function)
+    if code is None:
+        return None
+    try:
+        file = Path(code.co_filename).resolve().relative_to(root.resolve())
+    except ValueError:
+        return None
+    return f"{file.as_posix()}:{code.co_firstlineno}"
+
+
+def _code(function: Any) -> CodeType | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    for candidate in (function, type(function).__call__):
+        code = getattr(candidate, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -130,3 +130,24 @@ def fill_pools(lot: random.Random) -> list[object]:
     return [
         bytes(size - 33) if size > 33 else float(number) if size > 16 else object() for number, size in enumerate(sizes)
     ]
+
+
+MODULE = "_perfgate_twin"
+_MOST_LINES = 12
+
+
+def define_dead_functions(count: int, *, seed: int) -> None:
+    """Define ``count`` functions of different lengths that nobody calls, kept alive by a module of their own."""
+    lot = random.Random(seed)
+    module = ModuleType(MODULE)
+    source = "\n".join(_function(lot, number) for number in range(count))
+    exec(compile(source, MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
+    sys.modules[MODULE] = module
+
+
+def _function(lot: random.Random, number: int) -> str:
+    lines = [
+        f"    name_{line} = [{lot.random():.6f}, 'text {lot.random()}']"
+        for line in range(lot.randrange(1, _MOST_LINES))
+    ]
+    return "\n".join([f"def unused_{number}(argument=None):", *lines, f"    return {lot.random():.6f}\n"])

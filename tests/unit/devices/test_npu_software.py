@@ -16,10 +16,8 @@ from perfgate.measuring.devices.ascend.compatibility import (
     check_compatibility,
     check_torch,
 )
-from perfgate.measuring.devices.ascend.environment import check_environment, refuse_blocking
-from perfgate.measuring.devices.ascend.libraries import NEEDED, missing_libraries
-from perfgate.measuring.devices.ascend.nodes import check_nodes
-from perfgate.measuring.devices.ascend.software import read_software, set_env
+from perfgate.measuring.devices.ascend.environment import check_environment, check_nodes, refuse_blocking
+from perfgate.measuring.devices.ascend.software import NEEDED, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.host import Host
 
 # The file of CANN 8.5.0 as users print it (`cat ascend_toolkit_install.info`): the version is not the first line.

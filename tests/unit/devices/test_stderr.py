@@ -6,7 +6,7 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 os.write(2, b"before\\n")
-from perfgate.measuring.devices.backends._stderr import OwnErrors
+from perfgate.measuring.devices.backends.npu import OwnErrors
 errors = OwnErrors()
 os.write(2, b"The operator 'aten::lgamma.out'\\n")
 if "cut" in sys.argv:

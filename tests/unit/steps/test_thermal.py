@@ -31,7 +31,7 @@ from perfgate.measuring.checklist.steps.s19_thermal import (
     sensor_values,
     soak,
 )
-from perfgate.measuring.devices.contention import RunTimes, run_times
+from perfgate.measuring.devices.host import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading
 from perfgate.sampling import sampling

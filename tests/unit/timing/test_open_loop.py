@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.measuring.timing.arrivals import arrivals, calls_of, draw, rate_of
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.measuring.timing.open_loop import run_open_loop
+from perfgate.measuring.timing.open_loop import arrivals, calls_of, draw, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.summary import dependent_quantile, quantile
 from tests.fakes.device import FakeDevice

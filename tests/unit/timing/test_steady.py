@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.measuring.timing.steady import find_steady_state
+from perfgate.measuring.timing.calls import find_steady_state
 from tests.fakes.device import FakeDevice, KernelTime
 
 MS = 1_000_000

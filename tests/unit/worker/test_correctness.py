@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.worker.correctness import check_outputs
-from perfgate.measuring.worker.outputs import MAX_SIGNATURE, signature
+from perfgate.measuring.worker.correctness import MAX_SIGNATURE, check_outputs, signature
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 

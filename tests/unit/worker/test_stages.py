@@ -6,8 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.measuring.workload.stages import line_of, stages_of
+from perfgate.measuring.workload.bound import BoundWorkload, line_of, stages_of
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 
@@ -36,9 +35,9 @@ def test_stages_of__function_lambda_object_mapping_nothing__named() -> None:
 
 
 def test_line_of__function_partial_object__where_they_start() -> None:
-    assert line_of(double, HERE) == "test_stages.py:17"
-    assert line_of(functools.partial(double, times=3), HERE) == "test_stages.py:17"
-    assert line_of(Add(), HERE.parent) == "worker/test_stages.py:22"
+    assert line_of(double, HERE) == "test_stages.py:16"
+    assert line_of(functools.partial(double, times=3), HERE) == "test_stages.py:16"
+    assert line_of(Add(), HERE.parent) == "worker/test_stages.py:21"
 
 
 def test_line_of__builtin_or_other_folder__not_known(tmp_path: Path) -> None:

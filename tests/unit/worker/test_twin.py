@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfgate.measuring.workload.twin import MODULE, define_dead_functions
+from perfgate.measuring.workload.layout import MODULE, define_dead_functions
 
 
 @pytest.fixture(autouse=True)

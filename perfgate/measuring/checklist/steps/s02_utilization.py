@@ -17,8 +17,8 @@ from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.load import read_under_load
+from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.trace.analysis import union_length
 from perfgate.trace.summary import StepParts
 

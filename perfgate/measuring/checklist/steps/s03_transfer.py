@@ -18,9 +18,8 @@ from perfgate.measuring.checklist.recorded import device_times_missing, or_absen
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
 from perfgate.measuring.checklist.values import median, missing
 from perfgate.measuring.devices.device import Device, Event
-from perfgate.measuring.timing.calls import CallBudget, time_calls
+from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 _CALLS_PER_ROUND = 5

@@ -30,8 +30,7 @@ from perfgate.measuring.timing.pipeline import measure_exposed
 from perfgate.measuring.timing.preprocessing import Ints, Preprocessing
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
-from perfgate.measuring.workload.bound import POOL_SIZE
-from perfgate.measuring.workload.stages import Stage, line_of
+from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
 from perfgate.trace.analysis import Intervals, overlap_length, union_length
 from perfgate.trace.events import EventTable

@@ -20,9 +20,8 @@ from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.trace.recording import Kernel
 

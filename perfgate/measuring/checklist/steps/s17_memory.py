@@ -19,8 +19,8 @@ from perfgate.measuring.checklist.values import missing, of_quantile, several, w
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import MemoryStatistics
+from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
 from perfgate.trace.summary import DeviceSummary

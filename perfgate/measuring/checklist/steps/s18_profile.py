@@ -19,9 +19,8 @@ from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import CallBudget, time_calls
+from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.trace.events import EventTable
 from perfgate.trace.stacks import attributed_share, stacks_of
 

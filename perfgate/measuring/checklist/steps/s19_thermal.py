@@ -20,12 +20,11 @@ from perfgate.measuring.checklist.limits import MaybeEvidence, above, below
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing, several, with_interval
-from perfgate.measuring.devices.contention import run_times
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import sensor_kinds
-from perfgate.measuring.timing.calls import measure_throughput
+from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.sampling import sampling
 from perfgate.stats.robust import shift
 

@@ -12,8 +12,17 @@ from typing import TypeVar
 
 from perfgate.document.telemetry import DeviceProcess, Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.answers import MHZ, MIB, number, share
-from perfgate.measuring.devices.ascend.blocks import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
+from perfgate.measuring.devices.ascend.blocks import (
+    MHZ,
+    MIB,
+    ChipBlock,
+    MappedChip,
+    find_block,
+    number,
+    parse_blocks,
+    parse_map,
+    share,
+)
 from perfgate.measuring.devices.ascend.table import InfoTable, parse_info
 from perfgate.measuring.devices.host import Runner, run_tool
 

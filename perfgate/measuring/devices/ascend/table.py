@@ -10,19 +10,19 @@ import re
 import msgspec
 
 from perfgate.document.telemetry import DeviceProcess
-from perfgate.measuring.devices.ascend.answers import (
+from perfgate.measuring.devices.ascend.blocks import (
     MIB,
     MOST_TEXT,
     no_answer,
     number,
     pair,
+    plain,
     refuse,
     scaled,
     share,
     whole,
     word,
 )
-from perfgate.measuring.devices.ascend.blocks import plain
 
 # "21784/ 65536" is one cell, "0000:C1:00.0" too.
 _CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")

@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
+from perfgate.measuring.devices.backends._shared import HostClocks, HostMemoryReader, sweeper
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import Event, HostWait, MemoryCount, MemoryStatistics
-from perfgate.measuring.devices.sweep import sweeper
 
 # elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
 # event's time is taken over a longer way than this where it can be helped.

@@ -18,8 +18,7 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._clocks import HostClocks, HostMemoryReader
-from perfgate.measuring.devices.backends._kineto import record_kineto
+from perfgate.measuring.devices.backends._shared import HostClocks, HostMemoryReader, record_kineto, sweeper
 from perfgate.measuring.devices.batches import bytes_of
 from perfgate.measuring.devices.device import (
     Capability,
@@ -29,7 +28,6 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
-from perfgate.measuring.devices.sweep import sweeper
 from perfgate.trace.events import CALL
 
 KIND = "cpu"

@@ -14,7 +14,7 @@ from typing import Any
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
-from perfgate.measuring.devices.backends._kineto import record_kineto
+from perfgate.measuring.devices.backends._shared import record_kineto
 from perfgate.measuring.devices.device import Capability, Condition
 from perfgate.measuring.devices.nvidia_smi import read_gpu
 

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,12 +18,10 @@ from typing import Any
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.environment import refuse_blocking
-from perfgate.measuring.devices.ascend.libraries import missing_libraries
 from perfgate.measuring.devices.ascend.reading import read_telemetry
-from perfgate.measuring.devices.ascend.software import installed_cann, read_software, set_env
+from perfgate.measuring.devices.ascend.software import installed_cann, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.backends import _npu_profiler
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
-from perfgate.measuring.devices.backends._stderr import OwnErrors
 from perfgate.measuring.devices.device import Capability, Condition
 from perfgate.measuring.devices.host import Host
 
@@ -220,3 +219,34 @@ def _asked(owner: Any, name: str, *arguments: str) -> Any:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+_MOST_BYTES = 32 << 20
+
+
+class OwnErrors:
+    """The standard error from here on, where it is a regular file, as a worker's always is."""
+
+    def __init__(self) -> None:
+        self._start = _size()
+
+    def read(self) -> bytes | None:
+        """What was written since, after the file was cut short what is left of it; None where it cannot be read."""
+        end = _size()
+        if self._start is None or end is None:
+            return None
+        start = self._start if end >= self._start else 0
+        try:
+            with Path("/proc/self/fd/2").open("rb") as stream:
+                stream.seek(start)
+                return stream.read(min(end - start, _MOST_BYTES))
+        except OSError:
+            return None
+
+
+def _size() -> int | None:
+    try:
+        status = os.fstat(2)
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -5,11 +5,17 @@ from __future__ import annotations
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.compatibility import Compatibility, cann_for, check_compatibility
-from perfgate.measuring.devices.ascend.environment import check_environment
-from perfgate.measuring.devices.ascend.libraries import DRIVER, NEEDED, missing_libraries
-from perfgate.measuring.devices.ascend.nodes import card_nodes, check_nodes
+from perfgate.measuring.devices.ascend.environment import card_nodes, check_environment, check_nodes
 from perfgate.measuring.devices.ascend.reading import read_telemetry
-from perfgate.measuring.devices.ascend.software import ASCEND, Software, read_software, set_env
+from perfgate.measuring.devices.ascend.software import (
+    ASCEND,
+    DRIVER,
+    NEEDED,
+    Software,
+    missing_libraries,
+    read_software,
+    set_env,
+)
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host
 

@@ -31,8 +31,8 @@ from perfgate.measuring.checklist.steps.s06_fusion.patterns import (
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.compiled import has_compiled
+from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.trace.summary import DeviceSummary, summarize
 
 _SHOWN_OPS = 6

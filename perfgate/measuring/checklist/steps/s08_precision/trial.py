@@ -13,7 +13,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus, compare
-from perfgate.measuring.workload.refusal import refusal, words_of
+from perfgate.measuring.workload.bound import refusal, words_of
 
 Against = Literal["as_is", "full"]
 # What user code raises that was not written for another precision: torch words mixed dtypes as RuntimeError.

@@ -25,7 +25,7 @@ from perfgate.measuring.checklist.steps.s10_batching.policies import (
 from perfgate.measuring.checklist.steps.s10_batching.replay import Replay, Speedup, replay
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, with_interval
 from perfgate.measuring.devices.batches import each_tensor, tensors
-from perfgate.measuring.timing.arrivals import arrivals, rate_of
+from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.batching import Policy

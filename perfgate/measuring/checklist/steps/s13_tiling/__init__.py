@@ -23,9 +23,8 @@ from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, core_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing, several
-from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.quiet import quiet
-from perfgate.measuring.timing.steady import find_steady_state
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.trace.summary import DeviceSummary
 
