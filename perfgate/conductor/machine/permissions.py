@@ -34,12 +34,12 @@ def try_scratch(folder: Path) -> FitnessCheck:
             remove_folder(home)
     except OSError as error:
         return FitnessCheck(
-            name="scratch home",
-            status="unfit",
-            seen=f"{folder} cannot be written: {error.strerror}",
-            remedy="set TMPDIR to a folder that the job may write to",
+            "scratch home",
+            "unfit",
+            f"{folder} cannot be written: {error.strerror}",
+            "set TMPDIR to a folder that the job may write to",
         )
-    return FitnessCheck(name="scratch home", status="ok", seen=f"{folder} can be written")
+    return FitnessCheck("scratch home", "ok", f"{folder} can be written")
 
 
 def try_pinning() -> FitnessCheck:
@@ -50,14 +50,14 @@ def try_pinning() -> FitnessCheck:
             os.sched_setaffinity(0, {cpu})
     except OSError as error:
         return FitnessCheck(
-            name="pinning",
-            status="unfit",
-            seen=f"a CPU of the mask is refused: {error.strerror}",
-            remedy="allow sched_setaffinity in the container's seccomp profile; pairs share one CPU",
+            "pinning",
+            "unfit",
+            f"a CPU of the mask is refused: {error.strerror}",
+            "allow sched_setaffinity in the container's seccomp profile; pairs share one CPU",
         )
     finally:
         os.sched_setaffinity(0, mask)
-    return FitnessCheck(name="pinning", status="ok", seen="processes can be pinned to a CPU")
+    return FitnessCheck("pinning", "ok", "processes can be pinned to a CPU")
 
 
 def try_git() -> FitnessCheck:
@@ -65,7 +65,7 @@ def try_git() -> FitnessCheck:
     try:
         version = run_git(Path.cwd(), ["--version"], {}).output
     except RepositoryError as error:
-        return FitnessCheck(name="git", status="unfit", seen=str(error), remedy="install git")
+        return FitnessCheck("git", "unfit", str(error), "install git")
     return judge_git(version)
 
 
@@ -73,12 +73,10 @@ def judge_git(version: str) -> FitnessCheck:
     """Judge what ``git --version`` says."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
     if numbers is None:
-        return FitnessCheck(
-            name="git", status="attention", seen=f"says {version!r}", remedy="install git 2.31 or newer"
-        )
+        return FitnessCheck("git", "attention", f"says {version!r}", "install git 2.31 or newer")
     if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
-        return FitnessCheck(name="git", status="unfit", seen=version, remedy="install git 2.31 or newer")
-    return FitnessCheck(name="git", status="ok", seen=version)
+        return FitnessCheck("git", "unfit", version, "install git 2.31 or newer")
+    return FitnessCheck("git", "ok", version)
 
 
 def try_worktrees(scratch: Path) -> FitnessCheck:
@@ -98,12 +96,12 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
                 pass
     except (OSError, RepositoryError) as error:
         return FitnessCheck(
-            name="worktrees",
-            status="unfit",
-            seen=str(error),
-            remedy="make git work in the temporary folder; base and head are checked out as worktrees",
+            "worktrees",
+            "unfit",
+            str(error),
+            "make git work in the temporary folder; base and head are checked out as worktrees",
         )
-    return FitnessCheck(name="worktrees", status="ok", seen="a commit can be checked out beside another")
+    return FitnessCheck("worktrees", "ok", "a commit can be checked out beside another")
 
 
 def try_lock(path: Path) -> FitnessCheck:
@@ -114,10 +112,6 @@ def try_lock(path: Path) -> FitnessCheck:
             pass
     except MeasuringError as error:
         if holder:
-            return FitnessCheck(
-                name="machine lock", status="attention", seen=holder[0], remedy="let it end; a gate waits for it"
-            )
-        return FitnessCheck(
-            name="machine lock", status="unfit", seen=str(error), remedy="set PERFGATE_LOCK to a file you can write"
-        )
-    return FitnessCheck(name="machine lock", status="ok", seen=f"free ({path})")
+            return FitnessCheck("machine lock", "attention", holder[0], "let it end; a gate waits for it")
+        return FitnessCheck("machine lock", "unfit", str(error), "set PERFGATE_LOCK to a file you can write")
+    return FitnessCheck("machine lock", "ok", f"free ({path})")

@@ -13,8 +13,10 @@ import msgspec
 
 from perfgate.catalogue.lookup import card
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
+from perfgate.document.message import Message
 from perfgate.document.run import (
     TIME_SPENT,
     Artifact,
@@ -34,7 +36,7 @@ _CHECK = None  # among the numbers of steps: the check of the output
 
 @dataclass
 class Findings:
-    """Everything one pass of the checklist found on one workload."""
+    """The results of one pass of the checklist over one workload."""
 
     workload: WorkloadRecord
     steps: list[StepResult] = field(default_factory=list)
@@ -45,19 +47,19 @@ class Findings:
     artifacts: list[Artifact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def add_attempt(self, again: Iterable[StepResult], attempt: int) -> None:
+    def add_attempt(self, repeated_steps: Iterable[StepResult], attempt: int) -> None:
         """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""
-        repeated = {step.number: step for step in again}
-        self.steps = [_with_values(step, repeated.get(step.number), attempt) for step in self.steps]
+        repeated = {step.number: step for step in repeated_steps}
+        for index, step in enumerate(self.steps):
+            if step.number in repeated:
+                self.steps[index] = _with_values(step, repeated[step.number], attempt)
 
 
-def _with_values(step: StepResult, again: StepResult | None, attempt: int) -> StepResult:
-    if again is None:
-        return step
+def _with_values(step: StepResult, repeated: StepResult, attempt: int) -> StepResult:
     values = [
-        msgspec.structs.replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in again.values
+        msgspec.structs.replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in repeated.values
     ]
-    return msgspec.structs.replace(step, values=[*step.values, *values], duration=step.duration + again.duration)
+    return msgspec.structs.replace(step, values=[*step.values, *values], duration=step.duration + repeated.duration)
 
 
 def run_checklist(
@@ -74,10 +76,10 @@ def run_checklist(
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it.
 
-    What fails is kept as an error with its traceback; everything else is still measured. Where an error of the device
+    What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
     """
-    findings = Findings(_record(checkout, reference, steps, loaded=None, error=None))
+    findings = Findings(_record(checkout, reference, steps))
     # The steps come first, so that the first call that step 1 times is the first there is.
     remaining: list[int | None] = [*steps, _CHECK]
     while remaining:
@@ -86,26 +88,26 @@ def run_checklist(
                 worker,
                 loaded,
             ):
-                findings.workload = _record(checkout, reference, steps, loaded=loaded, error=None)
+                findings.workload = _record(checkout, reference, steps, loaded=loaded)
                 usable = True
                 while usable and remaining:
                     if (number := remaining.pop(0)) is _CHECK:
                         _check(bench, worker, reference, loaded, findings)
                     elif time.monotonic() > deadline:
-                        findings.steps.append(_left_out(number, reference))
+                        findings.steps.append(_unmeasured(number, reference, reason=TIME_SPENT))
                     else:
                         usable = _run_step(bench, worker, reference, number, quick, folder, findings)
                     usable = usable and "spoiled_by_errors" not in loaded.capabilities
         except WorkerError as error:
-            findings.workload = _record(checkout, reference, steps, loaded=None, error=error.detail)
+            findings.workload = _record(checkout, reference, steps, error=error.detail)
             pending = [number for number in remaining if number is not _CHECK]
-            findings.steps += [_failed_step(number, reference, error.detail) for number in pending]
+            findings.steps += [_unmeasured(number, reference, error=error.detail) for number in pending]
             return findings
     return findings
 
 
 def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> None:
-    """Run the correctness check; one that cannot run is kept as an error of every shape."""
+    """Run the correctness check; one that cannot run is recorded as an error of every shape."""
     doing = f"checking the output of {reference.name}"
     try:
         reply = worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing)
@@ -147,45 +149,28 @@ def _run_step(
     try:
         reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
     except WorkerError as error:
-        findings.steps.append(_failed_step(number, reference, error.detail))
+        findings.steps.append(_unmeasured(number, reference, error=error.detail))
         return error.alive
-    waited = _waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
+    waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
     findings.steps.append(msgspec.structs.replace(reply.result, waited=waited))
     findings.counters += reply.counters
     findings.operators += reply.operators
     findings.accounts += reply.accounts
-    known = {artifact.path for artifact in findings.artifacts}
-    findings.artifacts += [
-        msgspec.structs.replace(artifact, workload=reference.name)
-        for artifact in reply.artifacts
-        if artifact.path not in known
-    ]
+    paths = {artifact.path for artifact in findings.artifacts}
+    new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
+    findings.artifacts += [msgspec.structs.replace(artifact, workload=reference.name) for artifact in new]
     return True
 
 
-def _waited_share(before: int | None, after: int | None, elapsed_ns: int) -> float | None:
-    if before is None or after is None:
-        return None
-    return round(min(1.0, max(0, after - before) / max(elapsed_ns, 1)), 4)
-
-
-def _left_out(number: int, reference: WorkloadReference) -> StepResult:
+def _unmeasured(
+    number: int, reference: WorkloadReference, *, reason: Message | None = None, error: ErrorDetail | None = None
+) -> StepResult:
     return StepResult(
         number=number,
         slug=card(number).slug,
         workload=reference.name,
-        status="unavailable",
-        reason=TIME_SPENT,
-    )
-
-
-def _failed_step(number: int, reference: WorkloadReference, error: ErrorDetail) -> StepResult:
-    return StepResult(
-        number=number,
-        slug=card(number).slug,
-        workload=reference.name,
-        status="error",
-        reason=error.message,
+        status="error" if error else "unavailable",
+        reason=error.message if error else reason,
         error=error,
     )
 
@@ -195,13 +180,17 @@ def _record(
     reference: WorkloadReference,
     steps: tuple[int, ...],
     *,
-    loaded: Loaded | None,
-    error: ErrorDetail | None,
+    loaded: Loaded | None = None,
+    error: ErrorDetail | None = None,
 ) -> WorkloadRecord:
+    try:
+        sha256 = hashlib.sha256((checkout.harness / reference.file).read_bytes()).hexdigest()
+    except OSError:
+        sha256 = ""
     return WorkloadRecord(
         name=reference.name,
         reference=reference.text,
-        sha256=_hash(checkout.harness / reference.file),
+        sha256=sha256,
         batch=loaded.batch if loaded else 0,
         shapes=loaded.shapes if loaded else [],
         sla_p99=loaded.sla_p99 if loaded else None,
@@ -209,10 +198,3 @@ def _record(
         steps=list(steps),
         error=error,
     )
-
-
-def _hash(file: Path) -> str:
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""

@@ -21,6 +21,13 @@ def cpu_ns(pid: int) -> int:
     return sum(_process_cpu_ns(process) for process in process_family(pid))
 
 
+def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int) -> float | None:
+    """The share of a time in which a process was ready to run without a CPU; None where the kernel does not say."""
+    if delay_before_ns is None or delay_after_ns is None:
+        return None
+    return round(min(1.0, max(0, delay_after_ns - delay_before_ns) / max(elapsed_ns, 1)), 4)
+
+
 def wait_asleep(pid: int) -> None:
     """Wait until the main thread of a process sleeps, at most some milliseconds: only then is ``cpu_ns`` up to date.
 

@@ -53,7 +53,11 @@ def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -
             comparisons.append(_undecided(place, KERNELS_TIME, old, new, reason))
             continue
         comparisons.append(_compare_sum(place, old, new, policy))
-        comparisons += [_compare_unit(place, old, new, unit, policy) for unit in _UNIT_METRICS if _has(unit, old, new)]
+        comparisons += [
+            _compare_unit(place, old, new, unit, policy)
+            for unit in _UNIT_METRICS
+            if _counted(old, unit) or _counted(new, unit)
+        ]
     return comparisons
 
 
@@ -103,8 +107,8 @@ def _slower_operators(base: KernelTimes, head: KernelTimes) -> list[Part]:
     return sorted(slower, key=lambda part: (part.base - part.head, part.name))[:_MAX_PARTS]
 
 
-def _has(unit: _Unit, base: KernelTimes, head: KernelTimes) -> bool:
-    return any(_unit_total(times, unit) is not None or _unit_seconds(times, unit) for times in (base, head))
+def _counted(times: KernelTimes, unit: _Unit) -> bool:
+    return _unit_total(times, unit) is not None or bool(_unit_seconds(times, unit))
 
 
 def _unit_total(times: KernelTimes, unit: _Unit) -> float | None:

@@ -225,7 +225,8 @@ def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy
     """
     names = []
     for workload in head.workloads:
-        for bound in _bounds(workload, policy) if place in _places(workload) else ():
+        lists_place = workload.name == place.workload and place.shape in workload.shapes
+        for bound in _bounds(workload, policy) if lists_place else ():
             before, after = (_labels_by_attempt(run, bound, place) for run in (base, head))
             required: Counter[_Labels] = Counter()
             for labels in (*before.values(), *after.values()):
@@ -233,10 +234,6 @@ def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy
             if bound.budget.place.covers(*place) and any(required - labels for labels in after.values()):
                 names.append(bound.name)
     return list(dict.fromkeys(names))
-
-
-def _places(workload: WorkloadRecord) -> list[Place]:
-    return [Place(workload.name, shape) for shape in workload.shapes]
 
 
 def _labels_by_attempt(run: RunDocument, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:

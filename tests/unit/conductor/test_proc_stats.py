@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist import _waited_share
-from perfgate.conductor.workers.proc_stats import cpu_ns, process_family, run_delay_ns, thread_settings, wait_asleep
+from perfgate.conductor.workers.proc_stats import (
+    cpu_ns,
+    process_family,
+    run_delay_ns,
+    thread_settings,
+    wait_asleep,
+    waited_share,
+)
 
 # Works for 0.2 s of CPU time of its own, and lets a child do the same before it; then both wait.
 PARENT = """
@@ -96,6 +102,6 @@ def test_thread_settings__this_process__what_it_says_itself() -> None:
 
 
 def test_waited_share__delay_over_what_the_step_took__none_where_the_kernel_does_not_say() -> None:
-    assert _waited_share(1_000, 761_000, 1_000_000) == 0.76
-    assert _waited_share(None, 1, 1_000) is None
-    assert _waited_share(1, None, 1_000) is None
+    assert waited_share(1_000, 761_000, 1_000_000) == 0.76
+    assert waited_share(None, 1, 1_000) is None
+    assert waited_share(1, None, 1_000) is None
