@@ -26,9 +26,15 @@ from perfgate.measuring.checklist.collectives.job import (
     run_job,
     sizes_up_to,
 )
-from perfgate.measuring.checklist.collectives.results import Skew, bus_factor, operation_times, skew
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
-from perfgate.measuring.checklist.steps.s16_communication import STEP, judge_skew
+from perfgate.measuring.checklist.steps.s16_communication import (
+    STEP,
+    Skew,
+    bus_factor,
+    judge_skew,
+    operation_times,
+    skew,
+)
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder

@@ -16,9 +16,8 @@ from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s09_graph
-from perfgate.measuring.checklist.steps.s09_graph import STEP
+from perfgate.measuring.checklist.steps.s09_graph import STEP, HeadSpans, head_times
 from perfgate.measuring.checklist.steps.s09_graph.compilation import TimeUpError, time_limit
-from perfgate.measuring.checklist.steps.s09_graph.head import HeadSpans, head_times
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload

@@ -8,8 +8,7 @@ import torch
 from perfgate import trace
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s13_tiling import STEP
-from perfgate.measuring.checklist.steps.s13_tiling.cores import Cores, core_uses, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling import STEP, Cores, core_uses, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.products import Replay, record_products
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload

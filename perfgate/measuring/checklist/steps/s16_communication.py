@@ -6,17 +6,18 @@ import math
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.collectives.job import Plan, RankReport, run_job, sizes_up_to
-from perfgate.measuring.checklist.collectives.results import OperationTimes, Skew, operation_times, skew
+from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -30,6 +31,7 @@ from perfgate.measuring.checklist.step import (
 from perfgate.measuring.checklist.values import median, missing, several
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.timing.quiet import quiet
+from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.recording import Collective
 from perfgate.trace.summary import DeviceSummary, summarize
@@ -39,6 +41,11 @@ _MIB = 1 << 20
 _TRACED_CALLS = 5
 # Of fewer of one kind nothing says which is unusual.
 _FEWEST_OF_A_KIND = 3
+# A rank that is last in so many of the meetings is so by more than chance: of 20 and two ranks 18 or more have 0.04 %.
+_MOSTLY = 0.9
+_FEWEST_SIZES = 3
+
+Ints = npt.NDArray[np.int64]
 
 
 class CommunicationStep:
@@ -265,14 +272,103 @@ def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
     for summary in summaries:
         for kind, ns in summary.collectives.items():
             times.setdefault(kind, {})[summary.shape] = ns / summary.spans / 1e9
-    return [_slowest_rank(kind, by_rank) for kind, by_rank in sorted(times.items()) if len(by_rank) > 1]
+    findings = []
+    for kind, by_rank in sorted(times.items()):
+        if len(by_rank) > 1:
+            evidence: MaybeEvidence = {
+                "collective": kind,
+                "longest": max(by_rank, key=by_rank.__getitem__),
+                "shortest": min(by_rank, key=by_rank.__getitem__),
+                **{f"{rank} [s]": seconds for rank, seconds in by_rank.items()},
+            }
+            findings.append(finding("collectives.slowest_rank", "info", evidence))
+    return findings
 
 
-def _slowest_rank(kind: str, by_rank: Mapping[str, float]) -> Finding:
-    evidence: MaybeEvidence = {
-        "collective": kind,
-        "longest": max(by_rank, key=lambda rank: by_rank[rank]),
-        "shortest": min(by_rank, key=lambda rank: by_rank[rank]),
-        **{f"{rank} [s]": seconds for rank, seconds in by_rank.items()},
-    }
-    return finding("collectives.slowest_rank", "info", evidence)
+@dataclass(frozen=True)
+class SizeTimes:
+    """One size in bytes: nanoseconds of each repetition on the rank that took longest."""
+
+    size: int
+    nanoseconds: Ints
+
+    @property
+    def seconds(self) -> float:
+        """The median time."""
+        return float(np.median(self.nanoseconds)) / 1e9
+
+
+@dataclass(frozen=True)
+class OperationTimes:
+    """One operation over ``ranks`` ranks, by rising size; ``wrong`` are the sizes at which a rank got wrong numbers."""
+
+    operation: Operation
+    ranks: int
+    sizes: tuple[SizeTimes, ...]
+    wrong: tuple[int, ...]
+
+    def bus_bandwidth(self, size: SizeTimes) -> float:
+        """Bytes a second over the busiest link, comparable between operations and numbers of ranks."""
+        return size.size / size.seconds * bus_factor(self.operation, self.ranks)
+
+    def best(self) -> SizeTimes:
+        """The size with the highest bandwidth."""
+        return max(self.sizes, key=self.bus_bandwidth)
+
+    def line(self) -> TransferLine | None:
+        """What a size costs; None for fewer than three sizes."""
+        if len(self.sizes) < _FEWEST_SIZES:
+            return None
+        bytes_sent = np.array([float(times.size) for times in self.sizes])
+        return transfer_line(bytes_sent, np.array([times.seconds for times in self.sizes]))
+
+
+@dataclass(frozen=True)
+class Skew:
+    """How far apart ranks come that did the same work: median seconds from the first to the last, and of the work itself.
+
+    ``last`` is the rank that comes last nearly always, None where none does.
+    """
+
+    seconds: float
+    work_seconds: float
+    rounds: int
+    last: int | None
+
+
+def bus_factor(operation: Operation, ranks: int) -> float:
+    """What turns bytes over time into the load of a link (nccl-tests, doc/PERFORMANCE.md).
+
+    The size is that of the whole: of an all-gather what comes out, of a reduce-scatter what goes in.
+    """
+    return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
+    """The operations that the backend has; the ranks' repetitions are matched by their order."""
+    operations = []
+    for operation in OPERATIONS:
+        by_rank = [[sample for sample in report.timed if sample.operation == operation] for report in reports]
+        by_size = list(zip(*by_rank))
+        if by_size:
+            sizes = (
+                SizeTimes(ranks[0].size, np.max([rank.nanoseconds for rank in ranks], axis=0)) for ranks in by_size
+            )
+            wrong = (ranks[0].size for ranks in by_size if not all(rank.right for rank in ranks))
+            operations.append(OperationTimes(operation, len(reports), tuple(sizes), tuple(wrong)))
+    return operations
+
+
+def skew(reports: Sequence[RankReport]) -> Skew:
+    """How far apart the ranks come, round by round."""
+    arrived = np.array([[meeting.arrived_ns for meeting in report.meetings] for report in reports])
+    worked = np.array([[meeting.worked_ns for meeting in report.meetings] for report in reports])
+    rounds = arrived.shape[1]
+    times_last = np.bincount(arrived.argmax(axis=0), minlength=len(reports))
+    last = int(times_last.argmax())
+    return Skew(
+        seconds=float(np.median(np.ptp(arrived, axis=0))) / 1e9,
+        work_seconds=float(np.median(worked)) / 1e9,
+        rounds=rounds,
+        last=reports[last].rank if times_last[last] >= _MOSTLY * rounds else None,
+    )

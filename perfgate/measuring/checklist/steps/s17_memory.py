@@ -92,8 +92,10 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
     watched = _watch(context, call, calls)
     allocated = watched.allocated
     if allocated is None:
-        # The profiler that counts allocations makes the process grow itself, so it comes last.
-        allocated = _allocated_by_calls(context, call, calls)
+        # The profiler that counts allocations makes the process grow itself, so it comes last. Of its first call it may
+        # count too much.
+        counts = context.device.count_memory([call] * (calls + 1))
+        allocated = None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
     labels = {"shape": shape}
     return [
         *_growth("memory.growth", allocated, labels),
@@ -121,13 +123,6 @@ def _watch(context: StepContext, call: Callable[[], Any], calls: int) -> _Watche
         allocated[number] = after.allocated if after else 0
         resident[number] = device.host_memory().resident
     return _Watched(resident, faults, allocated if after else None, before, after)
-
-
-def _allocated_by_calls(context: StepContext, call: Callable[[], Any], calls: int) -> Floats | None:
-    """What is allocated after each call on top of what was before them, by the events of the allocator."""
-    counts = context.device.count_memory([call] * (calls + 1))
-    # Of the first one it may be too much.
-    return None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
 
 
 def _pool_values(watched: _Watched, calls: int, labels: dict[str, str]) -> list[Value]:

@@ -53,7 +53,12 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
         windows = _windows(nodes, inside)
         if not any(windows):
             return None
-        times = _host_times(inside, windows) if kernels is None else _kernel_times(kernels, windows)
+        if kernels is None:
+            total = float(self_times(inside.start, inside.duration, inside.track).sum())
+            lengths = [None if window is None else float(window.end - window.start) for window in windows]
+            times: NodeTimes | None = NodeTimes(lengths, total)
+        else:
+            times = _kernel_times(kernels, windows)
         if times is None:
             return None
         measured.append(times)
@@ -97,11 +102,6 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
             windows.append(_Window(start, end))
             covered[track] = end
     return names, windows
-
-
-def _host_times(ops: EventTable, windows: Sequence[_Window | None]) -> NodeTimes:
-    total = float(self_times(ops.start, ops.duration, ops.track).sum())
-    return NodeTimes([None if window is None else float(window.end - window.start) for window in windows], total)
 
 
 class _LaunchedKernels(NamedTuple):

@@ -15,14 +15,16 @@ from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, not_applicable
-from perfgate.measuring.checklist.steps.s10_batching.policies import (
+from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
+    Replay,
     ServiceModel,
+    Speedup,
     candidates,
     measure_service,
+    replay,
     winner,
 )
-from perfgate.measuring.checklist.steps.s10_batching.replay import Replay, Speedup, replay
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, with_interval
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
@@ -78,7 +80,10 @@ class BatchingStep:
         with quiet():
             service = measure_service(context, shape)
             simulation = _simulate(context, shape, service, workload.traffic)
-            replays = _replay(context, simulation, workload.traffic)
+            # New requests of the same traffic: the simulated ones chose the policy.
+            requests = arrivals(workload.traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
+            policies = dict.fromkeys([simulation.static.policy, simulation.best.policy])
+            replays = replay(context, shape, service, requests, list(policies))
             agree = items_agree(context, shape, service.padded(simulation.best.policy.batch))
             forget(context, shape, service.sizes)
         return _outcome(context, simulation, replays, agree)
@@ -98,13 +103,6 @@ def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: 
         promised=promised,
     )
     return _Simulation(shape, configured, promised, rate_of(traffic), service, simulated)
-
-
-def _replay(context: StepContext, simulation: _Simulation, traffic: Traffic) -> list[Replay]:
-    """Replay static batching and the best way, on new requests of the same traffic: the simulated ones chose the policy."""
-    requests = arrivals(traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
-    policies = dict.fromkeys([simulation.static.policy, simulation.best.policy])
-    return replay(context, simulation.shape, simulation.service, requests, list(policies))
 
 
 def _outcome(context: StepContext, simulation: _Simulation, replays: list[Replay], agree: bool | None) -> StepOutcome:

@@ -1,0 +1,259 @@
+"""How long a batch takes, and the ways of batching: simulated with that, and replayed on the workload itself in turns."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.measuring.checklist.batch_sweep import Effort, Sweep, probe
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.timing.calls import CallBudget, time_calls
+from perfgate.stats.batching import Policy, Served, continuous, highest_rate, serve, simulate, static, time_out
+from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
+from perfgate.stats.summary import CONFIDENCE
+
+# Of a stable queue all but the last few requests are answered when the last comes in.
+_KEEPS_UP = 0.95
+_ALIKE = 1.05
+# A highest rate takes a dozen simulations of each size, and needs no more of a P99 than a percent of the rate.
+_PART_FOR_RATES = 4
+_QUICK = Effort(visits=2, visit_seconds=0.03, call_seconds=0.1)
+_FULL = Effort(visits=5, visit_seconds=0.2, call_seconds=1.0)
+
+# Blocks of consecutive requests, of which a signed rank gives an interval at 95 %; and requests in one of them.
+_BLOCKS = 8
+_REQUESTS_OF_BLOCK = 4
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ServiceModel:
+    """The median seconds of a call of each batch size that was measured, in rising order of sizes.
+
+    A batch between two sizes is padded to the larger one, as servers with compiled or captured shapes do; so nothing is
+    guessed between them, and a replay can make exactly these calls.
+    """
+
+    seconds: dict[int, float]
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.seconds)
+
+    def padded(self, items: int) -> int:
+        """The size that so many items are padded to. Raises IndexError above the largest."""
+        return self.sizes[bisect_left(self.sizes, items)]
+
+    def __call__(self, items: int) -> float:
+        """The seconds that a batch of so many items takes."""
+        return self.seconds[self.padded(items)]
+
+    def capacity(self, batch: int) -> float:
+        """The most items a second that batches of at most so many can answer."""
+        return max(size / seconds for size, seconds in self.seconds.items() if size <= batch)
+
+
+def measure_service(context: StepContext, shape: str) -> ServiceModel:
+    """Time single calls of every size that works, each waited for, in an order drawn anew for every visit."""
+    effort = _QUICK if context.quick else _FULL
+    sweep = Sweep()
+    probe(context, shape, effort, sweep)
+    chance = random.Random(context.seed)
+    seconds: dict[int, list[float]] = {size: [] for size in sweep.sizes}
+    for number in range(effort.visits):
+        context.progress(f"timing calls of {len(sweep.sizes)} batch sizes, visit {number + 1} of {effort.visits}")
+        for size in chance.sample(sweep.sizes, len(sweep.sizes)):
+            call = context.workload.caller(shape, batch=size)
+            times = time_calls(call, context.device, CallBudget(calls=2, seconds=effort.visit_seconds))
+            seconds[size] += (times.wall / 1e9).tolist()
+    return ServiceModel({size: float(np.median(times)) for size, times in seconds.items()})
+
+
+class HighestRate(NamedTuple):
+    """The most requests a second at which a P99 is kept, and the policy of the kind that does; 0 where none does."""
+
+    policy: Policy
+    rate: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy and what its simulation gave; ``at_most``, the most that its kind can take, is known where there is an SLA."""
+
+    policy: Policy
+    served: Served
+    at_most: HighestRate | None = None
+
+    @property
+    def p99(self) -> float:
+        """Seconds."""
+        return float(np.quantile(self.served.latencies, 0.99))
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether about as much is answered as comes in."""
+        came_in = self.served.arrivals[-1] - self.served.arrivals[0]
+        return bool(came_in >= _KEEPS_UP * (self.served.ends[-1] - self.served.arrivals[0]))
+
+
+def candidates(
+    service: ServiceModel, arrivals: Floats, *, configured: int, max_wait: float, promised: float | None
+) -> list[Candidate]:
+    """Static batching of the configured size, then continuous and time-out batching of the size that suits each best.
+
+    Best is the lowest P99, and of sizes within 5 % of it the largest, which takes bursts best. With a promised P99 each also
+    gets the highest rate at which it keeps it, with arrivals of the same pattern and the size that suits that rate best.
+    """
+    kinds = [
+        [static(configured)],
+        [continuous(size) for size in service.sizes],
+        [time_out(size, max_wait) for size in service.sizes],
+    ]
+    best = [
+        _of_lowest_p99(Candidate(policy, simulate(arrivals, policy, service)) for policy in policies)[-1]
+        for policies in kinds
+    ]
+    if promised is None:
+        return best
+    fewer = arrivals[: arrivals.size // _PART_FOR_RATES]
+    rated = []
+    for candidate, policies in zip(best, kinds):
+        rates = [HighestRate(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
+        rated.append(replace(candidate, at_most=max(rates, key=lambda highest: highest.rate)))
+    return rated
+
+
+def winner(simulated: Iterable[Candidate]) -> Candidate:
+    """The first, and so the simplest, of those with the lowest P99."""
+    return _of_lowest_p99(simulated)[0]
+
+
+def _of_lowest_p99(simulated: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates within 5 % of the lowest P99, in order."""
+    tails = [(candidate, candidate.p99) for candidate in simulated]
+    lowest = min(p99 for _, p99 in tails)
+    return [candidate for candidate, p99 in tails if p99 <= _ALIKE * lowest]
+
+
+def _rate_kept(service: ServiceModel, arrivals: Floats, policy: Policy, promised: float) -> float:
+    rate = (arrivals.size - 1) / float(arrivals[-1])
+
+    def keeps(faster: float) -> bool:
+        served = simulate(arrivals * (rate / faster), policy, service)
+        return bool(np.quantile(served.latencies, 0.99) <= promised)
+
+    return highest_rate(keeps, most=service.capacity(policy.batch), steps=8, halvings=6)
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast requests are answered, with its interval at ``CONFIDENCE``, over so many blocks of requests."""
+
+    value: float
+    low: float
+    high: float
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The stretches of requests as one policy served them."""
+
+    policy: Policy
+    stretches: list[Served]
+
+    @property
+    def latencies(self) -> Floats:
+        return np.concatenate([served.latencies for served in self.stretches])
+
+    @property
+    def fill(self) -> float:
+        """How full batches were on average."""
+        return float(np.concatenate([served.sizes for served in self.stretches]).mean() / self.policy.batch)
+
+    def goodput(self, promised: float) -> float:
+        """The requests a second that were answered in time."""
+        in_time = float((self.latencies <= promised).sum())
+        return in_time / sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
+
+    def over_simulation(self, service: ServiceModel) -> float:
+        """By how much the mean latency is longer than in a simulation of the same requests."""
+        simulated = [simulate(served.arrivals, self.policy, service).latencies for served in self.stretches]
+        return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
+
+    def speedup_over(self, other: Replay) -> Speedup:
+        """Compare the mean latencies of blocks of the same consecutive requests; neighbours share a queue, blocks hardly."""
+        per_segment = math.ceil(_BLOCKS / len(self.stretches))
+        differences = [
+            math.log(before.mean() / after.mean())
+            for first, second in zip(other.stretches, self.stretches)
+            for before, after in zip(
+                np.array_split(first.latencies, per_segment), np.array_split(second.latencies, per_segment)
+            )
+        ]
+        values, alpha = np.asarray(differences), (1 - CONFIDENCE) / 2
+        low, high = lower_bound(values, alpha), upper_bound(values, alpha)
+        return Speedup(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))
+
+
+class _WorkloadServer:
+    """Answers batches by calls of the workload; its clock is the host's, its inputs wait on the device."""
+
+    def __init__(self, context: StepContext, shape: str, service: ServiceModel) -> None:
+        self._device = context.device
+        self._padded = service.padded
+        self._calls = {size: context.workload.caller(shape, batch=size) for size in service.sizes}
+        self._origin_ns = context.device.clock_ns()
+
+    def begin(self, ready: float) -> float:
+        """Sleep until then. Rounding to nanoseconds must not begin before the request that was waited for is there."""
+        self._device.idle_until(self._origin_ns + round(ready * 1e9))
+        return max(ready, self._now())
+
+    def answer(self, items: int) -> float:
+        """Make the call and wait for it."""
+        self._calls[self._padded(items)]()
+        self._device.synchronize()
+        return self._now()
+
+    def _now(self) -> float:
+        return (self._device.clock_ns() - self._origin_ns) / 1e9
+
+
+def replay(
+    context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[Policy]
+) -> list[Replay]:
+    """Let all policies answer the same stretches of requests, in an order drawn by lot; no replay where too few come in.
+
+    A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
+    """
+    # Stretches of requests that every policy replays, and about how many seconds each takes.
+    segments, seconds = (2, 0.7) if context.quick else (4, 2.5)
+    lot = random.Random(context.seed)
+    replays = [Replay(policy, []) for policy in policies]
+    begin = 0
+    for number in range(segments):
+        stretch = _stretch(arrivals[begin:], service, policies, seconds)
+        if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
+            return []
+        begin += stretch.size
+        context.progress(f"replaying {stretch.size} requests, stretch {number + 1} of {segments}")
+        for replayed in lot.sample(replays, len(replays)):
+            replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))
+    return replays
+
+
+def _stretch(arrivals: Floats, service: ServiceModel, policies: Sequence[Policy], seconds: float) -> Floats:
+    """The first requests, counted from the first of them, that every policy is to have answered in this time."""
+    times: Floats = arrivals - arrivals[0]
+    times = times[times <= seconds]
+    answered = [int((simulate(times, policy, service).ends <= seconds).sum()) for policy in policies]
+    return times[: min(answered)]
