@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from perfgate.cli import commands
-from perfgate.cli.measuring import Program
+from perfgate.cli.isolation import Program
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
 from perfgate.git.settings import untie

@@ -1,10 +1,23 @@
-"""Options that several commands have."""
+"""Options that several commands have, and how a command turns its options into the record that its job takes."""
 
 from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
 
 from perfgate.locale import LANGUAGES
+
+F = TypeVar("F", bound=Callable[..., Any])
+Record = TypeVar("Record")
+
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 language_option = click.option(
     "--lang",
@@ -12,3 +25,101 @@ language_option = click.option(
     type=click.Choice(LANGUAGES),
     help="Language of what people read; default: PERFGATE_LANG, [report] language in perfgate.toml, en.",
 )
+allow_token_option = click.option(
+    "--allow-token-in-env",
+    "allow_token",
+    is_flag=True,
+    help="Measure in CI although a token is in the environment; it is removed, and the report says so.",
+)
+workload_option = click.option(
+    "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."
+)
+device_option = click.option(
+    "--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml."
+)
+always_option = click.option(
+    "--always",
+    is_flag=True,
+    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
+)
+token_option = click.option(
+    "--token-env",
+    "token_variable",
+    metavar="NAME",
+    help="The environment variable with the token, where it is an unusual one.",
+)
+
+
+def directory_option(help: str = "The project's folder.") -> Callable[[F], F]:  # noqa: A002 - click's own word
+    folder = click.Path(path_type=Path, file_okay=False, exists=True)
+    return click.option("-C", "--directory", type=folder, default=".", help=help)
+
+
+class Options:
+    """The options of the running command that go into a record under their own names."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def record(self, kind: Callable[..., Record], **others: object) -> Record:
+        """A record of the options and ``others``. Raises TypeError for an option that is none of its fields."""
+        return kind(**self._values, **others)
+
+
+class RecordCommand(click.Command):
+    """A command whose function names the options it uses itself; it gets all others as ``options``."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        function = cast("Callable[..., Any]", self.callback)
+        own = inspect.signature(function).parameters
+        rest = {name: value for name, value in ctx.params.items() if name not in own}
+        named = {name: value for name, value in ctx.params.items() if name in own}
+        return ctx.invoke(function, Options(rest), **named)
+
+
+_META = "perfgate.event"
+# Each option, the variable that says the same (judging/forge/detect.py, GIVEN), and what it is.
+EVENT_OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
+    (
+        "--forge",
+        "PERFGATE_FORGE",
+        "NAME",
+        None,
+        "gitee, gitcode, gitea, github or gitlab, where no CI of theirs runs this.",
+    ),
+    ("--repository", "PERFGATE_REPOSITORY", "OWNER/NAME", None, "The repository on that forge."),
+    ("--change-request", "PERFGATE_CHANGE_REQUEST", "N", click.IntRange(1), "The number of the pull or merge request."),
+    ("--head-sha", "PERFGATE_HEAD_SHA", "SHA", None, "The commit under review."),
+    ("--run", "PERFGATE_RUN_ID", "N", click.IntRange(0), "The number of this CI run; a later run has a higher one."),
+    ("--attempt", "PERFGATE_RUN_ATTEMPT", "N", click.IntRange(1), "Which try of that run this is.  [default: 1]"),
+    ("--api-url", "PERFGATE_API_URL", "URL", None, "The forge's API, for a server of your own."),
+    ("--server-url", "PERFGATE_SERVER_URL", "URL", None, "The forge's pages, for a server of your own."),
+    ("--job-url", "PERFGATE_JOB_URL", "URL", None, "The page of this CI job, which the comment links to."),
+)
+
+
+def event_options(command: F) -> F:
+    """Add the options that describe the CI event; ``event_environ`` has their values."""
+    for option, variable, metavar, kind, words in reversed(EVENT_OPTIONS):
+        keep = click.option(
+            option,
+            variable,
+            metavar=metavar,
+            type=kind,
+            expose_value=False,
+            callback=_keep,
+            help=f"{words} ({variable})",
+        )
+        command = keep(command)
+    return command
+
+
+def event_environ() -> Mapping[str, str]:
+    """The environment, with the event options of the running command in it."""
+    from perfgate.judging.forge.detect import given
+
+    return given(click.get_current_context().meta.get(_META, {}), os.environ)
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: object | None) -> None:
+    context.meta.setdefault(_META, {})[parameter.name] = value

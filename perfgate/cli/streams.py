@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+import click
+
 from perfgate.errors import PerfgateError
 
 
@@ -34,6 +36,12 @@ def harmless(text: str) -> str:
     """
     lines = [_harmless_line(line) for line in text.splitlines()]
     return "\n".join(lines)
+
+
+def print_json(value: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _harmless_line(line: str) -> str:

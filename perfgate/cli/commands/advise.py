@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import language_option
+from perfgate.cli.options import PATH, language_option
 
 
 @click.command("advise")
-@click.argument("path", type=click.Path(path_type=Path), default="perfgate-out")
+@click.argument("path", type=PATH, default="perfgate-out")
 @language_option
 def COMMAND(path: Path, language: str | None) -> None:
     """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for."""

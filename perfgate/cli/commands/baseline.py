@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
+from perfgate.cli.streams import print_json
 
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.jobs.baseline import Recorded
 
-_directory = click.option(
-    "-C",
-    "--directory",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=".",
-    help="The project's folder.",
-)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
@@ -31,29 +26,37 @@ def COMMAND() -> None:
 
 
 @COMMAND.command("record")
-@click.option("--run", "run_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="Keep this run document instead of measuring.")  # fmt: skip
-@click.option("--from", "artifact", metavar="DIR", type=click.Path(path_type=Path),
-              help="In CI: keep the run in this artifact of the measuring job, a folder or zip.")  # fmt: skip
+@click.option("--run", "run_file", metavar="FILE", type=PATH, help="Keep this run document instead of measuring.")
+@click.option(
+    "--from",
+    "artifact",
+    metavar="DIR",
+    type=PATH,
+    help="In CI: keep the run in this artifact of the measuring job, a folder or zip.",
+)
 @click.option("--download", is_flag=True, help="In CI: get that artifact from the forge.")
-@click.option("--key", metavar="NAME", default="default", show_default=True,
-              help="With --download: which of several gates on one repository.")  # fmt: skip
+@click.option(
+    "--key",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="With --download: which of several gates on one repository.",
+)
 @click.option("--token-env", metavar="NAME", help="The variable with the forge's token, where it is an unusual one.")
 @click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
 @click.option(
     "--quick", is_flag=True, help="Shorter measurements, wider intervals: as `perfgate check` measures its head."
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
-              help="Folder for what is measured.")  # fmt: skip
+@click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for what is measured.")
 @allow_token_option
 @_json
-@_directory
+@directory_option()
 def record(
     run_file: Path | None,
     artifact: Path | None,
     download: bool,
     key: str,
-    token_env: str | None,
+    token_variable: str | None,
     allow_dirty: bool,
     quick: bool,
     out: Path,
@@ -71,16 +74,16 @@ def record(
         raise click.UsageError("--run, --from and --download say three things; give one")
     config = _config(directory)
     if artifact is not None or download:
-        kept = _record_artifact(config, artifact, key, token_env)
+        kept = _record_artifact(config, artifact, key, token_variable)
     elif run_file is not None:
         from perfgate.jobs.baseline import record_file
 
         kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
-        seclude(directory, allow_token=allow_token)
+        drop_secrets(directory, allow_token=allow_token)
         kept = _record_measured(config, out, quick, allow_dirty)
     if as_json:
-        _print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
+        print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
         return
     click.echo(f"kept run {kept.id[:12]} of {kept.run.project} in {kept.store}")
     if kept.removed:
@@ -92,12 +95,12 @@ def record(
         )
 
 
-def _record_artifact(config: Config, artifact: Path | None, key: str, token_env: str | None) -> Recorded:
+def _record_artifact(config: Config, artifact: Path | None, key: str, token_variable: str | None) -> Recorded:
     import time
 
     from perfgate.jobs.baseline import ArtifactRequest, record_artifact
 
-    request = ArtifactRequest(path=artifact, key=key, token_variable=token_env)
+    request = ArtifactRequest(path=artifact, key=key, token_variable=token_variable)
     return record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
 
 
@@ -116,7 +119,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 @COMMAND.command("list")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @_json
-@_directory
+@directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the kept runs of this project, newest first."""
     from perfgate.jobs.baseline import list_baseline
@@ -125,7 +128,7 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     listed = list_baseline(config, os.environ, limit=limit)
     _say_damaged(listed.damaged)
     if as_json:
-        _print_json(listed.runs)
+        print_json(listed.runs)
         return
     if not listed.runs:
         if not listed.damaged:
@@ -151,14 +154,14 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
 @COMMAND.command("show")
 @click.argument("run_id", metavar="ID")
 @_json
-@_directory
+@directory_option()
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a kept run. ID is its id, or the beginning of it."""
     from perfgate.jobs.baseline import show_baseline
 
     run = show_baseline(_config(directory), os.environ, run_id)
     if as_json:
-        _print_json(run)
+        print_json(run)
         return
     rows = [
         [step.workload, value.metric, _labels(value.labels), "none" if value.value is None else f"{value.value:.6g}"]
@@ -177,7 +180,7 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 )
 @click.option("--by", "accepted_by", metavar="NAME", help="Who accepts it; else git's user.name.")
 @_json
-@_directory
+@directory_option()
 def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path) -> None:
     """Accept a regression of one commit: the gate then shows it and lets it pass, with a warning.
 
@@ -190,21 +193,21 @@ def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_
         _config(directory), os.environ, metric=metric, reason=reason, revision=revision, accepted_by=accepted_by
     )
     if as_json:
-        _print_json(accepted)
+        print_json(accepted)
     else:
         click.echo(_clean(f"accepted {accepted.metric} of {accepted.commit[:12]} by {accepted.accepted_by}"))
 
 
 @COMMAND.command("accepted")
 @_json
-@_directory
+@directory_option()
 def list_accepted(as_json: bool, directory: Path) -> None:
     """List the regressions that were accepted, newest first."""
     from perfgate.jobs import baseline
 
     found = baseline.list_accepted(_config(directory), os.environ)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     if not found:
         click.echo("nothing was accepted yet; `perfgate baseline accept` does")
@@ -218,14 +221,14 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 @COMMAND.command("prune")
 @click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="How many to keep per testbed.")
 @_json
-@_directory
+@directory_option()
 def prune(keep: int, as_json: bool, directory: Path) -> None:
     """Remove all but the newest N runs of each testbed of this project."""
     from perfgate.jobs.baseline import prune_baseline
 
     removed = prune_baseline(_config(directory), os.environ, keep=keep)
     if as_json:
-        _print_json({"removed": removed})
+        print_json({"removed": removed})
     else:
         click.echo(f"removed {removed} {'run' if removed == 1 else 'runs'}")
 
@@ -234,7 +237,7 @@ def prune(keep: int, as_json: bool, directory: Path) -> None:
 @click.option("--from", "source", metavar="LOCATION", required=True, help="The store to read: a file or branch://NAME.")
 @click.option("--to", "target", metavar="LOCATION", required=True, help="The store to write.")
 @_json
-@_directory
+@directory_option()
 def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
     """Copy this project's runs, acceptances and confirmations from one store into another.
 
@@ -245,7 +248,7 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
     copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
     _say_damaged(copied.damaged)
     if as_json:
-        _print_json(copied)
+        print_json(copied)
     else:
         parts = ((copied.runs, "run"), (copied.acceptances, "acceptance"), (copied.confirmations, "confirmation"))
         runs, acceptances, confirmations = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in parts)
@@ -263,12 +266,6 @@ def _say_damaged(damaged: Sequence[str]) -> None:
 
     for why in damaged:
         click.echo(clean(f"left out: {why}", limit=_LONGEST_REASON), err=True)
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 # A damaged file is named by its whole path, with what to do.

@@ -6,53 +6,67 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
-from perfgate.cli.options import language_option
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import (
+    FOLDER,
+    PATH,
+    Options,
+    RecordCommand,
+    allow_token_option,
+    always_option,
+    device_option,
+    directory_option,
+    language_option,
+    workload_option,
+)
 
 
-@click.command("check")
+@click.command("check", cls=RecordCommand)
 @click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
-              help="Folder for decision.json, comment.md, report.html, run documents, traces and logs.")  # fmt: skip
-@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
+@click.option(
+    "--out",
+    type=FOLDER,
+    default="perfgate-out",
+    show_default=True,
+    help="Folder for decision.json, comment.md, report.html, run documents, traces and logs.",
+)
+@workload_option
 @click.option("--steps", metavar="LIST", help="Steps of the checklist for the head, e.g. 1,3-5; default 1-4.")
-@click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@device_option
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
 @click.option(
     "--append",
     is_flag=True,
     help="Add pairs to the earlier result in --out instead of starting anew, if there is one of the same commits.",
 )
-@click.option("--base-python", type=click.Path(path_type=Path), metavar="PATH",
-              help="Measure the base in this interpreter; default: the one that runs perfgate.")  # fmt: skip
-@click.option("--head-python", type=click.Path(path_type=Path), metavar="PATH",
-              help="Measure the head in this interpreter; default: the one that runs perfgate.")  # fmt: skip
 @click.option(
-    "--always",
-    is_flag=True,
-    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
+    "--base-python",
+    type=PATH,
+    metavar="PATH",
+    help="Measure the base in this interpreter; default: the one that runs perfgate.",
 )
+@click.option(
+    "--head-python",
+    type=PATH,
+    metavar="PATH",
+    help="Measure the head in this interpreter; default: the one that runs perfgate.",
+)
+@always_option
 @allow_token_option
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
+@directory_option()
 def COMMAND(
-    base: str | None,
+    options: Options,
     out: Path,
-    workloads: tuple[str, ...],
     steps: str | None,
-    device: str | None,
-    allow_dirty: bool,
-    append: bool,
-    always: bool,
-    allow_token: bool,
     base_python: Path | None,
     head_python: Path | None,
+    allow_token: bool,
     language: str | None,
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base: what a CI job runs, without any token."""
-    seclude(directory, allow_token=allow_token)
+    drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -64,20 +78,15 @@ def COMMAND(
     from perfgate.judging.report.terminal import render_terminal
 
     spoken = report_language(language, directory)
-    options = CheckOptions(
-        language=spoken,
+    request = options.record(
+        CheckOptions,
         out=out,
-        base=base,
-        workloads=workloads,
         steps=parse_steps(steps) if steps else DEFAULT_HEAD_STEPS,
-        allow_dirty=allow_dirty,
-        device=device,
-        append=append,
-        always=always,
         interpreters=GivenInterpreters(base_python, head_python),
+        language=spoken,
     )
     with TerminalProgress() as progress:
-        decision = check_change(directory, options, progress)
+        decision = check_change(directory, request, progress)
     render_terminal(decision, Console(), spoken)
     measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
     click.echo(f"written to {out}: decision.json, comment.md{measured}")

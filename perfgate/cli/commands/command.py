@@ -8,18 +8,15 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import language_option
+from perfgate.cli.options import Options, RecordCommand, directory_option, language_option, token_option
 
 
-@click.command("command")
-@click.option(
-    "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
-)
+@click.command("command", cls=RecordCommand)
+@token_option
 @click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
-def COMMAND(token_env: str | None, key: str, language: str | None, directory: Path) -> None:
+@directory_option()
+def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     """Take the order in the comment that started this job: measure a pull request again, or accept a regression.
 
     Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC
@@ -31,7 +28,5 @@ def COMMAND(token_env: str | None, key: str, language: str | None, directory: Pa
     from perfgate.jobs.publish.command import CommandRequest, obey
     from perfgate.jobs.shared.doors import Doors
 
-    request = CommandRequest(
-        root=directory, key=key, token_variable=token_env, language=report_language(language, directory)
-    )
+    request = options.record(CommandRequest, root=directory, language=report_language(language, directory))
     obey(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))

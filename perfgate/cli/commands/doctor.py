@@ -6,17 +6,28 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import FOLDER, allow_token_option
 
 
 @click.command("doctor")
 @click.option("--fitness", "fitness_only", is_flag=True, help="Only look at the machine: seconds, nothing is gated.")
 @click.option("--only", multiple=True, metavar="NAME", help="Plant only this change (may be repeated).")
 @click.option("--list", "list_only", is_flag=True, help="List the planted changes and what each must get.")
-@click.option("--config", "config_folder", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
-              help="Take the device and the [gate] table of the perfgate.toml in DIR instead of the defaults.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=".perfgate/doctor", show_default=True,
-              help="Folder for doctor.json and a folder for each gate.")  # fmt: skip
+@click.option(
+    "--config",
+    "config_folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Take the device and the [gate] table of the perfgate.toml in DIR instead of the defaults.",
+)
+@click.option(
+    "--out",
+    type=FOLDER,
+    default=".perfgate/doctor",
+    show_default=True,
+    help="Folder for doctor.json and a folder for each gate.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
 @allow_token_option
 def COMMAND(
@@ -49,7 +60,7 @@ def COMMAND(
         )
         return
     settings, device = doctor.read_gate(config_folder), doctor.read_device(config_folder)
-    seclude(allow_token=allow_token)
+    drop_secrets(allow_token=allow_token)
     out = prepare_out(out)
     with TerminalProgress() as progress:
         document = DoctorDocument(perfgate_version=__version__, fitness=doctor.examine_machine(progress, device))

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
-from perfgate.cli.options import language_option
+from perfgate.cli.options import directory_option, language_option
 
 _MOST_COLUMNS = 100
 # Labelled lines ("unit      seconds") hang under their text.
@@ -18,11 +18,13 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 @click.command("explain")
 @click.argument("name", metavar="STEP|METRIC|RULE|LIMIT")
-@click.option("--device", type=click.Choice(DEVICE_KINDS),
-              help="Say what this kind of device shows; default: PERFGATE_DEVICE, perfgate.toml, cpu.")  # fmt: skip
+@click.option(
+    "--device",
+    type=click.Choice(DEVICE_KINDS),
+    help="Say what this kind of device shows; default: PERFGATE_DEVICE, perfgate.toml, cpu.",
+)
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder, whose perfgate.toml may set limits.")  # fmt: skip
+@directory_option("The project's folder, whose perfgate.toml may set limits.")
 def COMMAND(name: str, device: DeviceKind | None, language: str | None, directory: Path) -> None:
     """Say what a number means and what to do about it: a step (4 or top_ops), a metric, a finding's rule or a limit."""
     import shutil

@@ -6,19 +6,27 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import language_option
+from perfgate.cli.options import FOLDER, PATH, language_option
 from perfgate.errors import UsageError
 
 
 @click.command("gate")
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.option("--base", type=click.Path(path_type=Path), metavar="RUN", help="Judge this run.json (or its folder) …")
-@click.option("--head", type=click.Path(path_type=Path), metavar="RUN",
-              help="… against this one; without --base it is held to the rules of perfgate.toml alone.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write the decision into this folder.")
+@click.argument("folder", required=False, type=FOLDER)
+@click.option("--base", type=PATH, metavar="RUN", help="Judge this run.json (or its folder) …")
+@click.option(
+    "--head",
+    type=PATH,
+    metavar="RUN",
+    help="… against this one; without --base it is held to the rules of perfgate.toml alone.",
+)
+@click.option("--out", type=FOLDER, help="Write the decision into this folder.")
 @language_option
-@click.option("--config", type=click.Path(path_type=Path, exists=True), metavar="PATH",
-              help="Take the policy from this perfgate.toml (or its folder), not the one recorded with the check.")  # fmt: skip
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Take the policy from this perfgate.toml (or its folder), not the one recorded with the check.",
+)
 def COMMAND(
     folder: Path | None,
     base: Path | None,

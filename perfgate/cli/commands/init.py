@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfgate.cli.options import Options, RecordCommand, directory_option
+
 if TYPE_CHECKING:
-    from perfgate.jobs.init.job import Forge, Started
+    from perfgate.jobs.init.job import Started
 
 
-@click.command("init")
+@click.command("init", cls=RecordCommand)
 @click.option(
     "--github", "forge", flag_value="github", help="Write the workflows of GitHub, or of a GitHub Enterprise Server."
 )
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 @click.option("--gitee", "forge", flag_value="gitee", help="Write no CI file, print the lines of the job.")
 @click.option("--gitcode", "forge", flag_value="gitcode", help="The same for GitCode and AtomGit.")
 @click.option("--gitea", "forge", flag_value="gitea", help="The same for Gitea and Forgejo.")
-@click.option("--device", type=click.Choice(["cpu", "cuda", "npu"]), default="cpu", show_default=True,
-              help="What is measured on.")  # fmt: skip
-@click.option("--runs-on", "labels", metavar="LABELS",
-              help="Labels or tags of the measuring runner, e.g. self-hosted,npu.")  # fmt: skip
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda", "npu"]), default="cpu", show_default=True, help="What is measured on."
+)
+@click.option(
+    "--runs-on", "labels", metavar="LABELS", help="Labels or tags of the measuring runner, e.g. self-hosted,npu."
+)
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
 @click.option("--branch", metavar="NAME", help="The main branch; default: what the repository says.")
@@ -33,40 +37,16 @@ if TYPE_CHECKING:
 )
 @click.option("--package", metavar="PACKAGE", help="What pip installs in CI; default: that commit.")
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
-def COMMAND(
-    forge: Forge | None,
-    device: str,
-    labels: str | None,
-    python: str | None,
-    setup: str | None,
-    branch: str | None,
-    image: str | None,
-    action: str | None,
-    package: str | None,
-    ci_only: bool,
-    directory: Path,
-) -> None:
+@directory_option()
+def COMMAND(options: Options, labels: str | None, directory: Path) -> None:
     """Write perfgate.toml, a workload that runs as it is, and the CI files. Nothing that exists is overwritten.
 
     Without --github, --gitlab … the forge is that of the remote `origin`.
     """
     from perfgate.jobs.init.job import InitOptions, start_project
 
-    options = InitOptions(
-        forge=forge,
-        device=device,
-        labels=[label.strip() for label in labels.split(",") if label.strip()] if labels else None,
-        python=python,
-        setup=setup,
-        branch=branch,
-        image=image,
-        action=action,
-        package=package,
-        ci_only=ci_only,
-    )
-    _say(start_project(directory, options), directory)
+    names = [label.strip() for label in labels.split(",") if label.strip()] if labels else None
+    _say(start_project(directory, options.record(InitOptions, labels=names)), directory)
 
 
 def _say(started: Started, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
-from perfgate.cli.options import language_option
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import (
+    FOLDER,
+    Options,
+    RecordCommand,
+    allow_token_option,
+    always_option,
+    device_option,
+    directory_option,
+    language_option,
+    workload_option,
+)
 from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
 from perfgate.locale import Language
 
@@ -28,21 +39,27 @@ class _Manner:
     strict: bool
 
 
-@click.command("local")
+@click.command("local", cls=RecordCommand)
 @click.option(
     "--base", "--against", metavar="REV", help="Compare with this revision's merge base; default: the main branch."
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=".perfgate/local", show_default=True,
-              help="Folder for the documents, the report, traces and logs.")  # fmt: skip
-@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
-@click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
 @click.option(
-    "--always",
-    is_flag=True,
-    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
+    "--out",
+    type=FOLDER,
+    default=".perfgate/local",
+    show_default=True,
+    help="Folder for the documents, the report, traces and logs.",
 )
-@click.option("--time-budget", type=click.FloatRange(min=1), metavar="SECONDS",
-              help="Begin nothing new after this time, waiting for the machine included.")  # fmt: skip
+@workload_option
+@device_option
+@always_option
+@click.option(
+    "--time-budget",
+    type=click.FloatRange(min=1),
+    default=math.inf,
+    metavar="SECONDS",
+    help="Begin nothing new after this time, waiting for the machine included.",
+)
 @click.option("--brief", is_flag=True, help="One line where it passes, everything where it does not.")
 @click.option(
     "--hook",
@@ -52,16 +69,10 @@ class _Manner:
 @click.option("--strict", is_flag=True, help="With --hook: stop the push also where nothing could be decided.")
 @allow_token_option
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
+@directory_option()
 @click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
 def COMMAND(
-    base: str | None,
-    out: Path,
-    workloads: tuple[str, ...],
-    device: str | None,
-    always: bool,
-    time_budget: float | None,
+    options: Options,
     brief: bool,
     hook: bool,
     strict: bool,
@@ -77,24 +88,15 @@ def COMMAND(
     """
     if not hook and (remote or strict):
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
-    seclude(directory, allow_token=allow_token)
+    drop_secrets(directory, allow_token=allow_token)
     from perfgate.config import report_language
     from perfgate.jobs.shared.options import CheckOptions
 
-    options = CheckOptions(
-        out=out,
-        base=base,
-        workloads=workloads,
-        work_tree=not hook,
-        device=device,
-        always=always,
-        time_budget=float("inf") if time_budget is None else time_budget,
-        language=report_language(language, directory),
-    )
+    request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
     manner = _Manner(brief or hook, hook, strict)
     if hook:
-        raise SystemExit(_judge_push(directory, options, manner, remote))
-    raise SystemExit(_judge(directory, options, manner))
+        raise SystemExit(_judge_push(directory, request, manner, remote))
+    raise SystemExit(_judge(directory, request, manner))
 
 
 def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote: tuple[str, ...]) -> int:

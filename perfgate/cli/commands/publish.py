@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.event import event_environ, event_options
-from perfgate.cli.options import language_option
+from perfgate.cli.options import (
+    FOLDER,
+    PATH,
+    Options,
+    RecordCommand,
+    event_environ,
+    event_options,
+    language_option,
+    token_option,
+)
 
-if TYPE_CHECKING:
-    from perfgate.jobs.publish.job import FailOn
 
-
-@click.command("publish")
-@click.argument("artifact", metavar="[DIR|ZIP]", required=False, type=click.Path(path_type=Path))
+@click.command("publish", cls=RecordCommand)
+@click.argument("artifact", metavar="[DIR|ZIP]", required=False, type=PATH)
 @click.option("--download", is_flag=True, help="Fetch the artifact perfgate-KEY-ATTEMPT that this run has uploaded.")
 @click.option(
     "--directory",
@@ -25,9 +29,7 @@ if TYPE_CHECKING:
     help="Folder with perfgate.toml, in a checkout of the base or the default branch.  [default: here]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment and post nothing.")
-@click.option(
-    "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
-)
+@token_option
 @click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
 @click.option(
     "--workload",
@@ -48,26 +50,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Write decision.json, comment.md and report.html here, as they are judged now, for the job to upload.",
 )
 @click.option("--outputs", is_flag=True, help="Write verdict and exit code to the file in GITHUB_OUTPUT.")
 @event_options
 @language_option
-def COMMAND(
-    artifact: Path | None,
-    download: bool,
-    directory: Path,
-    dry_run: bool,
-    token_env: str | None,
-    key: str,
-    workload: str | None,
-    status: bool | None,
-    fail_on: FailOn,
-    out: Path | None,
-    outputs: bool,
-    language: str | None,
-) -> None:
+def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
     """Judge a check again; post or update the comment on its change request, and set the commit status.
 
     Runs in a CI job of its own, which has the token and never runs code of the change. The check is what
@@ -87,18 +76,8 @@ def COMMAND(
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")
-    request = PublishRequest(
-        root=directory,
-        artifact=artifact,
-        key=key,
-        workload=workload or None,
-        dry_run=dry_run,
-        out=out,
-        outputs=outputs,
-        token_variable=token_env,
-        status=status,
-        fail_on=fail_on,
-        language=report_language(language, directory),
+    request = options.record(
+        PublishRequest, root=directory, artifact=artifact, language=report_language(language, directory)
     )
     doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)
     raise SystemExit(publish(request, doors))

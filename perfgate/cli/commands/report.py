@@ -7,35 +7,33 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import language_option
+from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_option, language_option
 
 
-@click.command("report")
-@click.argument("folder", metavar="DIR", default="perfgate-out", type=click.Path(path_type=Path))
+@click.command("report", cls=RecordCommand)
+@click.argument("folder", metavar="DIR", default="perfgate-out", type=PATH)
 @click.option("--outputs", is_flag=True, help="Append verdict, exit-code and paths to GITHUB_OUTPUT.")
 @click.option("--summary", is_flag=True, help="Append the comment to GITHUB_STEP_SUMMARY.")
-@click.option("--annotations", is_flag=True,
-              help="Print at most ten workflow commands that annotate the lines of the causes.")  # fmt: skip
-@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write JUnit XML: a test case for each metric of each workload and shape.")  # fmt: skip
-@click.option("--openmetrics", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the head's values as OpenMetrics text.")  # fmt: skip
-@click.option("--exit-code", "measured", metavar="N", type=click.IntRange(0, 255),
-              help="What the command that measured ended with; documents that say otherwise are not its own.")  # fmt: skip
+@click.option(
+    "--annotations", is_flag=True, help="Print at most ten workflow commands that annotate the lines of the causes."
+)
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=FILE,
+    help="Write JUnit XML: a test case for each metric of each workload and shape.",
+)
+@click.option("--openmetrics", metavar="FILE", type=FILE, help="Write the head's values as OpenMetrics text.")
+@click.option(
+    "--exit-code",
+    "measured",
+    metavar="N",
+    type=click.IntRange(0, 255),
+    help="What the command that measured ended with; documents that say otherwise are not its own.",
+)
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder, below which annotated files lie.")  # fmt: skip
-def COMMAND(
-    folder: Path,
-    outputs: bool,
-    summary: bool,
-    annotations: bool,
-    junit: Path | None,
-    openmetrics: Path | None,
-    measured: int | None,
-    language: str | None,
-    directory: Path,
-) -> None:
+@directory_option("The project's folder, below which annotated files lie.")
+def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     """Say what DIR holds, as CI hosts want it; without an option, print the comment.
 
     DIR is what `perfgate check --out DIR` or `perfgate run --out DIR` wrote, perfgate-out unless said otherwise. What another
@@ -43,15 +41,5 @@ def COMMAND(
     """
     from perfgate.jobs.report import ReportRequest, report, spoken_language
 
-    request = ReportRequest(
-        folder=folder,
-        directory=directory,
-        outputs=outputs,
-        summary=summary,
-        annotations=annotations,
-        junit=junit,
-        openmetrics=openmetrics,
-        measured=measured,
-        language=spoken_language(language, directory),
-    )
+    request = options.record(ReportRequest, directory=directory, language=spoken_language(language, directory))
     report(request, os.environ, click.echo)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
-from perfgate.cli.options import language_option
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import FOLDER, PATH, allow_token_option, device_option, directory_option, language_option
 from perfgate.errors import UsageError
 from perfgate.locale import Language
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="perfgate-out", show_default=True,
-              help="Folder for run.json, traces and logs.")  # fmt: skip
+@click.option(
+    "--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for run.json, traces and logs."
+)
 @click.option(
     "--workload",
     "workloads",
@@ -27,16 +28,20 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Only this workload (may be repeated); with --from-profile its name.",
 )
-@click.option("--from-profile", "profile", type=click.Path(path_type=Path), metavar="PATH",
-              help="Measure nothing: make a run document of this folder or file of a profiler.")  # fmt: skip
+@click.option(
+    "--from-profile",
+    "profile",
+    type=PATH,
+    metavar="PATH",
+    help="Measure nothing: make a run document of this folder or file of a profiler.",
+)
 @click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
 @click.option("--quick", is_flag=True, help="Shorter measurements, wider intervals.")
-@click.option("--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml.")
+@device_option
 @allow_token_option
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
+@directory_option()
 def COMMAND(
     out: Path,
     workloads: tuple[str, ...],
@@ -67,7 +72,7 @@ def COMMAND(
             )
         _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
         return
-    seclude(directory, allow_token=allow_token)
+    drop_secrets(directory, allow_token=allow_token)
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfgate.cli.options import language_option
+from perfgate.cli.options import FILE, PATH, language_option
+from perfgate.cli.streams import print_json
 
 if TYPE_CHECKING:
     from perfgate.jobs.trace.job import Choice
@@ -20,13 +21,17 @@ _Command = Callable[..., None]
 def _common(command: _Command) -> _Command:
     """Add what all three commands take."""
     options: list[Callable[[_Command], _Command]] = [
-        click.argument("path", type=click.Path(path_type=Path)),
+        click.argument("path", type=PATH),
         click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank."),
         click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device."),
-        click.option("--limit", type=click.IntRange(min=1), metavar="N",
-                     help=f"So many rows a device; default {_SHOWN}, with --json all."),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=f"So many rows a device; default {_SHOWN}, with --json all.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds."),
-    ]  # fmt: skip
+    ]
     for option in reversed(options):
         command = option(command)
     return command
@@ -40,9 +45,14 @@ def COMMAND() -> None:
 
 @COMMAND.command("top")
 @_common
-@click.option("--by", type=click.Choice(["type", "name", "shape"]), default="type", show_default=True,
-              help="What one row is: an operator type where the recording knows it, a name, or a type with the shapes of "
-              "its inputs.")  # fmt: skip
+@click.option(
+    "--by",
+    type=click.Choice(["type", "name", "shape"]),
+    default="type",
+    show_default=True,
+    help="What one row is: an operator type where the recording knows it, a name, or a type with the shapes of "
+    "its inputs.",
+)
 @click.option("--host", is_flag=True, help="The host's operators although there is a device.")
 def top(
     path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, by: Any, host: bool
@@ -56,7 +66,7 @@ def top(
 
     document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host)
     if as_json:
-        return _print_json(document)
+        return print_json(document)
     from perfgate.judging.report.trace import render_top
 
     render_top(document, _console())
@@ -92,7 +102,7 @@ def gaps(
 
     document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
-        return _print_json(document)
+        return print_json(document)
     from perfgate.judging.report.trace import render_gaps
 
     render_gaps(document, _console())
@@ -110,7 +120,7 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
 
     document = trace_steps(path, _choice(rank, device, limit, as_json))
     if as_json:
-        return _print_json(document)
+        return print_json(document)
     from perfgate.judging.report.trace import render_steps
 
     render_steps(document, _console())
@@ -118,10 +128,14 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
 
 
 @COMMAND.command("diff")
-@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("base", type=PATH)
 @_common
-@click.option("--tolerance", type=click.FloatRange(min=0), metavar="SHARE",
-              help="Times that differ by no more than this share are the same; default 0.05.")  # fmt: skip
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="SHARE",
+    help="Times that differ by no more than this share are the same; default 0.05.",
+)
 def diff(
     base: Path,
     path: Path,
@@ -142,7 +156,7 @@ def diff(
     choice = _choice(rank, device, limit, as_json)
     document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
     if as_json:
-        return _print_json(document)
+        return print_json(document)
     from perfgate.judging.report.trace import render_diff
 
     render_diff(document, _console())
@@ -150,15 +164,29 @@ def diff(
 
 
 @COMMAND.command("flame")
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--head", type=click.Path(path_type=Path), metavar="PATH",
-              help="A second recording; PATH is then the base, and the graph shows what differs.")  # fmt: skip
+@click.argument("path", type=PATH)
+@click.option(
+    "--head",
+    type=PATH,
+    metavar="PATH",
+    help="A second recording; PATH is then the base, and the graph shows what differs.",
+)
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
-@click.option("--format", "wanted", type=click.Choice(["html", "speedscope", "collapsed"]), default="html",
-              show_default=True, help="A page; speedscope's JSON; lines for flamegraph.pl.")  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Where it goes; default flame.html, the other formats to the standard output.")  # fmt: skip
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(["html", "speedscope", "collapsed"]),
+    default="html",
+    show_default=True,
+    help="A page; speedscope's JSON; lines for flamegraph.pl.",
+)
+@click.option(
+    "--out",
+    type=FILE,
+    metavar="FILE",
+    help="Where it goes; default flame.html, the other formats to the standard output.",
+)
 @language_option
 def flame(
     path: Path,
@@ -199,9 +227,3 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console()
-
-
-def _print_json(document: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -8,43 +8,62 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.measuring import allow_token_option, seclude
-from perfgate.cli.options import language_option
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import (
+    FILE,
+    FOLDER,
+    Options,
+    RecordCommand,
+    allow_token_option,
+    directory_option,
+    language_option,
+    token_option,
+    workload_option,
+)
 from perfgate.cli.streams import make_streams_harmless
 
 
-@click.command("trend")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME",
-              help="Look at this metric or pattern (may be repeated); default: what the gate judges.")  # fmt: skip
-@click.option("--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated).")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False),
-              help="Write trend.html, trend.md and trend.json into this folder.")  # fmt: skip
-@click.option("--confirm", is_flag=True,
-              help="Measure the two commits beside every suspected change on this machine, side by side.")  # fmt: skip
-@click.option("--max-seconds", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="N",
-              help="Begin no further measurement of --confirm after so many seconds.")  # fmt: skip
-@click.option("--confirmations", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Keep what --confirm found in another job: its confirmations.json.")  # fmt: skip
-@click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
+@click.command("trend", cls=RecordCommand)
 @click.option(
-    "--token-env", metavar="NAME", help="The environment variable with the token, where it is an unusual one."
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Look at this metric or pattern (may be repeated); default: what the gate judges.",
 )
+@workload_option
+@click.option("--out", type=FOLDER, help="Write trend.html, trend.md and trend.json into this folder.")
+@click.option(
+    "--confirm",
+    is_flag=True,
+    help="Measure the two commits beside every suspected change on this machine, side by side.",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    metavar="N",
+    help="Begin no further measurement of --confirm after so many seconds.",
+)
+@click.option(
+    "--confirmations",
+    type=FILE,
+    metavar="FILE",
+    help="Keep what --confirm found in another job: its confirmations.json.",
+)
+@click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
+@token_option
 @click.option("--key", metavar="NAME", default="default", help="Tells several projects of one repository apart.")
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
 @allow_token_option
 @language_option
-@click.option("-C", "--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The project's folder.")  # fmt: skip
+@directory_option()
 def COMMAND(
-    metrics: tuple[str, ...],
-    workloads: tuple[str, ...],
-    out: Path | None,
+    options: Options,
     confirm: bool,
-    max_seconds: float,
-    confirmations: Path | None,
     post: bool,
-    token_env: str | None,
-    key: str,
+    out: Path | None,
     fail_on_regression: bool,
     allow_token: bool,
     language: str | None,
@@ -56,7 +75,7 @@ def COMMAND(
     main to look at, 4 where the forge refuses. In CI --confirm measures without a token, and another job posts.
     """
     if confirm:
-        seclude(directory, allow_token=allow_token, keep_outside_ci=post)
+        drop_secrets(directory, allow_token=allow_token, keep_outside_ci=post)
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -68,19 +87,7 @@ def COMMAND(
     from perfgate.judging.report.trend_terminal import render_trend
 
     spoken = report_language(language, directory)
-    request = TrendRequest(
-        root=directory,
-        metrics=metrics,
-        workloads=workloads,
-        out=out,
-        confirm=confirm,
-        max_seconds=max_seconds,
-        confirmations=confirmations,
-        post=post,
-        token_variable=token_env,
-        key=key,
-        language=spoken,
-    )
+    request = options.record(TrendRequest, root=directory, out=out, confirm=confirm, post=post, language=spoken)
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     with TerminalProgress() as progress:
         document = run_trend(request, doors, progress, check_change)

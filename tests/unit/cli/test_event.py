@@ -8,14 +8,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from perfgate.cli.event import OPTIONS, event_environ, event_options
+from perfgate.cli.options import EVENT_OPTIONS, event_environ, event_options
 from perfgate.document.run import CiContext
 from perfgate.jobs.shared.session import ci_context
 from perfgate.judging.forge.detect import GIVEN
 
 
 def test_event_options__all__are_the_variables_that_detect_reads() -> None:
-    assert {variable: option for option, variable, *_ in OPTIONS} == GIVEN
+    assert {variable: option for option, variable, *_ in EVENT_OPTIONS} == GIVEN
 
 
 def test_event_environ__options_given__stand_beside_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What every command that starts workers does first: no token, nobody reads us, no line of ours is a command to the host."""
+"""Before workers start: tokens leave the environment, and this process is closed to them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from typing import NoReturn
 import click
 
 from perfgate.cli.streams import make_streams_harmless
-
-allow_token_option = click.option(
-    "--allow-token-in-env",
-    "allow_token",
-    is_flag=True,
-    help="Measure in CI although a token is in the environment; it is removed, and the report says so.",
-)
 
 
 class Program:
@@ -34,10 +27,8 @@ class Program:
         os.execve(sys.executable, command, dict(environ))  # noqa: S606
 
 
-def seclude(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
-    """Refuse tokens in CI, in the environment and in the clone's configuration; elsewhere remove them from the environment.
-
-    Then close this process to the workers.
+def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
+    """Refuse tokens in CI, elsewhere remove them from the environment; then close this process to the workers.
 
     On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
     that posts after it measured may keep it.
