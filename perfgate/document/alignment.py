@@ -44,19 +44,18 @@ class AlignedRow(NamedTuple):
 
     @property
     def row(self) -> TimedRow:
-        """Return the head's row, of a removed operator the base's."""
+        """The head's row, of a removed operator the base's."""
         row = self.head or self.base
         assert row is not None
         return row
 
     @property
     def delta(self) -> float:
-        """Return by how much more time head takes."""
         return (self.head.time if self.head else 0.0) - (self.base.time if self.base else 0.0)
 
     @property
     def by_count(self) -> float:
-        """Return the part of ``delta`` that comes of running more or less often, at what one run took in base.
+        """The part of ``delta`` that comes of running more or less often, at what one run took in base.
 
         What is only in head, or only in base, is all of it count. With ``by_speed`` it adds up to ``delta``.
         """
@@ -66,11 +65,11 @@ class AlignedRow(NamedTuple):
 
     @property
     def by_speed(self) -> float:
-        """Return the part of ``delta`` that comes of each run taking more or less time."""
+        """The part of ``delta`` that comes of each run taking more or less time."""
         return self.delta - self.by_count
 
     def change(self, *, tolerance: float = 0.0) -> Change:
-        """Return what became of the operator; times whose ratio is within ``tolerance`` of 1 are the same."""
+        """What became of the operator; times whose ratio is within ``tolerance`` of 1 are the same."""
         if self.base is None:
             return "added"
         if self.head is None:
@@ -98,7 +97,7 @@ _TIERS: tuple[_Key, ...] = (
 
 
 def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow]:
-    """Return every row of both sides once, paired where they are the same operator; most change of time first.
+    """Every row of both sides once, paired where they are the same operator; most change of time first.
 
     Rows that share name, shape and line are paired before those that share less, each row with one other at most. Of
     several that could be the same, those whose lines and counts are nearest are.
@@ -115,7 +114,6 @@ def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow
 def _match(
     before: Sequence[TimedRow], after: Sequence[TimedRow], key: _Key
 ) -> tuple[list[AlignedRow], list[TimedRow], list[TimedRow]]:
-    """Return the pairs that share a key, and what is left of both sides."""
     groups = _grouped(after, key)
     pairs: list[AlignedRow] = []
     for word, rows in _grouped(before, key).items():
@@ -138,7 +136,6 @@ def _grouped(rows: Iterable[TimedRow], key: _Key) -> dict[Hashable, list[TimedRo
 
 
 def _nearest(before: Sequence[TimedRow], after: Sequence[TimedRow]) -> list[tuple[int, int]]:
-    """Return the positions of rows that belong together, nearest lines and counts first."""
     if max(len(before), len(after)) > _MOST_COMPARED or min(len(before), len(after)) == 0:
         return list(zip(range(len(before)), range(len(after))))
     candidates = sorted(
@@ -155,7 +152,6 @@ def _nearest(before: Sequence[TimedRow], after: Sequence[TimedRow]) -> list[tupl
 
 
 def _distance(one: TimedRow, other: TimedRow) -> int:
-    """Return how many lines lie between two places of one file."""
     first, second = _number(one), _number(other)
     return abs(first - second) if _file(one) == _file(other) and first >= 0 and second >= 0 else _FAR
 

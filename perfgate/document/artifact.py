@@ -96,7 +96,6 @@ def _samples(run: RunDocument) -> Iterable[Packed]:
 
 
 def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the files of an artifact, in the order of ``names``."""
     if isinstance(artifact, bytes):
         return _of_archive(artifact, names)
     try:
@@ -166,7 +165,7 @@ def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the entries by name. One bad name condemns the archive: no upload action writes such a thing."""
+    # One bad name condemns the archive: no upload action writes such a thing.
     entries: dict[str, zipfile.ZipInfo] = {}
     for entry in archive.infolist():
         name = entry.orig_filename
@@ -195,7 +194,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _root(entries: Iterable[str], name: str) -> str:
-    """Return the folder inside the archive that the documents lie in: GitHub leaves it out, GitLab keeps it."""
+    # GitHub leaves the folder around the documents out, GitLab keeps it.
     roots = [entry[: -len(name)] for entry in entries if entry == name or entry.endswith("/" + name)]
     if not roots:
         _missing(name)

@@ -57,7 +57,6 @@ class Place(NamedTuple):
     shape: str = _ANY
 
     def covers(self, workload: str, shape: str) -> bool:
-        """Return whether the patterns take a workload's shape."""
         return fnmatchcase(workload, self.workload) and fnmatchcase(shape, self.shape)
 
 
@@ -76,7 +75,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Place:
-        """Return where the budget holds."""
         return Place(self.metric, self.workload, self.shape)
 
 

@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.document.columns import misfit
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
-from perfgate.document.run import RUN_SCHEMA, RunDocument
+from perfgate.document.run import RUN_SCHEMA, BlockColumns, RunDocument
+from perfgate.document.schema import convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
 from perfgate.document.upgrade import CURRENT, UPGRADES, upgrade
-from perfgate.document.valid import convert_checked
 from perfgate.errors import DocumentError, PerfgateError
 
 Document = RunDocument | DecisionDocument
@@ -46,7 +45,7 @@ def read_decision(path: Path, *, max_bytes: int = MAX_BYTES) -> DecisionDocument
 
 
 def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
-    """Return the run document in ``data``; ``name`` is what errors call it.
+    """The run document in ``data``; ``name`` is what errors call it.
 
     Where it must be ``complete``, each field that perfgate writes has to be there: no default stands in for one.
     """
@@ -60,7 +59,6 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
 
 
 def parse_decision(data: bytes, *, name: str) -> DecisionDocument:
-    """Return the decision document in ``data``; ``name`` is what errors call it."""
     return _parse(data, DecisionDocument, name)
 
 
@@ -75,14 +73,14 @@ def write_decision(path: Path, decision: DecisionDocument) -> None:
 
 
 def content_sha256(document: Document) -> str:
-    """Return the SHA-256 of a valid document's canonical bytes, which is also that of its file."""
+    """The SHA-256 of a valid document's canonical bytes, which is also that of its file."""
     value = json.loads(msgspec.json.encode(document))
     same = msgspec.convert(value, type(document))
     return hashlib.sha256(msgspec.json.encode(same, order="deterministic")).hexdigest()
 
 
 def canonical_bytes(document: Document, *, name: str) -> bytes:
-    """Return the only bytes a document is written as. Raises DocumentError when it breaks its own schema.
+    """The only bytes a document is written as. Raises DocumentError when it breaks its own schema.
 
     Records do not check their fields, so 0 may stand where 0.0 is meant; the conversion makes them one.
     """
@@ -199,7 +197,7 @@ def _remedy(error: OSError) -> str:
 
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:
-    """Return the JSON path of a field of ``record`` that the parsed ``value`` it was read from lacks, None where none is."""
+    """The JSON path of a field of ``record`` that the parsed ``value`` it was read from lacks, None where none is."""
     return _left_out(value, msgspec.to_builtins(record), "$")
 
 
@@ -214,3 +212,33 @@ def _left_out(value: Any, whole: Any, path: str) -> str | None:
     else:
         return None
     return next((found for found in (_left_out(*one) for one in inside) if found), None)
+
+
+def misfit(columns: BlockColumns) -> str | None:
+    """What does not fit, None where all does; samples are counted by their announcement, not unpacked."""
+    blocks = len(columns.calls)
+    whole = (columns.quad, columns.sequence, columns.start_ns, columns.end_ns)
+    counted = (columns.involuntary_switches, columns.minor_faults)
+    seen = (columns.seen_ns, columns.run_delay_ns, columns.used_ns, columns.out_of_turn_ns, columns.waited_ns,
+            columns.asked_ns, columns.conductor_delay_ns, columns.took_ns, columns.took_delay_ns)  # fmt: skip
+    of_hardware = (columns.instructions, columns.cycles, columns.cache_misses)
+    reported = (columns.throttled, columns.clock_share, columns.foreign_processes)
+    if not blocks:
+        return "columns without a block"
+    if any(len(column) != blocks for column in (*whole, *counted)):
+        return f"columns of different lengths, where {blocks} blocks ran"
+    if any(len(column) not in (0, blocks) for column in (*seen, *of_hardware, *reported)):
+        return f"a column of what was seen of {blocks} blocks has another length"
+    if min(columns.calls) < 1:
+        return "a block without a call"
+    if columns.wall.count != sum(columns.calls) or columns.cpu.count != sum(columns.calls):
+        return "not one sample a call"
+    if any(stage.wall.count != sum(columns.calls) for stage in columns.stages):
+        return "not one sample a call of every stage"
+    if any(end <= start for start, end in zip(columns.start_ns, columns.end_ns)):
+        return "a block that ends before it starts"
+    if any(value < 0 for column in seen for value in column):
+        return "a time below zero"
+    if any(value < 0 for column in of_hardware for value in column):
+        return "a count below zero"
+    return None

@@ -76,7 +76,6 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
-        """Return the sides that were recorded."""
         return tuple(side for side in (self.base, self.head) if side is not None)
 
 
@@ -90,7 +89,6 @@ class FlameTotal:
 
 
 def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
-    """Return one tree that has every stack of two trees of one side each, which are both taken to be heads."""
     union = _Union()
     before, after = union.add(base), union.add(head)
     return FlameTree(
@@ -111,7 +109,7 @@ def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
 
 
 def merged(trees: Sequence[FlameTree]) -> FlameTree:
-    """Return one tree of several recordings of one side, whose units and costs are added up."""
+    """One tree of several recordings of one side, whose units and costs are added up."""
     union = _Union()
     sides = [union.add(tree) for tree in trees]
     cells: dict[tuple[int, int], list[int]] = {}
@@ -189,7 +187,7 @@ class _Union:
 
 
 def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:
-    """Return what each node of a tree took in a unit of one side; zeros where that side was not recorded."""
+    """What each node of a tree took in a unit of one side; zeros where that side was not recorded."""
     size = len(tree.parent)
     own, count = [0] * size, [0] * size
     if costs is not None:

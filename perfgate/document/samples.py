@@ -37,7 +37,7 @@ def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> Pa
 
 
 def unpack(packed: Packed) -> npt.NDArray[np.int64]:
-    """Return the integers of a packed array.
+    """The integers of a packed array.
 
     Raises DocumentError when the data is not what its header says (a cut or hostile document); memory stays within the
     announced count, which itself is limited to MAX_SAMPLES.

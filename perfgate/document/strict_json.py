@@ -27,7 +27,7 @@ TRUNCATED = "the file is truncated; its writer was cut off, or the copy is incom
 
 
 def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the value of a JSON text. ``name`` is what errors call the file. Raises DocumentError only."""
+    """The value of a JSON text. ``name`` is what errors call the file. Raises DocumentError only."""
     if len(data) > max_bytes:
         refuse(name, "$", f"more than {max_bytes} bytes; no document of perfgate is that large", DAMAGED)
     _scan(data, name)

@@ -42,11 +42,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_work(self) -> bool | None:
-        """Return whether the device computed; None where nobody tells its load."""
+        """Whether the device computed; None where nobody tells its load."""
         return None if self.utilization is None else self.utilization > AT_WORK
 
     def clock_share(self) -> float | None:
-        """Return the clock over the rated one."""
         if self.clock is None or not self.rated_clock:
             return None
         return self.clock / self.rated_clock

@@ -16,7 +16,7 @@ SOUGHT_OK_MARGIN, OK_MARGIN = 0.01, 0.02
 
 
 def judges_subroutines(tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES) -> bool:
-    """Return whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
+    """Whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
 
     They are judged only where a tolerance names them.
     """
@@ -38,7 +38,6 @@ class MissingKernel(NamedTuple):
 
 
 def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> list[MissingKernel]:
-    """Return the patterns that no name fits."""
     return [
         MissingKernel(pattern, ", ".join(_nearest(pattern, names)) or "none")
         for pattern in patterns

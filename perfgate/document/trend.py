@@ -101,7 +101,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return what tells the series from every other, short: it stands in the hidden line of an issue."""
+        """What tells the series from every other, short: it stands in the hidden line of an issue."""
         place = [self.workload, self.shape, self.metric, sorted(self.labels.items()), self.fingerprint]
         return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
 
@@ -212,6 +212,6 @@ class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def place_of(workload: str, shape: str, labels: Mapping[str, str]) -> str:
-    """Return where a series was measured, as people read it: ``encoder/long, batch 8``."""
+    """Where a series was measured, as people read it: ``encoder/long, batch 8``."""
     place = f"{workload}/{shape}" if shape else workload
     return ", ".join([place, *(f"{name} {value}" for name, value in sorted(labels.items()))])

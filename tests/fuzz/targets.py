@@ -21,9 +21,9 @@ from perfgate import trace
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.trace.job import Choice, trace_steps
-from perfgate.measuring.devices.ascend.blocks import parse_blocks, parse_cards, parse_map
+from perfgate.measuring.devices.ascend.blocks import parse_blocks, parse_map
 from perfgate.measuring.devices.ascend.reading import read_chip, read_telemetry
-from perfgate.measuring.devices.ascend.table import parse_info, parse_watch
+from perfgate.measuring.devices.ascend.table import parse_info
 from perfgate.measuring.devices.nvidia_smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members
 from perfgate.trace import readers
@@ -283,10 +283,8 @@ def _npu_smi(data: bytes, folder: Path) -> None:
     chip = parse_map((DATA / "npu_smi" / "map_a3.txt").read_text())[0]
     _each(
         lambda: parse_info(text),
-        lambda: parse_watch(text),
         lambda: parse_blocks(text, "npu-smi info -t usages"),
         lambda: parse_map(text),
-        lambda: parse_cards(text),
         lambda: read_chip(chip, lambda command: text),
         lambda: read_telemetry(0, lambda command: text, {}),
     )

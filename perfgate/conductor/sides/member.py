@@ -11,7 +11,7 @@ import msgspec
 from perfgate.conductor.sides.plan import PairPlan
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
-from perfgate.document.columns import misfit
+from perfgate.document.files import misfit
 from perfgate.document.run import PAIRS_PER_ROUND, BlockColumns, ErrorDetail, Replicate
 from perfgate.document.samples import unpack
 from perfgate.errors import DocumentError

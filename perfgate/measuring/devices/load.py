@@ -73,19 +73,14 @@ def read_under_load(
 
 def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
     """Judge readings taken in this order while a load ran."""
-    why = _unusable(readings)
-    if why is not None:
-        return [_check(kind, name, "unavailable", why) for name in ("clock", "throttling")]
-    return [_judge_clock(kind, readings), _judge_throttling(kind, readings)]
-
-
-def _unusable(readings: list[Telemetry]) -> str | None:
-    if len(readings) < LEAST_READINGS:
-        return f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
     busy = [reading.utilization for reading in readings if reading.utilization is not None]
-    if busy and max(busy) <= AT_WORK:
-        return f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
-    return None
+    if len(readings) < LEAST_READINGS:
+        why = f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
+    elif busy and max(busy) <= AT_WORK:
+        why = f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
+    else:
+        return [_judge_clock(kind, readings), _judge_throttling(kind, readings)]
+    return [_check(kind, name, "unavailable", why) for name in ("clock", "throttling")]
 
 
 def _judge_clock(kind: str, readings: list[Telemetry]) -> FitnessCheck:
@@ -104,7 +99,11 @@ def _judge_clock(kind: str, readings: list[Telemetry]) -> FitnessCheck:
 def _judge_throttling(kind: str, readings: list[Telemetry]) -> FitnessCheck:
     """Judge what the driver says of itself, or, where it says nothing, whether the clock fell while the load ran."""
     answers = [reading.throttled for reading in readings if reading.throttled is not None]
-    heat = _heat(readings)
+    degrees = [reading.temperature for reading in readings if reading.temperature is not None]
+    watts = [reading.power for reading in readings if reading.power is not None]
+    parts = [f"{max(degrees):.0f} °C"] if degrees else []
+    parts += [f"{max(watts):.0f} W"] if watts else []
+    heat = f"; at most {', '.join(parts)}" if parts else ""
     if answers:
         if any(answers):
             return _check(kind, "throttling", "attention", f"in {sum(answers)} of {len(answers)} readings{heat}", _COOL)
@@ -121,14 +120,6 @@ def _judge_throttling(kind: str, readings: list[Telemetry]) -> FitnessCheck:
 
 def _shares(readings: list[Telemetry]) -> list[float]:
     return [share for reading in readings if (share := reading.clock_share()) is not None]
-
-
-def _heat(readings: list[Telemetry]) -> str:
-    degrees = [reading.temperature for reading in readings if reading.temperature is not None]
-    watts = [reading.power for reading in readings if reading.power is not None]
-    parts = [f"{max(degrees):.0f} °C"] if degrees else []
-    parts += [f"{max(watts):.0f} W"] if watts else []
-    return f"; at most {', '.join(parts)}" if parts else ""
 
 
 def _products(device: Device) -> Callable[[], None]:

@@ -57,38 +57,26 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     be_open()
     # Its orphans stay with it, so that after its end the server knows whose they were.
     adopt_orphans()
-    _redirect_output(request.log_path)
-    _report_stacks(request.stack_path)
-    _move_in(request.home)
-    os.sched_setaffinity(0, request.cpus)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
-    if request.memory_limit:
-        # Private writable memory. Address space (RLIMIT_AS) would also count what CUDA and the like only reserve.
-        resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
-
-
-def _move_in(home: str) -> None:
-    """Live in a home of this side: what one side compiles must not lie ready for the other."""
-    os.chdir(home)
-    os.environ.update(HOME=home, TMPDIR=home)
-    tempfile.tempdir = None  # what an import has looked up is the server's
-
-
-def _redirect_output(log_path: str) -> None:
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     os.close(null)
-
-
-def _report_stacks(stack_path: str) -> None:
-    """Have every Python stack written to a file of its own on a crash, and when the conductor asks for it."""
-    stack = os.open(stack_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    # Every Python stack goes into a file of its own on a crash, and when the conductor asks for it.
+    stack = os.open(request.stack_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     faulthandler.enable(file=stack)
     faulthandler.register(STACK_SIGNAL, file=stack)
+    # A home of this side: what one side compiles must not lie ready for the other.
+    os.chdir(request.home)
+    os.environ.update(HOME=request.home, TMPDIR=request.home)
+    tempfile.tempdir = None  # what an import has looked up is the server's
+    os.sched_setaffinity(0, request.cpus)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
+    if request.memory_limit:
+        # Private writable memory. Address space (RLIMIT_AS) would also count what CUDA and the like only reserve.
+        resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
 
 
 def _flush() -> None:

@@ -52,7 +52,10 @@ def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - a broken package may raise anything; the conductor reports it
         send(connection, ServerFailed(error=describe_error(error)))
         os._exit(1)
-    _set_aside_garbage()
+    # A collection in a forked worker would visit hundreds of thousands of objects of the imports, and by that copy the pages
+    # they stand in: 0.7 s on a busy machine with torch 2.13, where a pair of workers needs two and lives for one.
+    gc.collect()
+    gc.freeze()
     # From here on we hear of the conductor's end by the end of its socket, and have time to kill what workers started.
     outlive_parent()
     code = 1
@@ -62,16 +65,6 @@ def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
         code = 0
     finally:
         os._exit(code)
-
-
-def _set_aside_garbage() -> None:
-    """Put all objects of the imports where no worker's collector looks.
-
-    A collection in a forked worker would visit hundreds of thousands of them, and by that copy the pages they stand in:
-    0.7 s on a busy machine with torch 2.13, where a pair of workers needs two and lives for one.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 class _Server:
@@ -117,20 +110,16 @@ class _Server:
             send(self.connection, ForkFailed(worker_id=request.worker_id, error=refused))
             return
         if pid == 0:
-            self._forget_everything()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self.selector.close()
+            self.connection.close()
+            os.close(self.wake_up)
+            os.close(self.wake_write)
             become_worker(request, socket.socket(fileno=descriptor), parent=server)
         os.close(descriptor)
         self.workers[pid] = request.worker_id
         send(self.connection, Forked(worker_id=request.worker_id, pid=pid))
-
-    def _forget_everything(self) -> None:
-        """In the child: let go of what belongs to the server."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self.selector.close()
-        self.connection.close()
-        os.close(self.wake_up)
-        os.close(self.wake_write)
 
     def _reap(self) -> None:
         while True:

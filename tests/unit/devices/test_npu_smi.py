@@ -12,20 +12,15 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_cards, parse_map
-from perfgate.measuring.devices.ascend.table import TableChip, WatchRow, parse_info, parse_watch
+from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_map
+from perfgate.measuring.devices.ascend.table import TableChip, parse_info
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
 MIB = 1024 * 1024
-WATCH = (  # the rows of the manual of Atlas 200I A2 and of a recorded 910
-    "NpuID(Idx)  ChipId(Idx) Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   Ctrl Cpu(%) Memory(%)   Memory BW(%)\n"
-    "2           0           90.5        34          50          0           NA          5           0           \n"
-)
 PARSERS: list[Callable[[str], object]] = [
     parse_info,
     parse_map,
-    parse_watch,
     lambda answer: parse_blocks(answer, "npu-smi info -t usages"),
 ]
 
@@ -132,24 +127,6 @@ def test_parse_blocks__processes__none_is_not_unknown() -> None:
     assert parse_blocks("\tHealth Status : OK\n", "npu-smi info -t health")[0].processes is None
 
 
-def test_parse_cards__list__products() -> None:
-    # `npu-smi info -l` as the manuals and a notebook of 2024 show it; the product name is there on servers only.
-    cards = parse_cards("\tTotal Count : 2\n\n\tNPU ID : 6\n\tProduct Name : IT21\n\tChip Count : 1\n\n\tNPU ID : 8\n")
-    assert [(card.npu_id, card.get("Product Name")) for card in cards] == [(6, "IT21"), (8, None)]
-
-
-def test_parse_watch__row__by_its_titles() -> None:
-    assert parse_watch(WATCH) == [
-        WatchRow(npu_id=2, chip_id=0, power=90.5, temperature=34.0,
-                 units={"aicore": 0.5, "aicpu": 0.0, "memory": 0.05, "memorybw": 0.0})
-    ]  # fmt: skip
-
-
-def test_parse_watch__fewer_values_than_titles__refused() -> None:
-    with pytest.raises(MeasuringError, match="no row with as many values as titles"):
-        parse_watch("NpuID(Idx) Pwr(W) Temp(C) AI Core(%)\n0 90.5 34\n")
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -182,7 +159,7 @@ ANSWERS = sorted(path.read_text() for path in DATA.glob("*.txt"))
 @settings(deadline=1000, max_examples=200)
 @given(st.data())
 def test_parsers__any_change_of_an_answer__records_or_measuring_error(data: st.DataObject) -> None:
-    answer = data.draw(st.sampled_from([*ANSWERS, WATCH]))
+    answer = data.draw(st.sampled_from(ANSWERS))
     at = data.draw(st.integers(0, len(answer)))
     until = data.draw(st.integers(at, min(len(answer), at + 80)))
     changed = answer[:at] + data.draw(st.text(max_size=40)) * data.draw(st.integers(0, 50)) + answer[until:]
@@ -196,7 +173,7 @@ def test_parsers__any_text__records_or_measuring_error(anything: str) -> None:
 
 
 def read_all(answer: str) -> None:
-    for parse in (parse_cards, *PARSERS):
+    for parse in PARSERS:
         with suppress(MeasuringError):
             parse(answer)
 
@@ -250,10 +227,9 @@ def test_recorded__info__golden_values(name: str, chips: int, processes: int, la
     assert table.chips[-1] == last
 
 
-def test_recorded__maps_watch_and_failures__golden_values() -> None:
+def test_recorded__maps_and_failures__golden_values() -> None:
     assert [chip.logic_id for chip in parse_map(sample("map_m_A3_phy-id-column.txt"))] == [2, 3]
     assert [chip.npu_id for chip in parse_map(sample("map_m_310P3_with-mcu.txt"))] == [4]
-    assert [row.power for row in parse_watch(sample("watch_i2_910.txt"))] == [90.1, 90.2, 90.3, 90.2]
     with pytest.raises(MeasuringError, match="-8005"):
         parse_info(sample("error_container_-8005.txt"))
     with pytest.raises(MeasuringError, match="does not know"):

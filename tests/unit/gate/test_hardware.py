@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.columns import misfit
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.files import misfit
 from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.decide import decide, more_pairs_would_help

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfgate.document.columns import misfit
+from perfgate.document.files import misfit
 from perfgate.document.samples import unpack
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.preprocessing import Preprocessing

@@ -128,23 +128,6 @@ def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
     return chips
 
 
-def parse_cards(text: str, command: str = "npu-smi info -l") -> list[ChipBlock]:
-    """The cards of ``npu-smi info -l``: NPU ID, and Product Name and Serial Number where it shows them.
-
-    Raises MeasuringError for a failure, the help, and a text without a card.
-    """
-    refuse(text, command)
-    cards: list[ChipBlock] = []
-    for key, value in _entries(text):
-        if key == _NPU:
-            cards.append(ChipBlock(npu_id=whole(value), values={}))
-        elif cards:
-            cards[-1].values.setdefault(key, value)
-    if not cards:
-        raise no_answer(text, command, "NPU ID")
-    return cards
-
-
 def _entries(text: str) -> list[tuple[str, str]]:
     entries = []
     for line in map(str.strip, text[:MOST_TEXT].splitlines()):

@@ -75,29 +75,19 @@ def is_blocking(environ: Mapping[str, str]) -> bool:
 
 def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
     """Judge the variables: one check for the one that forbids measuring, one for all that slow down."""
-    return [_check_blocking(environ), _check_slow(environ)]
-
-
-def _check_blocking(environ: Mapping[str, str]) -> FitnessCheck:
-    name, value = "npu blocking", environ.get(BLOCKING)
+    value = environ.get(BLOCKING)
     if is_blocking(environ):
         detail = f"{BLOCKING}={value}: every operator waits for the NPU"
-        return FitnessCheck(name=name, status="unfit", seen=detail, remedy=f"unset {BLOCKING}")
-    return FitnessCheck(
-        name=name, status="ok", seen=f"{BLOCKING} is {'not set' if value is None else value or 'empty'}"
-    )
-
-
-def _check_slow(environ: Mapping[str, str]) -> FitnessCheck:
+        blocking = FitnessCheck("npu blocking", "unfit", detail, f"unset {BLOCKING}")
+    else:
+        detail = f"{BLOCKING} is {'not set' if value is None else value or 'empty'}"
+        blocking = FitnessCheck("npu blocking", "ok", detail)
     slow = [entry for entry in _SLOW if environ.get(entry.name, "").strip() in entry.values]
     if not slow:
-        return FitnessCheck(name="npu settings", status="ok", seen="no variable that slows an NPU down is set")
-    return FitnessCheck(
-        name="npu settings",
-        status="attention",
-        seen="; ".join(f"{entry.name}={environ[entry.name].strip()}: {entry.why}" for entry in slow),
-        remedy="; ".join(entry.remedy for entry in slow),
-    )
+        return [blocking, FitnessCheck("npu settings", "ok", "no variable that slows an NPU down is set")]
+    reasons = "; ".join(f"{entry.name}={environ[entry.name].strip()}: {entry.why}" for entry in slow)
+    remedies = "; ".join(entry.remedy for entry in slow)
+    return [blocking, FitnessCheck("npu settings", "attention", reasons, remedies)]
 
 
 # What a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
@@ -132,7 +122,14 @@ def check_nodes(host: Host) -> FitnessCheck:
     usable = [card for card in cards if host.may_use(card)]
     shut = [path for path in common if not host.may_use(path)]
     if not usable or shut:
-        return _shut(name, shut or cards)
+        listing = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in (shut or cards)[:4])
+        return FitnessCheck(
+            name=name,
+            status="unfit",
+            seen=f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}",
+            remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again; in a container, run as the uid and gid that "
+            f"{GROUP} has on the host",
+        )
     names = ", ".join(f"/dev/{card.name}" for card in usable)
     if len(usable) < len(cards):
         return FitnessCheck(
@@ -142,17 +139,6 @@ def check_nodes(host: Host) -> FitnessCheck:
             remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again, if those are to be measured",
         )
     return FitnessCheck(name=name, status="ok", seen=f"{names} can be opened")
-
-
-def _shut(name: str, nodes: list[Path]) -> FitnessCheck:
-    listing = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in nodes[:4])
-    return FitnessCheck(
-        name=name,
-        status="unfit",
-        seen=f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}",
-        remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again; in a container, run as the uid and gid that {GROUP} "
-        "has on the host",
-    )
 
 
 def _rights(node: Path) -> str:

@@ -1,4 +1,4 @@
-"""The table of ``npu-smi info`` and the rows of ``npu-smi info watch``. Pure text in, records out.
+"""The table of ``npu-smi info``. Pure text in, records out.
 
 Cells are told by the names above them, so a chip with another set of columns (HBM, Phy-ID, Device) is read as well.
 """
@@ -27,7 +27,6 @@ from perfgate.measuring.devices.ascend.blocks import (
 # "21784/ 65536" is one cell, "0000:C1:00.0" too.
 _CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")
 _TITLES = re.compile(r"\s{2,}")
-_WATCH_TITLE = re.compile(r"[^()]{1,30}\([^()]{1,10}\)")
 _VERSION = re.compile(r"Version:\s*(\S{1,40})")
 
 
@@ -77,16 +76,6 @@ class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
         return [row.process for row in rows if chip_id is None or row.chip_id is None or row.chip_id == chip_id]
 
 
-class WatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of ``npu-smi info watch``; ``units`` are shares by the name above them."""
-
-    npu_id: int
-    chip_id: int | None = None
-    power: float | None = None
-    temperature: float | None = None
-    units: dict[str, float] = {}
-
-
 def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
     """The table. Raises MeasuringError for a failure, the help, and a text without a chip."""
     refuse(text, command)
@@ -98,39 +87,6 @@ def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
     if not reader.chips:
         raise no_answer(text, command, "row of a chip")
     return InfoTable(version=version[1] if version else None, chips=reader.chips, processes=reader.processes)
-
-
-def parse_watch(text: str, command: str = "npu-smi info watch") -> list[WatchRow]:
-    """The rows. Raises MeasuringError for a failure, the help, and where no row fits the titles.
-
-    A row with fewer values than titles (the manual of Ascend 950 shows one) is not guessed at: it is left out.
-    """
-    refuse(text, command)
-    titles: list[str] = []
-    rows = []
-    for line in text[:MOST_TEXT].splitlines():
-        if "NpuID(Idx)" in line:
-            titles = [plain(title) for title in _WATCH_TITLE.findall(line)]
-            continue
-        cells = line.split()
-        row = dict(zip(titles, cells)) if len(cells) == len(titles) else {}
-        npu_id = whole(row.pop("npuid(idx)", None))
-        if npu_id is not None:
-            rows.append(_watched(npu_id, row))
-    if not rows:
-        raise no_answer(text, command, "row with as many values as titles")
-    return rows
-
-
-def _watched(npu_id: int, row: dict[str, str]) -> WatchRow:
-    rates = {title[: -len("(%)")]: share(cell) for title, cell in row.items() if title.endswith("(%)")}
-    return WatchRow(
-        npu_id=npu_id,
-        chip_id=whole(row.get("chipid(idx)")),
-        power=number(row.get("pwr(w)")),
-        temperature=number(row.get("temp(c)")),
-        units={name: rate for name, rate in rates.items() if rate is not None},
-    )
 
 
 class _Reader:
@@ -179,13 +135,9 @@ class _Reader:
 def _names(cells: list[str]) -> dict[int, list[str]]:
     """The titles of each cell: ``Process id`` is one title, ``NPU   Name`` are two."""
     return {
-        place: [plain(title) for title in _TITLES.split(cell)] if _several(cell) else [plain(cell)]
+        place: [plain(title) for title in _TITLES.split(cell)] if _TITLES.search(cell) else [plain(cell)]
         for place, cell in enumerate(cells)
     }
-
-
-def _several(cell: str) -> bool:
-    return bool(_TITLES.search(cell))
 
 
 def _named(titles: dict[int, list[str]], cells: list[str]) -> dict[str, str]:
