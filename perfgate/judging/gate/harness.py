@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -13,13 +14,19 @@ from perfgate.document.run import Harness, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison
 
 MAX_LINES = 12
+_Kind = Literal["removed", "changed", "added", "unknown"]
+_Difference = tuple[_Kind, Message]
 
 
 def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
     """The changes, workload by workload; none where both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
-    changes = [change for name in {**before, **after} for change in _changes(name, before.get(name), after.get(name))]
+    changes = [
+        HarnessChange(workload=name, kind=kind, message=message)
+        for name in {**before, **after}
+        for kind, message in _differences(name, before.get(name), after.get(name))
+    ]
     changes += _not_comparable(base, head, new=after.keys() - before.keys())
     lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
     return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
@@ -54,86 +61,64 @@ def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Compar
     ]
 
 
-def _changes(name: str, base: Harness | None, head: Harness | None) -> Iterator[HarnessChange]:
+def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:
     if base is None:
-        yield HarnessChange(workload=name, kind="added", message=Message("harness.workload-new", {"name": name}))
+        yield "added", Message("harness.workload-new", {"name": name})
     elif head is None:
-        yield HarnessChange(workload=name, kind="removed", message=Message("harness.workload-removed", {"name": name}))
+        yield "removed", Message("harness.workload-removed", {"name": name})
     elif base.error is not None:
         error = base.error.message
         text = error.splitlines() if isinstance(error, str) else [error]
-        why = text[0] if text else Message("harness.no-reason")
-        message = Message("harness.base-unknown", {"why": why})
-        yield HarnessChange(workload=name, kind="unknown", message=message)
+        yield "unknown", Message("harness.base-unknown", {"why": text[0] if text else Message("harness.no-reason")})
     elif head.error is None:
-        yield from _compare(name, base, head)
+        differences = [
+            *_shapes(base.shapes, head.shapes),
+            *_batches(base, head),
+            *_functions(base.functions, head.functions),
+            *_sla(base.sla_p99, head.sla_p99),
+        ]
+        yield from differences
+        if not differences and base.file_sha256 != head.file_sha256:
+            yield "changed", Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
 
 
-def _compare(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
-    changes = [
-        *_shapes(name, base.shapes, head.shapes),
-        *_batches(name, base, head),
-        *_functions(name, base.functions, head.functions),
-        *_sla(name, base, head),
-    ]
-    yield from changes
-    if not changes and base.file_sha256 != head.file_sha256:
-        file = head.reference.rpartition(":")[0]
-        yield HarnessChange(workload=name, kind="changed", message=Message("harness.file-changed", {"file": file}))
-
-
-def _shapes(name: str, base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[HarnessChange]:
+def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for shape in sorted(base.keys() | head.keys()):
         if shape not in head:
-            yield HarnessChange(
-                workload=name, kind="removed", message=Message("harness.shape-removed", {"shape": shape})
-            )
+            yield "removed", Message("harness.shape-removed", {"shape": shape})
         elif shape not in base:
-            yield HarnessChange(workload=name, kind="added", message=Message("harness.shape-new", {"shape": shape}))
+            yield "added", Message("harness.shape-new", {"shape": shape})
         elif base[shape] != head[shape]:
             before, after = (side[shape] or Message("harness.no-arguments") for side in (base, head))
-            message = Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
-            yield HarnessChange(workload=name, kind="changed", message=message)
+            yield "changed", Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
 
 
-def _batches(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
+def _batches(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch != head.batch:
-        message = Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
-        yield HarnessChange(workload=name, kind="changed", message=message)
+        yield "changed", Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
     if base.batch_sizes != head.batch_sizes:
-        yield HarnessChange(workload=name, kind="changed", message=Message("harness.batch-sizes-changed"))
+        yield "changed", Message("harness.batch-sizes-changed")
 
 
-def _functions(name: str, base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[HarnessChange]:
+def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
     for function in sorted(base.keys() | head.keys()):
         if function not in head:
-            yield HarnessChange(
-                workload=name, kind="removed", message=Message("harness.function-removed", {"function": function})
-            )
+            yield "removed", Message("harness.function-removed", {"function": function})
         elif function not in base:
             # A check more proves more, and another way to preprocess is no other call; with any other function more, it is.
-            added = function in ("check", "preprocess_on_device")
-            yield HarnessChange(
-                workload=name,
-                kind="added" if added else "changed",
-                message=Message("harness.function-added", {"function": function}),
-            )
+            kind: _Kind = "added" if function in ("check", "preprocess_on_device") else "changed"
+            yield kind, Message("harness.function-added", {"function": function})
         elif base[function] != head[function]:
-            yield HarnessChange(
-                workload=name, kind="changed", message=Message("harness.function-changed", {"function": function})
-            )
+            yield "changed", Message("harness.function-changed", {"function": function})
 
 
-def _sla(name: str, base: Harness, head: Harness) -> Iterator[HarnessChange]:
-    if base.sla_p99 == head.sla_p99:
-        return
-    if head.sla_p99 is None:
-        yield HarnessChange(workload=name, kind="removed", message=Message("harness.sla-removed"))
-    elif base.sla_p99 is None:
-        yield HarnessChange(workload=name, kind="added", message=Message("harness.sla-added"))
-    else:
-        message = Message("harness.sla-changed", {"before": base.sla_p99, "after": head.sla_p99})
-        yield HarnessChange(workload=name, kind="changed", message=message)
+def _sla(base: float | None, head: float | None) -> Iterator[_Difference]:
+    if base is not None and head is None:
+        yield "removed", Message("harness.sla-removed")
+    elif base is None and head is not None:
+        yield "added", Message("harness.sla-added")
+    elif base is not None and head is not None and base != head:
+        yield "changed", Message("harness.sla-changed", {"before": base, "after": head})
 
 
 def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
