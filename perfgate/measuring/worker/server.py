@@ -15,7 +15,8 @@ import socket
 from typing import NoReturn
 
 from perfgate.document.run import ErrorDetail
-from perfgate.measuring.worker.become import become_worker, describe_error
+from perfgate.measuring.worker.become import become_worker
+from perfgate.measuring.worker.worker import describe_error
 from perfgate.protocol import (
     ConnectionClosed,
     Exited,

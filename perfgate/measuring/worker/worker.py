@@ -7,14 +7,15 @@ import random
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from perfgate.document.run import Artifact, StepResult
-from perfgate.errors import MeasuringError, WorkloadError
+from perfgate.document.run import Artifact, ErrorDetail, StepResult
+from perfgate.errors import MeasuringError, PerfgateError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.collect import keep_recording
@@ -27,7 +28,6 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
-from perfgate.measuring.worker.become import describe_error
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.describe import describe_functions, describe_shapes
@@ -69,6 +69,9 @@ from perfgate.protocol import (
     request_decoder,
     send,
 )
+
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 20_000
 
 
 class Worker:
@@ -325,3 +328,20 @@ def _library_settings(*, frozen_more: bool) -> dict[str, str]:
         settings["torch threads"] = str(torch.get_num_threads())
         settings["torch interop threads"] = str(torch.get_num_interop_threads())
     return settings
+
+
+def describe_error(error: BaseException, device: Device | None = None) -> ErrorDetail:
+    """What a conductor needs to know of an exception: the kind, one line, the traceback.
+
+    User code's exceptions may fail to print themselves; the traceback module survives that.
+    """
+    line = "".join(traceback.format_exception_only(type(error), error)).strip()
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_TRACEBACK:]
+    if isinstance(error, SystemExit):
+        return ErrorDetail(
+            kind="exit", message=f"the workload ended its process ({line})"[:MAX_MESSAGE], traceback=text
+        )
+    if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
+        return ErrorDetail(kind="memory", message=f"out of memory: {line}"[:MAX_MESSAGE], traceback=text)
+    message = str(error) if isinstance(error, PerfgateError) else line
+    return ErrorDetail(kind="exception", message=message[:MAX_MESSAGE], traceback=text)
