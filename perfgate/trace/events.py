@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +28,7 @@ EventKind = Literal[
     "memory",  # an allocation or release
     "other",
 ]
-KINDS: tuple[EventKind, ...] = (
-    "host_op", "compute", "copy", "comm", "annotation", "device_annotation", "runtime", "python", "memory", "other",
-)  # fmt: skip
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
 KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
@@ -92,12 +91,18 @@ class EventTable:
             tracks=self.tracks,
         )
 
+    def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
+        return np.isin(self.kind, [KIND_CODES[kind] for kind in kinds])
+
+    def is_named(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+        """Which events have a name that matches; each name is tried once."""
+        return np.isin(self.name, [code for code, name in enumerate(self.names) if matches(name)])
+
     def of_kind(self, *kinds: EventKind) -> EventTable:
-        return self.select(np.isin(self.kind, [KIND_CODES[kind] for kind in kinds]))
+        return self.select(self.is_kind(*kinds))
 
     def named(self, name: str) -> EventTable:
-        codes = [code for code, known in enumerate(self.names) if known == name]
-        return self.select(np.isin(self.name, codes))
+        return self.select(self.is_named(lambda text: text == name))
 
 
 class EventTableBuilder:

@@ -12,42 +12,13 @@ from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
 
 NOT_RECORDED = -1
-
-
-def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
-    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
-
-    One launch is seen at several levels of the runtime; the first is what the program did. A launch without a length at
-    the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have it (sample
-    torch-native-privateuse1), and tells nothing.
-    """
-    started = np.full(len(work), NOT_RECORDED, dtype=np.int64)
-    known = np.flatnonzero(launches.correlation != NO_CORRELATION)
-    if not known.size:
-        return started
-    order = known[np.lexsort((launches.start[known], launches.correlation[known]))]
-    numbers, first = np.unique(launches.correlation[order], return_index=True)
-    at = np.minimum(np.searchsorted(numbers, work.correlation), numbers.size - 1)
-    launch = order[first][at]
-    placeholder = (launches.duration[launch] == 0) & (launches.start[launch] == work.start)
-    joined = (numbers[at] == work.correlation) & ~placeholder
-    started[joined] = launches.start[launch][joined]
-    return started
-
-
-def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
-    """When each event was launched, and of one whose launch was not recorded when it began itself."""
-    return np.where(launched == NOT_RECORDED, work.start, launched)
-
-
+OUTSIDE = -1
+# The counters that a recording of a device gives, by metric name.
 KERNELS = "counters.kernels"
 FORMAT_CONVERSIONS = "counters.format_conversions"
 DEVICE_COPIES = "counters.device_copies"
 COLLECTIVES = "counters.collectives"
-RECORDED_OPS = "counters.recorded_ops"
 KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
-OUTSIDE = -1
-
 
 # TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
 # cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
@@ -91,6 +62,43 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
     inside = number >= 0
     inside[inside] &= began[inside] < spans.end[number[inside]]
     return np.where(inside, number, OUTSIDE)
+
+
+def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
+    """When each event was launched, or where its launch was not recorded, when it began itself."""
+    return np.where(launched == NOT_RECORDED, work.start, launched)
+
+
+def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
+    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
+
+    A launch without a length at the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have
+    it (sample torch-native-privateuse1), and tells nothing.
+    """
+    starts = np.full(len(work), NOT_RECORDED, dtype=np.int64)
+    launch = launch_positions(work, launches)
+    joined = np.flatnonzero(launch != NOT_RECORDED)
+    launch = launch[joined]
+    real = (launches.duration[launch] > 0) | (launches.start[launch] != work.start[joined])
+    starts[joined[real]] = launches.start[launch[real]]
+    return starts
+
+
+def launch_positions(work: EventTable, launches: EventTable) -> IntColumn:
+    """For each event of a device the position of the call that launched it, or NOT_RECORDED.
+
+    One launch is seen at several levels of the runtime; the first is what the program did.
+    """
+    positions = np.full(len(work), NOT_RECORDED, dtype=np.int64)
+    candidates = np.flatnonzero(launches.correlation != NO_CORRELATION)
+    if not candidates.size:
+        return positions
+    order = candidates[np.lexsort((launches.start[candidates], launches.correlation[candidates]))]
+    numbers, first = np.unique(launches.correlation[order], return_index=True)
+    place = np.minimum(np.searchsorted(numbers, work.correlation), numbers.size - 1)
+    joined = numbers[place] == work.correlation
+    positions[joined] = order[first][place[joined]]
+    return positions
 
 
 def is_format_conversion(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -14,16 +14,8 @@ import numpy.typing as npt
 
 from perfgate.document.flame import FlameUnit
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
-from perfgate.trace.events import (
-    CALL,
-    DEVICE_KINDS,
-    KIND_CODES,
-    KINDS,
-    NO_CORRELATION,
-    EventKind,
-    EventTable,
-)
-from perfgate.trace.spans import OUTSIDE, span_of
+from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
 from perfgate.trace.steps import STEP_NAME
 
 # torch.profiler words a Python function ``file.py(12): name``, 12 being the line where it begins (torch 2.13), a module
@@ -33,13 +25,16 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Steps and requests are numbered; what happened in them makes one stack.
 _NUMBERED = re.compile(r"(ProfilerStep|request)#.*", re.DOTALL)
 _PACKAGES = re.compile(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
-_FRAMEWORKS = frozenset({
-    "torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate",
-})  # fmt: skip
-# sys.stdlib_module_names is there since Python 3.10; these are what PyTorch's own stacks run through.
-_STANDARD_LIBRARY = frozenset(
-    getattr(sys, "stdlib_module_names", ("contextlib", "functools", "importlib", "threading", "typing", "weakref"))
+_FRAMEWORKS = frozenset(
+    {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
 )
+# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
+_MAX_OPEN_CALLS = 64
+# CANN's calls lie in torch_npu's of the same thread; the profilers of Ascend show it as a process of its own.
+_ONE_PROCESS = frozenset({"Python", "CANN"})
+# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+_CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+_Mask = npt.NDArray[np.bool_]
 
 
 class Frame(NamedTuple):
@@ -50,54 +45,14 @@ class Frame(NamedTuple):
 
     @property
     def is_project(self) -> bool:
+        """Whether it is a Python function that belongs neither to Python itself nor to a framework."""
         if self.place is None:
             return False
         file = self.place.rpartition(":")[0]
         top = file.partition("/")[0].partition(".py")[0]
-        return not (_PACKAGES.match(file) or file.startswith("<") or top in _FRAMEWORKS or top in _STANDARD_LIBRARY)
-
-
-def frame(name: str, kind: EventKind) -> Frame:
-    """The frame of an event by its name and kind.
-
-    The line is no part of the name: it moves when code above it comes or goes, and the function is the same.
-    """
-    if kind == "python" and (function := _FUNCTION.fullmatch(name)):
-        return Frame(f"{function['file']}: {function['name']}", f"{function['file']}:{function['line']}")
-    if kind == "python":
-        return Frame(_ADDRESS.sub("", name))
-    numbered = _NUMBERED.fullmatch(name)
-    return Frame(numbered[1] if numbered else name)
-
-
-def project_places(events: EventTable, around: IntColumn) -> tuple[IntColumn, list[str]]:
-    """For each event the nearest function of the project around it, as a position in the list of their places.
-
-    NOTHING_AROUND where there is none; ``around`` are positions as of ``stacks.Stacks``.
-    """
-    places: dict[str, int] = {}
-    own = np.full(len(events.names) + 1, NOTHING_AROUND, dtype=np.int64)
-    python = events.kind == KINDS.index("python")
-    for name in np.unique(events.name[python]).tolist():
-        found = frame(events.names[name], "python")
-        if found.is_project and found.place is not None:
-            own[name] = places.setdefault(found.place, len(places))
-    nearest = np.where(python, own[events.name], NOTHING_AROUND)
-    above = around.copy()
-    missing = np.flatnonzero((nearest == NOTHING_AROUND) & (above != NOTHING_AROUND))
-    direct = nearest.copy()
-    while missing.size:
-        nearest[missing] = direct[above[missing]]
-        above[missing] = around[above[missing]]
-        missing = missing[(nearest[missing] == NOTHING_AROUND) & (above[missing] != NOTHING_AROUND)]
-    return nearest, list(places)
-
-
-# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
-# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
-_MOST_LOOKED_AT = 64
-_ONE_PROCESS = frozenset({"Python", "CANN"})
-_CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+        return not (
+            _PACKAGES.match(file) or file.startswith("<") or top in _FRAMEWORKS or top in sys.stdlib_module_names
+        )
 
 
 @dataclass(frozen=True)
@@ -121,8 +76,8 @@ class Stacks:
     cut: int
 
     @property
-    def on_device(self) -> npt.NDArray[np.bool_]:
-        return _is_kind(self.events, *DEVICE_KINDS)
+    def on_device(self) -> _Mask:
+        return self.events.is_kind(*DEVICE_KINDS)
 
     def depth(self) -> int:
         """How many calls lie in one another at most, work of the device among them."""
@@ -136,10 +91,10 @@ def stacks_of(events: EventTable) -> Stacks:
     """
     spans, unit = _units(events)
     chosen = _of_units(events, spans)
-    device = _is_kind(chosen, *DEVICE_KINDS)
+    device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
     around, cut = _enclosing(chosen, track, np.flatnonzero(~device))
-    launched = _launches(chosen, at_device=np.flatnonzero(device))
+    launched = _launches(chosen, device)
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
     around[device] = launched
@@ -156,19 +111,110 @@ def stacks_of(events: EventTable) -> Stacks:
     )
 
 
-def _threads(events: EventTable) -> IntColumn:
-    """A number for each track, the same for those of one thread: CANN's calls lie in torch_npu's of that thread.
+def attributed_share(stacks: Stacks) -> float | None:
+    """Which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
 
-    The profilers of Ascend show CANN as a process of its own, whose threads have the names that they have in Python's.
+    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """
+    device = stacks.on_device
+    work = device if device.any() else stacks.events.is_kind("host_op")
+    callers = stacks.events.is_kind("host_op", "python") if device.any() else stacks.events.is_kind("python")
+    busy = int(stacks.own[work].sum())
+    if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
+        return None
+    attributed = np.zeros(len(stacks.events), dtype=bool)
+    for active, above in _upwards(stacks.called_by):
+        attributed[active] |= callers[above]
+    return int(stacks.own[work & attributed].sum()) / busy
+
+
+def operators_above(stacks: Stacks) -> IntColumn:
+    """For each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
+    nearest = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
+    operators = stacks.events.is_kind("host_op")
+    for active, above in _upwards(stacks.called_by):
+        first = operators[above] & (nearest[active] == NOTHING_AROUND)
+        nearest[active[first]] = above[first]
+    return nearest
+
+
+def levels(around: IntColumn) -> IntColumn:
+    """For each event how many lie around it, one in another."""
+    depth = np.zeros(around.size, dtype=np.int64)
+    for active, _ in _upwards(around):
+        depth[active] += 1
+    return depth
+
+
+def frame(name: str, kind: EventKind) -> Frame:
+    """The frame of an event by its name and kind.
+
+    The line is no part of the name: it moves when code above it comes or goes, and the function is the same.
+    """
+    if kind == "python" and (function := _FUNCTION.fullmatch(name)):
+        return Frame(f"{function['file']}: {function['name']}", f"{function['file']}:{function['line']}")
+    if kind == "python":
+        return Frame(_ADDRESS.sub("", name))
+    numbered = _NUMBERED.fullmatch(name)
+    return Frame(numbered[1] if numbered else name)
+
+
+def project_places(events: EventTable, around: IntColumn) -> tuple[IntColumn, list[str]]:
+    """For each event the nearest function of the project around it, as a position in the list of their places.
+
+    NOTHING_AROUND where there is none; ``around`` are positions as of ``Stacks``.
+    """
+    places: dict[str, int] = {}
+    own = np.full(len(events.names) + 1, NOTHING_AROUND, dtype=np.int64)
+    python = events.is_kind("python")
+    for name in np.unique(events.name[python]).tolist():
+        function = frame(events.names[name], "python")
+        if function.is_project and function.place is not None:
+            own[name] = places.setdefault(function.place, len(places))
+    nearest = np.where(python, own[events.name], NOTHING_AROUND)
+    direct = nearest.copy()
+    for active, above in _upwards(around):
+        missing = nearest[active] == NOTHING_AROUND
+        nearest[active[missing]] = direct[above[missing]]
+    return nearest, list(places)
+
+
+def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
+    """The calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
+    marks = events.of_kind("annotation", "host_op")
+    calls = marks.named(CALL)
+    if len(calls):
+        return _in_order(calls), "call"
+    steps = marks.select(marks.is_named(STEP_NAME.fullmatch))
+    if not len(steps):
+        return None, "whole recording"
+    spans = _in_order(steps)
+    starts = events.of_kind("host_op", *DEVICE_KINDS).start
+    ends_idle = spans.start.size > 1 and not ((starts > spans.start[-1]) & (starts < spans.end[-1])).any()
+    return Intervals(spans.start[:-1], spans.end[:-1]) if ends_idle else spans, "profiler step"
+
+
+def _in_order(marks: EventTable) -> Intervals:
+    order = np.argsort(marks.start, kind="stable")
+    return Intervals(marks.start[order], marks.end[order])
+
+
+def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
+    calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
+    real = events.of_kind(*calls, *DEVICE_KINDS)
+    if spans is None:
+        return real
+    return real.select(span_of(real, spans, launches=events.of_kind("runtime")) != OUTSIDE)
+
+
+def _threads(events: EventTable) -> IntColumn:
+    """A number for each track, the same for those of one thread."""
     first: dict[str, int] = {}
-    return np.array(
-        [
-            first.setdefault(thread, at) if process in _ONE_PROCESS else at
-            for at, (process, thread) in enumerate(events.tracks)
-        ],
-        dtype=np.int64,
-    )
+    numbers = [
+        first.setdefault(thread, position) if process in _ONE_PROCESS else position
+        for position, (process, thread) in enumerate(events.tracks)
+    ]
+    return np.array(numbers, dtype=np.int64)
 
 
 def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
@@ -182,14 +228,14 @@ def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]
     real = calls[events.duration[calls] > 0]
     open_calls: list[int] = []
     cut = 0
-    for at in real[np.lexsort((-events.duration[real], events.start[real], track[real]))].tolist():
-        while open_calls and (tracks[open_calls[-1]] != tracks[at] or ends[open_calls[-1]] <= starts[at]):
+    for call in real[np.lexsort((-events.duration[real], events.start[real], track[real]))].tolist():
+        while open_calls and (tracks[open_calls[-1]] != tracks[call] or ends[open_calls[-1]] <= starts[call]):
             open_calls.pop()
-        near = islice(reversed(open_calls), _MOST_LOOKED_AT)
-        holding = next((outer for outer in near if ends[outer] >= ends[at]), NOTHING_AROUND)
-        around[at] = holding
-        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[at]
-        open_calls.append(at)
+        near = islice(reversed(open_calls), _MAX_OPEN_CALLS)
+        holding = next((outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND)
+        around[call] = holding
+        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[call]
+        open_calls.append(call)
     return around, cut
 
 
@@ -201,6 +247,15 @@ def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
     return np.maximum(own, 0)
 
 
+def _launches(events: EventTable, device: _Mask) -> IntColumn:
+    """For each piece of work of the device the position of the call that launched it."""
+    runtime = events.is_kind("runtime")
+    calls = launch_positions(events.select(device), events.select(runtime))
+    joined = calls != NOT_RECORDED
+    calls[joined] = np.flatnonzero(runtime)[calls[joined]]
+    return np.where(joined, calls, NOTHING_AROUND)
+
+
 def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
     """What called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
 
@@ -208,106 +263,21 @@ def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
     way round, the recording began or ended amid them, and none is.
     """
     called = around.copy()
-    put = _named_in_order(events, lambda name: name == "Enqueue" or name.startswith("Enqueue@"))
-    taken = _named_in_order(events, lambda name: name.startswith("Dequeue"))
-    if put.size == taken.size:
-        called[taken] = put
+    calls = events.is_kind(*_CALL_KINDS)
+    enqueued = _by_start(events, calls & events.is_named(re.compile(r"Enqueue(@.*)?", re.DOTALL).fullmatch))
+    dequeued = _by_start(events, calls & events.is_named(lambda name: name.startswith("Dequeue")))
+    if enqueued.size == dequeued.size:
+        called[dequeued] = enqueued
     return called
 
 
-def _named_in_order(events: EventTable, wanted: Callable[[str], bool]) -> npt.NDArray[np.intp]:
-    codes = [code for code, name in enumerate(events.names) if wanted(name)]
-    found = np.flatnonzero(np.isin(events.name, codes) & _is_kind(events, *_CALL_KINDS))
-    return found[np.argsort(events.start[found], kind="stable")]
-
-
-def attributed_share(stacks: Stacks) -> float | None:
-    """Which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
-
-    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
-    """
-    device = stacks.on_device
-    work = device if device.any() else _is_kind(stacks.events, "host_op")
-    wanted: tuple[EventKind, ...] = ("host_op", "python") if device.any() else ("python",)
-    busy = int(stacks.own[work].sum())
-    if not busy or stacks.unlaunched == device.sum() > 0 or not _is_kind(stacks.events, *wanted).any():
-        return None
-    known = _under(stacks.called_by, _is_kind(stacks.events, *wanted))
-    return int(stacks.own[work & known].sum()) / busy
-
-
-def operators_above(stacks: Stacks) -> IntColumn:
-    found = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
-    operators = _is_kind(stacks.events, "host_op")
-    for active, above in _upwards(stacks.called_by):
-        nearest = operators[above] & (found[active] == NOTHING_AROUND)
-        found[active[nearest]] = above[nearest]
-    return found
-
-
-def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
-    marks = events.of_kind("annotation", "host_op")
-    calls = marks.named(CALL)
-    if len(calls):
-        return _in_order(calls), "call"
-    steps = marks.select(np.isin(marks.name, [at for at, name in enumerate(marks.names) if STEP_NAME.fullmatch(name)]))
-    if not len(steps):
-        return None, "whole recording"
-    spans = _in_order(steps)
-    done = events.of_kind("host_op", *DEVICE_KINDS).start
-    ends_idle = spans.start.size > 1 and not ((done > spans.start[-1]) & (done < spans.end[-1])).any()
-    kept = slice(None, -1) if ends_idle else slice(None)
-    return Intervals(spans.start[kept], spans.end[kept]), "profiler step"
-
-
-def _in_order(marks: EventTable) -> Intervals:
-    order = np.argsort(marks.start, kind="stable")
-    return Intervals(marks.start[order], marks.end[order])
-
-
-def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
-    calls = _CALL_KINDS if _is_kind(events, *_CALL_KINDS).any() else ("other",)
-    real = events.of_kind(*calls, *DEVICE_KINDS)
-    if spans is None:
-        return real
-    owners = span_of(real, spans, launches=events.of_kind("runtime"))
-    return real.select(owners != OUTSIDE)
-
-
-def _launches(events: EventTable, *, at_device: npt.NDArray[np.intp]) -> IntColumn:
-    found = np.full(at_device.size, NOTHING_AROUND, dtype=np.int64)
-    at = np.flatnonzero(_is_kind(events, "runtime") & (events.correlation != NO_CORRELATION))
-    if not at.size:
-        return found
-    order = at[np.lexsort((events.start[at], events.correlation[at]))]
-    numbers, first = np.unique(events.correlation[order], return_index=True)
-    wanted = events.correlation[at_device]
-    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
-    joined = numbers[place] == wanted
-    found[joined] = order[first][place[joined]]
-    return found
-
-
-def _is_kind(events: EventTable, *kinds: EventKind) -> npt.NDArray[np.bool_]:
-    return np.isin(events.kind, [KIND_CODES[kind] for kind in kinds])
-
-
-def _under(around: IntColumn, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    found = np.zeros(around.size, dtype=bool)
-    for active, above in _upwards(around):
-        found[active] |= wanted[above]
-    return found
-
-
-def levels(around: IntColumn) -> IntColumn:
-    depth = np.zeros(around.size, dtype=np.int64)
-    for active, _ in _upwards(around):
-        depth[active] += 1
-    return depth
+def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
+    positions = np.flatnonzero(chosen)
+    return positions[np.argsort(events.start[positions], kind="stable")]
 
 
 def _upwards(around: IntColumn) -> Iterator[tuple[npt.NDArray[np.intp], IntColumn]]:
-    """Yield, level by level, the events that have one so far above them, and that one."""
+    """Level by level the events that have another so far above them, and that other."""
     active, above = np.arange(around.size), around
     while True:
         real = above != NOTHING_AROUND

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals, joined, union, union_length
-from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KIND_CODES, EventTable
+from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.spans import OUTSIDE, span_of
 
@@ -30,13 +30,19 @@ class Mark(NamedTuple):
     end_ns: int | None = None
 
 
-def step_marks(events: EventTable) -> list[Mark]:
-    """The annotations ``ProfilerStep#N`` of the host, in time order."""
-    numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
-    marks = events.of_kind("annotation")
-    marks = marks.select(np.isin(marks.name, list(numbers)))
+def step_number(name: str) -> int | None:
+    """The number of a step by the name of its span; None for every other name."""
+    match = STEP_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def step_marks(events: EventTable, *kinds: EventKind) -> list[Mark]:
+    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
+    marks = events.of_kind(*(kinds or ("annotation",)))
+    marks = marks.select(marks.is_named(STEP_NAME.fullmatch))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
-    return sorted((Mark(numbers[name], start, end) for name, start, end in rows), key=_start_of)
+    steps = [Mark(step_number(marks.names[name]), start, end) for name, start, end in rows]
+    return sorted(steps, key=lambda mark: mark.start_ns or 0)
 
 
 def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> tuple[ProfilerStep, ...] | None:
@@ -182,7 +188,7 @@ def _host_begin(first_kernel: int, row: TabledStep | None) -> int | None:
 def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence[int]) -> IntColumn:
     at = {number: position for position, number in enumerate(numbers)}
     owners = np.full(len(work), OUTSIDE, dtype=np.int64)
-    is_copy = (work.kind == KIND_CODES["copy"]).tolist()
+    is_copy = work.is_kind("copy").tolist()
     current = OUTSIDE
     for position in np.argsort(work.start, kind="stable").tolist():
         if not is_copy[position]:
@@ -201,7 +207,3 @@ def _as_written(row: TabledStep) -> ProfilerStep:
         free_ns=row.free_ns,
         preparing_ns=None if row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns,
     )
-
-
-def _start_of(mark: Mark) -> int:
-    return mark.start_ns or 0

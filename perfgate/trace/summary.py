@@ -17,6 +17,7 @@ from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.events import (
     CALL,
     DEVICE_KINDS,
+    KERNEL_KINDS,
     KINDS,
     NO_CORRELATION,
     EventKind,
@@ -35,7 +36,7 @@ from perfgate.trace.spans import (
     count_work,
     span_of,
 )
-from perfgate.trace.steps import STEP_NAME, Mark, profiler_steps, shows_copies
+from perfgate.trace.steps import STEP_NAME, Mark, profiler_steps, shows_copies, step_marks, windows_of
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
@@ -92,9 +93,8 @@ class DeviceSummary:
 
     def lengths(self) -> list[int] | None:
         """The nanoseconds of each span; None where one of them is not known."""
-        lengths = [step.length_ns for step in self.steps]
-        known = [length for length in lengths if length is not None]
-        return known if known and len(known) == len(lengths) else None
+        lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
+        return lengths if lengths and len(lengths) == len(self.steps) else None
 
     def parts(self) -> StepParts | None:
         """What the device did of all spans together; None where that is not known of one of them."""
@@ -126,6 +126,17 @@ class _Spans(NamedTuple):
     numbers: tuple[int, ...] = ()
     windows: Intervals | None = None
 
+    def without_last(self) -> _Spans:
+        windows = None if self.windows is None else Intervals(self.windows.start[:-1], self.windows.end[:-1])
+        return _Spans(self.unit, self.size - 1, self.numbers[:-1], windows)
+
+    def marks(self) -> list[Mark]:
+        """None at all where nothing says when the host was in them."""
+        if self.windows is None:
+            return []
+        numbers = self.numbers or (None,) * self.size
+        return [Mark(*row) for row in zip(numbers, self.windows.start.tolist(), self.windows.end.tolist())]
+
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
     return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
@@ -140,7 +151,7 @@ def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
     if timeline.kernels is not None:
         owners = _by_step(timeline.kernels, spans, timeline).owners.tolist()
         return tuple(kernel for kernel, owner in zip(timeline.kernels, owners) if owner != OUTSIDE)
-    events = _by_time(timeline.events.of_kind("compute", "comm"), timeline, spans).inside()
+    events = _by_time(timeline.events.of_kind(*KERNEL_KINDS), timeline, spans).inside()
     columns = (column.tolist() for column in (events.name, events.group, events.kind, events.start, events.duration))
     return tuple(
         Kernel(
@@ -164,42 +175,14 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
         return ["all"]
     if None not in ranks and len(set(ranks)) == len(ranks):
         return [f"rank {rank}" for rank in ranks]
-    seen: Counter[str] = Counter()
+    recordings: Counter[str] = Counter()
     names = []
     for timeline in timelines:
-        seen[timeline.label] += 1
+        recordings[timeline.label] += 1
         # Two recordings of one rank: the profiler's schedule was repeated.
-        again = seen[timeline.label]
-        names.append(timeline.label if again == 1 else f"{timeline.label}, recording {again}")
+        number = recordings[timeline.label]
+        names.append(timeline.label if number == 1 else f"{timeline.label}, recording {number}")
     return names
-
-
-def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
-    spans = _spans(timeline)
-    device = _present(_device_work(timeline, spans))
-    on_host = not device and not tells_of_device(timeline)
-    if _ends_unfinished(_works([_host_ops(timeline, spans)] if on_host else device, spans)):
-        spans = _Spans(spans.unit, spans.size - 1, spans.numbers[:-1], _all_but_last(spans.windows))
-        device = _present(_device_work(timeline, spans))
-    shown = [_host_ops(timeline, spans)] if on_host else device
-    return DeviceSummary(
-        shape=shape,
-        timeline=timeline,
-        unit=spans.unit,
-        spans=spans.size,
-        on_host=on_host,
-        totals=_totals(shown, spans),
-        counted=sum(len(part.inside()) for part in shown),
-        works=tuple(_works(shown, spans) if shown else _collective_works(timeline, spans)),
-        absent=_absent(timeline, spans, device, on_host=on_host),
-        steps=_steps(timeline, spans, on_host=on_host),
-        collectives=_collective_times(timeline, device),
-        work=tuple(shown),
-    )
-
-
-def _present(parts: Iterable[OwnedEvents]) -> list[OwnedEvents]:
-    return [part for part in parts if len(part.events)]
 
 
 def tells_of_device(timeline: Timeline) -> bool:
@@ -208,31 +191,36 @@ def tells_of_device(timeline: Timeline) -> bool:
     return bool(timeline.kernels or timeline.types or timeline.collectives) or computed
 
 
-def _ends_unfinished(works: Sequence[Work]) -> bool:
-    """Whether the last step did nothing and others did: the profiler was stopped right after step() (sample mi250)."""
-    return len(works) > 1 and not works[-1] and any(works)
-
-
-def _all_but_last(windows: Intervals | None) -> Intervals | None:
-    return None if windows is None else Intervals(windows.start[:-1], windows.end[:-1])
-
-
-def _totals(parts: Sequence[OwnedEvents], spans: _Spans) -> tuple[OperatorTotal, ...]:
+def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
+    spans = _spans(timeline)
+    device = _device_work(timeline, spans)
+    on_host = not device and not tells_of_device(timeline)
+    works = _works(_host_work(timeline, spans) if on_host else device, spans)
+    if len(works) > 1 and not works[-1] and any(works):
+        # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).
+        spans = spans.without_last()
+        device = _device_work(timeline, spans)
+    parts = _host_work(timeline, spans) if on_host else device
     inside = [part.inside() for part in parts]
-    rows = [row for events in inside if len(events) for row in operator_totals(events, calls=spans.size)]
-    return tuple(sorted(rows, key=lambda row: (-row.typical_ns, row.name)))
-
-
-def _works(parts: Sequence[OwnedEvents], spans: _Spans) -> list[Work]:
-    works = [Work() for _ in range(spans.size)]
-    for part in parts:
-        for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
-            work.update(more)
-    return works
+    totals = [total for events in inside if len(events) for total in operator_totals(events, calls=spans.size)]
+    return DeviceSummary(
+        shape=shape,
+        timeline=timeline,
+        unit=spans.unit,
+        spans=spans.size,
+        on_host=on_host,
+        totals=tuple(sorted(totals, key=lambda total: (-total.typical_ns, total.name))),
+        counted=sum(map(len, inside)),
+        works=tuple(_works(parts, spans) if parts else _collective_works(timeline, spans)),
+        absent=_absent(timeline, spans, device, on_host=on_host),
+        steps=_steps(timeline, spans, on_host=on_host),
+        collectives=_collective_times(timeline, device),
+        work=tuple(parts),
+    )
 
 
 def _spans(timeline: Timeline) -> _Spans:
-    """Find the units: profiler steps, else the calls of a trace of perfgate's own, else the whole."""
+    """The profiler steps, else the calls of a trace of perfgate's own, else the whole."""
     windows = _step_windows(timeline)
     numbers = sorted(
         {step.number for step in timeline.steps or () if step.number is not None}
@@ -240,46 +228,49 @@ def _spans(timeline: Timeline) -> _Spans:
         or {kernel.step for kernel in timeline.kernels or () if kernel.step is not None}
     )
     if numbers:
-        known = [windows[number] for number in numbers if number in windows]
-        return _Spans(
-            "profiler step", len(numbers), tuple(numbers), _column(known) if len(known) == len(numbers) else None
-        )
+        marks = [windows[number] for number in numbers if number in windows]
+        complete = len(marks) == len(numbers)
+        return _Spans("profiler step", len(numbers), tuple(numbers), windows_of(marks) if complete else None)
     calls = timeline.events.named(CALL).of_kind("annotation")
     if len(calls):
-        return _Spans("call", len(calls), windows=_column(sorted(zip(calls.start.tolist(), calls.end.tolist()))))
+        order = np.lexsort((calls.end, calls.start))
+        return _Spans("call", len(calls), windows=Intervals(calls.start[order], calls.end[order]))
     return _Spans("whole recording", 1)
 
 
-def _step_windows(timeline: Timeline) -> dict[int, tuple[int, int]]:
-    found = {
-        step.number: (step.start_ns, step.end_ns)
+def _step_windows(timeline: Timeline) -> dict[int, Mark]:
+    """When each numbered profiler step was on the host, else on the device."""
+    windows = {
+        step.number: Mark(step.number, step.start_ns, step.end_ns)
         for step in timeline.steps or ()
         if step.number is not None and step.start_ns is not None and step.end_ns is not None
     }
-    events = timeline.events
-    numbers = {code: int(match[1]) for code, name in enumerate(events.names) if (match := STEP_NAME.fullmatch(name))}
-    marked = events.select(np.isin(events.name, list(numbers))).of_kind("annotation", "host_op")
-    for name, start, end in zip(marked.name.tolist(), marked.start.tolist(), marked.end.tolist()):
-        found[numbers[name]] = (start, end)
-    return found
-
-
-def _column(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    table = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
-    return Intervals(table[:, 0], table[:, 1])
+    marks = step_marks(timeline.events, "annotation", "host_op")
+    return {**windows, **{mark.number: mark for mark in marks if mark.number is not None}}
 
 
 def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
+    """What the device ran: the table of kernels where there is one, and the copies, which are never in it."""
     if timeline.kernels is None:
-        return [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
-    copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
-    return [_by_step(timeline.kernels, spans, timeline), copies]
+        parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
+    else:
+        copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
+        parts = [_by_step(timeline.kernels, spans, timeline), copies]
+    return [part for part in parts if len(part.events)]
 
 
-def _host_ops(timeline: Timeline, spans: _Spans) -> OwnedEvents:
+def _host_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
     ops = timeline.events.of_kind("host_op")
-    marks = [code for code, name in enumerate(ops.names) if STEP_NAME.fullmatch(name)]
-    return _by_time(ops.select(~np.isin(ops.name, marks)), timeline, spans)
+    # In 2021 torch.profiler's steps were operators.
+    return [_by_time(ops.select(~ops.is_named(STEP_NAME.fullmatch)), timeline, spans)]
+
+
+def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
+    works = [Work() for _ in range(spans.size)]
+    for part in parts:
+        for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
+            work.update(more)
+    return works
 
 
 def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
@@ -294,58 +285,51 @@ def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> Ow
     """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
     builder = EventTableBuilder()
     for number, kernel in enumerate(kernels):
-        _add_kernel(builder, kernel, number)
+        # Rows without a start would nest into each other on one track.
+        row = str(kernel.stream) if kernel.start_ns is not None else f"row {number}"
+        builder.add(
+            kernel.start_ns or 0,
+            kernel.duration_ns,
+            track=(kernel.core or "", row),
+            name=kernel.name,
+            kind="comm" if kernel.is_collective else "compute",
+            correlation=NO_CORRELATION,
+            group=kernel.type or type_by_name(kernel.name),
+        )
     events = builder.table()
     if all(kernel.step is None for kernel in kernels):
         return _by_time(events, timeline, spans)
-    at = {step: index for index, step in enumerate(spans.numbers)}
-    owners = [OUTSIDE if kernel.step is None else at.get(kernel.step, OUTSIDE) for kernel in kernels]
+    positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
+    owners = [positions.get(kernel.step, OUTSIDE) for kernel in kernels]
     return OwnedEvents(events, np.array(owners, dtype=np.int64))
 
 
-def _add_kernel(builder: EventTableBuilder, kernel: Kernel, number: int) -> None:
-    # Rows without a start would nest into each other on one track.
-    track = (kernel.core or "", str(kernel.stream) if kernel.start_ns is not None else f"row {number}")
-    builder.add(
-        kernel.start_ns or 0,
-        kernel.duration_ns,
-        track=track,
-        name=kernel.name,
-        kind="comm" if kernel.is_collective else "compute",
-        correlation=NO_CORRELATION,
-        group=kernel.type or type_by_name(kernel.name),
-    )
-
-
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
+    """The counters that the recording cannot give."""
     if on_host:
         return frozenset(KERNEL_METRICS)
     if not device:
         return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
-    return frozenset() if _has_copies(timeline, spans) else frozenset({DEVICE_COPIES})
-
-
-def _has_copies(timeline: Timeline, spans: _Spans) -> bool:
-    return shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
+    knows_copies = shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
+    return frozenset() if knows_copies else frozenset({DEVICE_COPIES})
 
 
 def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
-    windows = [] if spans.windows is None else list(zip(spans.windows.start.tolist(), spans.windows.end.tolist()))
-    if spans.unit == "profiler step":
-        on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
-        hosts = [ProfilerStep(number, *window) for number, window in zip(spans.numbers, windows)]
-        bare = hosts or [ProfilerStep(number) for number in spans.numbers]
-        return tuple(on_device.get(step.number, step) for step in bare)
-    return profiler_steps(timeline.events, [Mark(None, *window) for window in windows]) or ()
+    """The steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
+    marks = spans.marks()
+    if spans.unit != "profiler step":
+        return profiler_steps(timeline.events, marks) or ()
+    on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
+    bare = [ProfilerStep(*mark) for mark in marks] or [ProfilerStep(number) for number in spans.numbers]
+    return tuple(on_device.get(step.number, step) for step in bare)
 
 
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     """Count collectives by their own table, where there is no other."""
     works = [Work() for _ in range(spans.size)]
-    at = {step: index for index, step in enumerate(spans.numbers)}
+    positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
     for collective in timeline.collectives or ():
-        owner = at.get(collective.step, OUTSIDE) if collective.step is not None else OUTSIDE
-        owner = 0 if spans.size == 1 else owner
+        owner = 0 if spans.size == 1 else positions.get(collective.step, OUTSIDE)
         if owner != OUTSIDE:
             works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
     return works

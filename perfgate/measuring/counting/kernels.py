@@ -16,12 +16,12 @@ from perfgate.trace.spans import (
     FORMAT_CONVERSIONS,
     KERNEL_METRICS,
     KERNELS,
-    RECORDED_OPS,
     Work,
     WorkItem,
     is_format_conversion,
 )
 
+RECORDED_OPS = "counters.recorded_ops"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
