@@ -53,28 +53,28 @@ def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
     return Intervals(start[open_parts], end[open_parts])
 
 
-def joined(one: Intervals, other: Intervals) -> Intervals:
-    return Intervals(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))
+def joined(first: Intervals, second: Intervals) -> Intervals:
+    return Intervals(np.concatenate((first.start, second.start)), np.concatenate((first.end, second.end)))
 
 
-def intersection(one: Intervals, other: Intervals) -> Intervals:
+def intersection(first: Intervals, second: Intervals) -> Intervals:
     """What two lists of intervals, each sorted and disjoint, both cover."""
-    starts = np.sort(np.concatenate((one.start, other.start)))
-    ends = np.sort(np.concatenate((one.end, other.end)))
+    starts = np.sort(np.concatenate((first.start, second.start)))
+    ends = np.sort(np.concatenate((first.end, second.end)))
     # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
     opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(ends, starts, side="right")
     begin = np.unique(starts[opened == 2])
     return Intervals(begin, ends[np.searchsorted(ends, begin, side="right")])
 
 
-def overlap_length(one: Intervals, other: Intervals) -> int:
+def overlap_length(first: Intervals, second: Intervals) -> int:
     """The nanoseconds covered by both: |A| + |B| - |A or B|."""
-    return union_length(one) + union_length(other) - union_length(joined(one, other))
+    return union_length(first) + union_length(second) - union_length(joined(first, second))
 
 
-def exposed_length(one: Intervals, other: Intervals) -> int:
+def exposed_length(first: Intervals, second: Intervals) -> int:
     """The nanoseconds covered by the first and not by the second: |A or B| - |B|."""
-    return union_length(joined(one, other)) - union_length(other)
+    return union_length(joined(first, second)) - union_length(second)
 
 
 def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:

@@ -9,7 +9,7 @@ from perfgate.trace.recording import Kernel, Timeline
 
 # What torch_npu writes of steps went through a float: 0.25 us a kernel.
 _TOLERANCE = 0.01
-_NAMED = 3
+_EXAMPLES = 3
 
 
 def contradictions(timeline: Timeline) -> list[str]:
@@ -25,21 +25,22 @@ def _of_types(timeline: Timeline) -> Iterator[str]:
     if not timeline.types or not timeline.kernels:
         return
     counted = Counter(kernel.type for kernel in _computing(timeline))
-    said: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for total in timeline.types:
-        said[total.type] += total.count
-    differing = sorted(kind for kind in said if said[kind] != counted[kind])
+        totals[total.type] += total.count
+    differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
     if differing:
-        named = ", ".join(f"{kind} {said[kind]} and {counted[kind]}" for kind in differing[:_NAMED])
-        yield f"op_statistic counts {sum(said.values())} kernels, the table of kernels has {sum(counted.values())} ({named})"
+        examples = ", ".join(f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES])
+        counts = f"op_statistic counts {sum(totals.values())} kernels, the table of kernels has {sum(counted.values())}"
+        yield f"{counts} ({examples})"
 
 
 def _of_events(timeline: Timeline) -> Iterator[str]:
     """Compare the kernels on the device's timeline with their table."""
-    seen = len(timeline.events.of_kind("compute"))
+    events = len(timeline.events.of_kind("compute"))
     tabled = len(_computing(timeline))
-    if timeline.kernels and seen and seen != tabled:
-        yield f"the timeline shows {seen} kernels, the table of kernels has {tabled}"
+    if timeline.kernels and events and events != tabled:
+        yield f"the timeline shows {events} kernels, the table of kernels has {tabled}"
 
 
 def _of_steps(timeline: Timeline) -> Iterator[str]:

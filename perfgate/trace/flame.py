@@ -74,14 +74,14 @@ class _Frames:
         pairs, back = np.unique(events.group * len(KINDS) + events.kind, return_inverse=True)
         numbers: dict[Frame, int] = {}
         self.of: list[Frame] = []
-        found = []
+        numbers_of = []
         for pair in pairs.tolist():
-            made = frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)])
-            if made not in numbers:
-                numbers[made] = len(self.of)
-                self.of.append(made)
-            found.append(numbers[made])
-        self.labels: IntColumn = np.array(found, dtype=np.int64)[back]
+            label = frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)])
+            if label not in numbers:
+                numbers[label] = len(self.of)
+                self.of.append(label)
+            numbers_of.append(numbers[label])
+        self.labels: IntColumn = np.array(numbers_of, dtype=np.int64)[back]
 
 
 class _Rows(NamedTuple):
@@ -125,23 +125,23 @@ class _Copies(NamedTuple):
 
     def rows(self, root: IntColumn, event: IntColumn, *, first: int) -> IntColumn:
         """The rows of events under streams, where the first of these copies is row ``first``."""
-        found = np.full(event.size, NONE, dtype=np.int64)
+        rows = np.full(event.size, NONE, dtype=np.int64)
         real = event != NOTHING_AROUND
         keys = self.root * self.size + self.event
-        found[real] = first + np.searchsorted(keys, root[real] * self.size + event[real])
-        return found
+        rows[real] = first + np.searchsorted(keys, root[real] * self.size + event[real])
+        return rows
 
 
 def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> _Copies:
     size = max(around.size, 1)
-    known = launches != NOTHING_AROUND
-    frontier = found = np.unique(streams[known] * size + launches[known])
+    joined = launches != NOTHING_AROUND
+    frontier = calls = np.unique(streams[joined] * size + launches[joined])
     while frontier.size:
         outer = around[frontier % size]
         real = outer != NOTHING_AROUND
-        frontier = np.setdiff1d(frontier[real] // size * size + outer[real], found)
-        found = np.union1d(found, frontier)
-    return _Copies(found // size, found % size, size)
+        frontier = np.setdiff1d(frontier[real] // size * size + outer[real], calls)
+        calls = np.union1d(calls, frontier)
+    return _Copies(calls // size, calls % size, size)
 
 
 class _Nodes(NamedTuple):
@@ -178,8 +178,8 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
             node[level] = above
             continue
         key = (above * len(FLAME_KINDS) + kinds[level]) * names + label[level]
-        _, first, found = np.unique(key, return_index=True, return_inverse=True)
-        node[level] = size + found
+        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        node[level] = size + group
         columns.append((above[first], kinds[level][first], label[level][first]))
         size += first.size
     parent, kind, name = (np.concatenate(column) for column in zip(*columns))
@@ -188,14 +188,14 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
 
 def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
     events = stacks.events
-    known = np.flatnonzero(nodes.request != NO_TEXT)
-    codes, at = np.unique(nodes.request[known], return_inverse=True)
-    totals = totals_by_name(at, own[known], codes.size)
+    served = np.flatnonzero(nodes.request != NO_TEXT)
+    codes, at = np.unique(nodes.request[served], return_inverse=True)
+    totals = totals_by_name(at, own[served], codes.size)
     most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
     number = np.full(codes.size, most.size)
     number[np.sort(most)] = np.arange(most.size)
     request = np.full(nodes.request.size, NONE)
-    request[known] = number[at]
+    request[served] = number[at]
     names = [events.names[code] for code in codes[np.sort(most)].tolist()]
     names += [OTHER_REQUESTS] if codes.size > most.size else []
     counted = nodes.own_frame & (own > 0)
@@ -212,17 +212,17 @@ def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, l
 
 
 def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> tuple[IntColumn, IntColumn]:
-    most, others = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
+    most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = events.shape[rows.event]
-    known = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
+    shaped = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
     base = len(events.names) + 1
-    pairs, pair = np.unique(nodes.of_row[known] * base + shape[known], return_inverse=True)
-    times = totals_by_name(pair, own[known], pairs.size)
+    pairs, pair = np.unique(nodes.of_row[shaped] * base + shape[shaped], return_inverse=True)
+    times = totals_by_name(pair, own[shaped], pairs.size)
     order = np.lexsort((-times, pairs // base))
     owner, first, count = np.unique(pairs[order] // base, return_index=True, return_counts=True)
     most[owner] = pairs[order][first] % base
-    others[owner] = count - 1
-    return most, others
+    more[owner] = count - 1
+    return most, more
 
 
 def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> list[str]:
@@ -240,12 +240,12 @@ def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> 
 
 
 def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
-    shown, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
+    places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
-        made, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
-        nearest[at] = (made.place if made.is_project else above) or ""
-        shown[at] = made.place or nearest[at]
-    return shown
+        label, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
+        nearest[at] = (label.place if label.is_project else above) or ""
+        places[at] = label.place or nearest[at]
+    return places
 
 
 def _folded(tree: FlameTree, most: int) -> FlameTree:
@@ -260,8 +260,8 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
         if tree.parent[node] != NONE:
             total[tree.parent[node]] += total[node]
     # A node is never larger than its parent and stands behind it, so all above a kept node are kept.
-    kept = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
-    number = dict(zip(kept, range(most)))
+    largest = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
+    number = dict(zip(largest, range(most)))
     stays: list[int] = []
     for node in range(size):
         stays.append(
@@ -275,12 +275,12 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
     order = sorted(key for key in cells if key[0] != NONE)
     return msgspec.structs.replace(
         tree,
-        parent=[NONE if tree.parent[node] == NONE else number[tree.parent[node]] for node in kept],
-        kind=[tree.kind[node] for node in kept],
-        name=[tree.name[node] for node in kept],
-        place=[tree.place[node] for node in kept],
-        shape=[tree.shape[node] for node in kept],
-        more_shapes=[tree.more_shapes[node] for node in kept],
+        parent=[NONE if tree.parent[node] == NONE else number[tree.parent[node]] for node in largest],
+        kind=[tree.kind[node] for node in largest],
+        name=[tree.name[node] for node in largest],
+        place=[tree.place[node] for node in largest],
+        shape=[tree.shape[node] for node in largest],
+        more_shapes=[tree.more_shapes[node] for node in largest],
         head=FlameCosts(
             units=costs.units,
             node=[node for node, _ in order],

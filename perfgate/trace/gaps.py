@@ -6,7 +6,9 @@ What the device waited for is read from the event that ends a gap and the call o
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -56,33 +58,38 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
-    found = [Gap(*gap) for gap in zip(_starts(idle), _lengths(idle), _causes(idle, work, events.of_kind("runtime")))]
+    stretches = [*_gaps(idle, _causes(idle, work, events.of_kind("runtime")))]
     if exposed:
         computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
-        found += _exposed(communication, computing, "communication")
-        found += _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy")
-        found.sort()
-    return DeviceGaps(start, end, busy.length, tuple(found))
+        stretches += _exposed(communication, computing, "communication")
+        stretches += _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy")
+        stretches.sort()
+    return DeviceGaps(start, end, busy.length, tuple(stretches))
+
+
+def _gaps(intervals: Intervals, causes: Iterable[GapCause]) -> Iterator[Gap]:
+    lengths = intervals.end - intervals.start
+    return (Gap(*gap) for gap in zip(intervals.start.tolist(), lengths.tolist(), causes))
 
 
 def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> list[GapCause]:
     launched = launch_starts(work, runtime)
-    # Of what starts together the one that was launched first ends the gap.
+    # Of what starts together the event that was launched first ends the gap.
     first = np.where(launched == NOT_RECORDED, np.iinfo(np.int64).max, launched)
     order = np.lexsort((first, work.start))
     launch = launched[order][np.searchsorted(work.start[order], idle.end)]
     late = launch >= idle.start
-    chosen = np.select(
+    codes = np.select(
         [launch == NOT_RECORDED, late & _waiting(runtime, idle.start), late],
         [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
         CAUSES.index("queue"),
     )
-    return [CAUSES[code] for code in chosen.tolist()]
+    return [CAUSES[code] for code in codes.tolist()]
 
 
 def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
-    codes = [code for code, name in enumerate(runtime.names) if _WAIT.search(name)]
-    waits = union(runtime.select(np.isin(runtime.name, codes)).intervals)
+    """Whether the host was in a call that waits for the device, at each of some times."""
+    waits = union(runtime.select(runtime.is_named(_WAIT.search)).intervals)
     if not waits.start.size:
         return np.zeros(times.size, dtype=np.bool_)
     before = np.searchsorted(waits.start, times, side="right") - 1
@@ -90,20 +97,10 @@ def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
     return waiting
 
 
-def _exposed(one: Intervals, others: Intervals, cause: GapCause) -> list[Gap]:
-    alone = union(one)
+def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Iterator[Gap]:
+    """The stretches covered by the first and by none of those that hide them."""
+    alone = union(intervals)
     if not alone.start.size:
-        return []
-    uncovered = gaps(others, (int(alone.start[0]), int(alone.end[-1])))
-    both = intersection(alone, uncovered)
-    return [Gap(start, length, cause) for start, length in zip(_starts(both), _lengths(both))]
-
-
-def _starts(intervals: Intervals) -> list[int]:
-    starts: list[int] = intervals.start.tolist()
-    return starts
-
-
-def _lengths(intervals: Intervals) -> list[int]:
-    lengths: list[int] = (intervals.end - intervals.start).tolist()
-    return lengths
+        return iter(())
+    uncovered = gaps(hiding, (int(alone.start[0]), int(alone.end[-1])))
+    return _gaps(intersection(alone, uncovered), repeat(cause))

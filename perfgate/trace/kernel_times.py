@@ -92,8 +92,8 @@ def _median(by_step: Sequence[Sequence[float | None]]) -> float | None:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known), 12) if known else None
+    numbers = [value for value in values if value is not None]
+    return round(sum(numbers), 12) if numbers else None
 
 
 def _seconds(kernel: Kernel, columns: Iterable[str]) -> float | None:

@@ -74,7 +74,7 @@ def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float
 
 
 def op_class(name: str) -> OpClass:
-    return next((found for found, pattern in _CLASSES if pattern.search(name)), "other")
+    return next((kind for kind, pattern in _CLASSES if pattern.search(name)), "other")
 
 
 def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:

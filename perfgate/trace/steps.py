@@ -80,22 +80,21 @@ def device_steps(
     device = _Device(work, copies=copies)
     steps: list[ProfilerStep] = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
-        start = _begin(mark, steps[-1] if steps else None)
-        begun, ended = first_ns, last_ns
-        if ended == -_LATEST:
-            # The device had nothing to do: the step is as long as the host was in it.
-            if start is None or mark.end_ns is None:
-                steps.append(ProfilerStep(mark.number))
-                continue
-            begun = ended = mark.end_ns
-        if start is None:
-            steps.append(device.step(mark.number, begun, ended)._replace(start_ns=None, preparing_ns=None))
+        start = _start(mark, steps[-1] if steps else None)
+        idle = last_ns == -_LATEST
+        if idle and (start is None or mark.end_ns is None):
+            steps.append(ProfilerStep(mark.number))
+        elif start is None:
+            steps.append(device.step(mark.number, first_ns, last_ns)._replace(start_ns=None, preparing_ns=None))
         else:
-            steps.append(device.step(mark.number, start, max(ended, start)))
+            # Where the device had nothing to do, the step is as long as the host was in it.
+            end = mark.end_ns if idle and mark.end_ns is not None else last_ns
+            steps.append(device.step(mark.number, start, max(end, start)))
     return tuple(steps)
 
 
-def _begin(mark: Mark, before: ProfilerStep | None) -> int | None:
+def _start(mark: Mark, before: ProfilerStep | None) -> int | None:
+    """What passes between two steps that follow each other belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
     if mark.number is not None and before.number is not None and mark.number == before.number + 1:
@@ -151,13 +150,21 @@ def steps_of_tables(
     the latter tells of has its parts as they are written.
     """
     rows = {row.number: row for row in table or ()}
-    owned = {kernel.start_ns: kernel.step for kernel in kernels or () if kernel.step is not None}
-    timed = _first_kernels(owned)
-    if not timed:
+    owned = {
+        kernel.start_ns: kernel.step
+        for kernel in kernels or ()
+        if kernel.step is not None and kernel.start_ns is not None
+    }
+    first: dict[int, int] = {}
+    for start, number in owned.items():
+        first[number] = min(start, first.get(number, start))
+    if not first:
         return tuple(_as_written(row) for row in rows.values()) or None
-    numbers = sorted(timed)
-    marks = [Mark(number, _host_begin(timed[number], rows.get(number))) for number in numbers]
-    return device_steps(marks, work, _owners(work, owned, numbers), copies=copies)
+    marks = []
+    for number in sorted(first):
+        preparing = _preparing(rows.get(number))
+        marks.append(Mark(number, None if preparing is None else first[number] - preparing))
+    return device_steps(marks, work, _owners(work, owned, sorted(first)), copies=copies)
 
 
 def shows_copies(events: EventTable) -> bool:
@@ -170,40 +177,31 @@ def shows_copies(events: EventTable) -> bool:
     return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
 
 
-def _first_kernels(owned: Mapping[int | None, int]) -> dict[int, int]:
-    first: dict[int, int] = {}
-    for start, number in owned.items():
-        if start is not None:
-            first[number] = min(start, first.get(number, start))
-    return first
+def _preparing(row: TabledStep | None) -> int | None:
+    """None for a time below zero, which builds of before March 2026 may write, and which tells nothing."""
+    return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
 
 
-def _host_begin(first_kernel: int, row: TabledStep | None) -> int | None:
-    # Builds of before March 2026 may write a time below zero, which tells nothing.
-    if row is None or row.preparing_ns is None or row.preparing_ns < 0:
-        return None
-    return first_kernel - row.preparing_ns
-
-
-def _owners(work: EventTable, owned: Mapping[int | None, int], numbers: Sequence[int]) -> IntColumn:
-    at = {number: position for position, number in enumerate(numbers)}
+def _owners(work: EventTable, owned: Mapping[int, int], numbers: Sequence[int]) -> IntColumn:
+    """The position of each event's step; a copy belongs to the step of the kernel before it."""
+    positions: dict[int | None, int] = {number: position for position, number in enumerate(numbers)}
     owners = np.full(len(work), OUTSIDE, dtype=np.int64)
     is_copy = work.is_kind("copy").tolist()
     current = OUTSIDE
     for position in np.argsort(work.start, kind="stable").tolist():
         if not is_copy[position]:
-            number = owned.get(int(work.start[position]))
-            current = OUTSIDE if number is None else at[number]
+            current = positions.get(owned.get(int(work.start[position])), OUTSIDE)
         owners[position] = current
     return owners
 
 
 def _as_written(row: TabledStep) -> ProfilerStep:
+    """A row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
     return ProfilerStep(
         number=row.number,
         computing_ns=row.computing_ns,
         communication_ns=row.communication_ns,
         exposed_communication_ns=row.exposed_communication_ns,
         free_ns=row.free_ns,
-        preparing_ns=None if row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns,
+        preparing_ns=_preparing(row),
     )

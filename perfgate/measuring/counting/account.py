@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.document.run import CallAccount, CallPart, CallRow, Roof
 from perfgate.document.trace import GapCause
 from perfgate.measuring.counting.collect import CallTrace
@@ -27,7 +28,7 @@ from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
 # Rows kept per shape. What stands in none is summed up, and the document says how many there were.
 MAX_ROWS = 120
 # A profiler that recorded no launches (Level0 of torch_npu), or not both ends of the queue that they went through.
-_NOT_JOINED = "the recording does not join kernels with the operators of the host that launched them"
+_NOT_JOINED = Message("operators.kernels-not-joined")
 _GAP_PARTS: dict[GapCause, CallPart] = {
     "host": "gap_host",
     "synchronization": "gap_synchronization",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.document.run import RowKind
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals
@@ -55,7 +56,7 @@ class CallLines:
     """
 
     def __init__(self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path) -> None:
-        self.missing: str | None = None
+        self.missing: Message | None = None
         self._events = stacks.events
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
@@ -87,14 +88,14 @@ class CallLines:
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
         ops = np.flatnonzero(self._events.kind == _OP)
         if not ops.size or not order:
-            self.missing = "no call was counted" if ops.size else "the trace shows no operators of the host"
+            self.missing = Message("operators.no-calls" if ops.size else "operators.no-host-operators")
             return
         ops = ops[np.argsort(self._events.start[ops], kind="stable")]
         began = self._events.start[ops]
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
             found = _TracedCall(self._events, ops[(began >= start) & (began < end)]).find(order)
             if sum(not did.view for did in found.values()) < FOUND_AGAIN * sum(not did.view for did in order):
-                self.missing = "the traced calls ran other operators, or in another order, than the counted one"
+                self.missing = Message("operators.other-order")
                 self._did.clear()
                 return
             self._did.update(found)

@@ -84,5 +84,5 @@ def type_by_name(name: str) -> str:
 
 def device_of_label(label: str | None) -> int | None:
     """The device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
-    found = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
+    return int(match[1]) if match else None

@@ -3,6 +3,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
+from tests.wording import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -69,4 +70,4 @@ def test_compiled__only_the_base__told_and_not_judged(base, tmp_path):
     found = {c.metric: c for c in judged(base, count(tmp_path / "head", BODY))}["counters.graph_breaks"]
 
     assert (found.base, found.head, found.outcome, found.gating) == (0, None, "not_comparable", False)
-    assert found.reason == "only the base has it"
+    assert text_of(found.reason) == "only the base has it"

@@ -6,6 +6,7 @@ import torch
 from perfgate.judging.advice.changes import on_changes
 from tests.fakes.documents import make_decision
 from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
+from tests.wording import text_of
 
 WORK = "counters.framework_ops"
 COPIES = ("counters.copies", "counters.copy_bytes")
@@ -121,7 +122,7 @@ def test_cache__by_identity__saved_operators_with_the_reason(base, tmp_path):
     saves = found["counters.repeat_saves"]
     # mm, relu, add, clone, mm, softmax.
     assert (saves.base, saves.head, saves.outcome, saves.gating) == (0, 6, "regressed", True)
-    assert (saves.reason or "").startswith("same-input caching")
+    assert text_of(saves.reason).startswith("same-input caching")
     assert saves.parts[0].name == "aten::mm (saved)"
     assert found[WORK].outcome == "unchanged"
 
@@ -139,7 +140,7 @@ def test_half_precision_inside__suspect_with_the_line_but_no_failure(base, tmp_p
     found = {c.metric: c for c in judged(base, head)}["counters.low_precision_ops"]
     assert (found.base, found.head, found.outcome, found.gating) == (0, 3, "inconclusive", False)
     assert {part.line for part in found.parts} == {f"model.py:{FIRST_LINE + 2}"}
-    assert "no check" in (found.reason or "")
+    assert "no check" in text_of(found.reason)
 
 
 AUTOCAST = ("with torch.autocast('cpu', dtype=torch.bfloat16):", "    h = h @ self.weight", "    h = h @ self.weight")
@@ -164,7 +165,7 @@ def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp
     assert [(part.name, part.base, part.head, part.line) for part in found.parts] == [
         ("aten::mm (full precision)", 2, 4, line)
     ]
-    assert (found.reason or "").startswith("2 more operators a call compute in full precision (aten::mm")
+    assert text_of(found.reason).startswith("2 more operators a call compute in full precision (aten::mm")
     found = on_changes(make_decision("WARN", comparisons=comparisons))
     assert [suggestion.rule for suggestion in found] == ["dropped-precision"]
 
