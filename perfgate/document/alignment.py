@@ -102,7 +102,7 @@ def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow
     Rows that share name, shape and line are paired before those that share less, each row with one other at most. Of
     several that could be the same, those whose lines and counts are nearest are.
     """
-    before, after = _sorted(base), _sorted(head)
+    before, after = sorted(base, key=_order), sorted(head, key=_order)
     pairs: list[AlignedRow] = []
     for key in _TIERS:
         matched, before, after = _match(before, after, key)
@@ -163,10 +163,6 @@ def _file(row: TimedRow) -> str:
 def _number(row: TimedRow) -> int:
     number = (row.line or "").rpartition(":")[2]
     return int(number) if number.isdecimal() and len(number) < 9 else -1
-
-
-def _sorted(rows: Iterable[TimedRow]) -> list[TimedRow]:
-    return sorted(rows, key=_order)
 
 
 def _order(row: TimedRow) -> tuple[str, str, str, str, int, float, float]:

@@ -34,14 +34,14 @@ _SCHEMAS: dict[type[Any], tuple[str, str]] = {
 _BUG = "this is a bug in perfgate or in what it measured; please report it"
 
 
-def read_run(path: Path, *, max_bytes: int = MAX_BYTES) -> RunDocument:
+def read_run(path: Path) -> RunDocument:
     """Read a run document of this or an older version. Raises DocumentError for anything else."""
-    return parse_run(_read(path, max_bytes), name=str(path))
+    return parse_run(_read(path), name=str(path))
 
 
-def read_decision(path: Path, *, max_bytes: int = MAX_BYTES) -> DecisionDocument:
+def read_decision(path: Path) -> DecisionDocument:
     """Read a decision document of this or an older version. Raises DocumentError for anything else."""
-    return parse_decision(_read(path, max_bytes), name=str(path))
+    return parse_decision(_read(path), name=str(path))
 
 
 def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
@@ -106,10 +106,16 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     try:
         target = Path(os.path.realpath(path))
-        _refuse_special(target)
+        # A rename would replace a folder, a pipe or /dev/null itself.
+        if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
+            raise PerfgateError(f"{target} cannot be written: it is not a regular file; choose another path")
         temporary = target.with_name(f".perfgate-{secrets.token_hex(8)}.tmp")
         try:
-            _write_durably(temporary, data)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            with open(descriptor, "wb") as file:  # noqa: PTH123
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -131,47 +137,29 @@ def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = Fa
     return document
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         # Non-blocking, so that a pipe with no writer is refused instead of waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return _read_open(descriptor, str(path), max_bytes)
+            return _read_open(descriptor, str(path))
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise DocumentError(f"{path}: cannot be read ({error}); give the path of a document of perfgate") from error
 
 
-def _read_open(descriptor: int, name: str, max_bytes: int) -> bytes:
+def _read_open(descriptor: int, name: str) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise DocumentError(f"{name}: not a regular file; give the path of the document itself")
-    if status.st_size > max_bytes:
-        refuse(name, "$", f"{status.st_size} bytes, where at most {max_bytes} are read", DAMAGED)
+    if status.st_size > MAX_BYTES:
+        refuse(name, "$", f"{status.st_size} bytes, where at most {MAX_BYTES} are read", DAMAGED)
     with open(descriptor, "rb", closefd=False) as file:
-        data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        refuse(name, "$", f"more than {max_bytes} bytes, and growing", "wait for its writer, then try again")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        refuse(name, "$", f"more than {MAX_BYTES} bytes, and growing", "wait for its writer, then try again")
     return data
-
-
-def _refuse_special(target: Path) -> None:
-    """Refuse to put a file in the place of a folder, a device or a pipe: a rename would replace /dev/null itself."""
-    try:
-        mode = target.lstat().st_mode
-    except OSError:
-        return
-    if not stat.S_ISREG(mode):
-        raise PerfgateError(f"{target} cannot be written: it is not a regular file; choose another path")
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with open(descriptor, "wb") as file:  # noqa: PTH123
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

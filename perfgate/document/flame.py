@@ -91,21 +91,7 @@ class FlameTotal:
 def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
     union = _Union()
     before, after = union.add(base), union.add(head)
-    return FlameTree(
-        label=head.label,
-        unit=head.unit,
-        texts=list(union.texts),
-        requests=list(union.requests),
-        parent=union.parent,
-        kind=union.kind,
-        name=union.name,
-        place=union.place,
-        shape=union.shape,
-        more_shapes=union.more_shapes,
-        base=before,
-        head=after,
-        folded=base.folded + head.folded,
-    )
+    return union.tree(head.label, head.unit, base=before, head=after, folded=base.folded + head.folded)
 
 
 def merged(trees: Sequence[FlameTree]) -> FlameTree:
@@ -118,25 +104,14 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
             cell = cells.setdefault((node, request), [0, 0])
             cell[0] += own
             cell[1] += count
-    return msgspec.structs.replace(
-        trees[-1],
-        texts=list(union.texts),
-        requests=list(union.requests),
-        parent=union.parent,
-        kind=union.kind,
-        name=union.name,
-        place=union.place,
-        shape=union.shape,
-        more_shapes=union.more_shapes,
-        head=FlameCosts(
-            units=sum(side.units for side in sides),
-            node=[node for node, _ in cells],
-            request=[request for _, request in cells],
-            own=[own for own, _ in cells.values()],
-            count=[count for _, count in cells.values()],
-        ),
-        folded=sum(tree.folded for tree in trees),
+    costs = FlameCosts(
+        units=sum(side.units for side in sides),
+        node=[node for node, _ in cells],
+        request=[request for _, request in cells],
+        own=[own for own, _ in cells.values()],
+        count=[count for _, count in cells.values()],
     )
+    return union.tree(trees[-1].label, trees[-1].unit, base=None, head=costs, folded=sum(tree.folded for tree in trees))
 
 
 class _Union:
@@ -156,7 +131,7 @@ class _Union:
     def add(self, tree: FlameTree) -> FlameCosts:
         """Add the nodes of a tree and return its costs by their new numbers."""
         (costs,) = tree.sides
-        number = [self._text(text) for text in tree.texts]
+        number = [self.texts.setdefault(text, len(self.texts)) for text in tree.texts]
         requests = [self.requests.setdefault(request, len(self.requests)) for request in tree.requests]
         node: list[int] = []
         for at, parent in enumerate(tree.parent):
@@ -166,9 +141,7 @@ class _Union:
             self.shape[node[at]] = _moved(tree.shape[at], number)
             self.more_shapes[node[at]] = tree.more_shapes[at]
         return msgspec.structs.replace(
-            costs,
-            node=[node[at] for at in costs.node],
-            request=[_moved(at, requests) for at in costs.request],
+            costs, node=[node[at] for at in costs.node], request=[_moved(at, requests) for at in costs.request]
         )
 
     def _node(self, parent: int, kind: int, name: int) -> int:
@@ -182,8 +155,22 @@ class _Union:
                 column.append(value)
         return known
 
-    def _text(self, text: str) -> int:
-        return self.texts.setdefault(text, len(self.texts))
+    def tree(self, label: str, unit: FlameUnit, *, base: FlameCosts | None, head: FlameCosts, folded: int) -> FlameTree:
+        return FlameTree(
+            label=label,
+            unit=unit,
+            texts=list(self.texts),
+            requests=list(self.requests),
+            parent=self.parent,
+            kind=self.kind,
+            name=self.name,
+            place=self.place,
+            shape=self.shape,
+            more_shapes=self.more_shapes,
+            base=base,
+            head=head,
+            folded=folded,
+        )
 
 
 def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:

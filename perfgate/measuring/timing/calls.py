@@ -102,16 +102,16 @@ def measure_throughput(
 def _window_marks(
     call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
-    """The device times at which windows begin and end, and how many calls were done by then.
-
-    The first window begins with the first completion: filling the queue is not measured.
-    """
+    """The device times at which windows begin and end, and how many calls were done by then."""
     ring: deque[Event] = deque()
     marks: list[int] = []
     ends: list[int] = []
     completed = 0
     while len(marks) <= windows:
-        _queue(call, device, ring)
+        call()
+        queued = device.event()
+        queued.record()
+        ring.append(queued)
         if len(ring) < depth:
             continue
         oldest = ring.popleft()
@@ -123,13 +123,6 @@ def _window_marks(
             ends.append(completed)
     device.synchronize()
     return marks, ends
-
-
-def _queue(call: Callable[[], Any], device: Device, ring: deque[Event]) -> None:
-    call()
-    mark = device.event()
-    mark.record()
-    ring.append(mark)
 
 
 # A window is 10 calls or 50 ms, whichever is longer; three in a row must agree.

@@ -53,7 +53,12 @@ def measure_exposed(
     1 - T_model / T_pipeline; never below 0, for a pipeline is not faster than its model but by noise.
     """
     ready = [preprocess() for _ in range(_FEWEST_BATCHES)]
-    batches = _batches_of_a_round(preprocess, lambda: feed(ready[0]), device)
+    started = device.clock_ns()
+    preprocess()
+    feed(ready[0])
+    device.synchronize()
+    batch_seconds = (device.clock_ns() - started) / 1e9
+    batches = max(_FEWEST_BATCHES, int(_ROUND_SECONDS / max(batch_seconds, 1e-9)))
     lot = random.Random(seed)
     rounds: list[tuple[float, float]] = []
     until = device.clock_ns() + int(seconds * 1e9)
@@ -66,15 +71,6 @@ def measure_exposed(
             times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
             rounds.append((times[0], times[1]))
     return _exposed(rounds)
-
-
-def _batches_of_a_round(preprocess: Callable[[], Any], call: Callable[[], Any], device: Device) -> int:
-    started = device.clock_ns()
-    preprocess()
-    call()
-    device.synchronize()
-    seconds = (device.clock_ns() - started) / 1e9
-    return max(_FEWEST_BATCHES, int(_ROUND_SECONDS / max(seconds, 1e-9)))
 
 
 def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:

@@ -17,11 +17,7 @@ from perfgate.measuring.workload.bound import MAX_MESSAGE, POOL_SIZE, BoundWorkl
 
 
 def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessResult]:
-    """Call every shape: hand output and inputs, both on the host, to the workload's check, if it has one.
-
-    With or without a check the signature of the output is taken, and an output fails that does not follow its input, or is
-    another one when the call is timed.
-    """
+    """Call every shape: hand output and inputs, both on the host, to the workload's check, if it has one."""
     return [_check_shape(workload, device, shape) for shape in workload.shapes]
 
 
@@ -80,11 +76,7 @@ def signature(output: Any) -> str:
 
 
 def stale_output(workload: BoundWorkload, device: Device, shape: str) -> str | None:
-    """What is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told.
-
-    It cannot where the workload trains, where inputs are no tensors that can be filled anew, and where the same input does
-    not give the same output each time.
-    """
+    """What is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told."""
     if workload.workload.train_step is not None:
         return None
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
@@ -204,10 +196,7 @@ def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> TimedO
 
 
 def differs_when_timed(workload: BoundWorkload, device: Device, timed: TimedOutput) -> str | None:
-    """What is wrong where a timed block changes the output; None where nothing is, or it cannot be told.
-
-    It cannot where copies are no tensors, and where the same input does not give the same output each time.
-    """
+    """What is wrong where a timed block changes the output; None where nothing is, or it cannot be told."""
 
     def untimed() -> list[Any]:
         return _copies(device.to_host(workload.invoke(timed.inputs)), device)

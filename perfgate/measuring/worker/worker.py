@@ -189,12 +189,9 @@ class Worker:
             cap_seconds=request.cap_seconds,
             preprocessing=self.recorder.preprocessing,
         )
-        self._frozen = self._count_frozen()
+        self._frozen = gc.get_freeze_count()
         return WarmedUp(
-            calls=warm.calls,
-            steady=warm.steady,
-            block_calls=warm.block_calls,
-            preprocess_calls=warm.preprocess_calls,
+            calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls, preprocess_calls=warm.preprocess_calls
         )
 
     def _move(self, request: MoveRequest) -> Moved:
@@ -212,7 +209,7 @@ class Worker:
         return Collected(
             shapes=self._warmed.columns(),
             preprocess=self._warmed.preprocess_columns(self.root),
-            settings=_library_settings(frozen_more=self._count_frozen() > self._frozen),
+            settings=_library_settings(frozen_more=gc.get_freeze_count() > self._frozen),
             uncounted=self._warmed.uncounted,
         )
 
@@ -265,9 +262,6 @@ class Worker:
             if Path(name) in times
         }
         return Analysis(operators={str(recording): operators for recording, operators in times.items()}, traces=traces)
-
-    def _count_frozen(self) -> int:
-        return gc.get_freeze_count()
 
     def _open(self, kind: str) -> Device:
         if self.device is None:

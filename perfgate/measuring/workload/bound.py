@@ -138,10 +138,7 @@ MAX_MESSAGE = 500
 
 
 def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
-    """Why the workload's check refuses the output, None where it does not or there is none.
-
-    Both are on the host.
-    """
+    """Why the workload's check refuses the output, None where it does not or there is none. Both are on the host."""
     check = workload.workload.check
     if check is None:
         return None

@@ -86,10 +86,7 @@ def logic_id_of(index: int, environ: Mapping[str, str]) -> int:
 
 
 def read_telemetry(
-    index: int,
-    runner: Runner = run_tool,
-    environ: Mapping[str, str] = os.environ,
-    own: frozenset[int] = frozenset(),
+    index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ, own: frozenset[int] = frozenset()
 ) -> Telemetry:
     """What npu-smi says of torch's ``npu:index``; ``own`` are the processes that are not foreign.
 

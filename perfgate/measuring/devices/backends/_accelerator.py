@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from perfgate.measuring.devices.backends._shared import HostClocks, HostMemoryReader, sweeper
+from perfgate.measuring.devices.backends._shared import HostReadings, sweeper
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import Event, HostWait, MemoryCount, MemoryStatistics
 
@@ -23,7 +23,7 @@ _ALLOCATIONS = "allocation.all.allocated"
 _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
-class AcceleratorDevice(HostClocks, HostMemoryReader):
+class AcceleratorDevice(HostReadings):
     """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
 
     Opening takes the device: it becomes the current one of this process.
@@ -159,18 +159,14 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
         return statistics
 
     def host_waits(self) -> list[HostWait]:
-        name = f"torch.{self.kind}"
-        waits = [
-            HostWait(self.module, "synchronize", f"{name}.synchronize"),
-            HostWait(self.module.Event, "synchronize", "Event.synchronize"),
-            HostWait(self.module.Stream, "synchronize", "Stream.synchronize"),
-        ]
         import torch
 
-        # Since torch 2.6 there is a way to say it that names no device.
-        if accelerator := getattr(torch, "accelerator", None):
-            waits.append(HostWait(accelerator, "synchronize", "torch.accelerator.synchronize"))
-        return waits
+        return [
+            HostWait(self.module, "synchronize", f"torch.{self.kind}.synchronize"),
+            HostWait(self.module.Event, "synchronize", "Event.synchronize"),
+            HostWait(self.module.Stream, "synchronize", "Stream.synchronize"),
+            HostWait(torch.accelerator, "synchronize", "torch.accelerator.synchronize"),
+        ]
 
     def empty_cache(self) -> None:
         self.module.empty_cache()
@@ -178,9 +174,9 @@ class AcceleratorDevice(HostClocks, HostMemoryReader):
     def is_out_of_memory(self, error: BaseException) -> bool:
         import torch
 
-        # torch.OutOfMemoryError since 2.5, torch.cuda.OutOfMemoryError before; torch_npu 2.1 raises a RuntimeError.
-        error_type = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-        return isinstance(error, (error_type, MemoryError)) or f"{self.kind.upper()} out of memory" in str(error)
+        # Some allocators (torch_npu's of old) raise a plain RuntimeError.
+        oom = f"{self.kind.upper()} out of memory" in str(error)
+        return oom or isinstance(error, (torch.OutOfMemoryError, MemoryError))
 
     def inference_mode(self) -> AbstractContextManager[Any]:
         import torch

@@ -37,19 +37,11 @@ _ANALYSIS = "perfgate.measuring.devices.backends._npu_analysis"
 _TAIL_BYTES = 2_000
 
 
-def record(
-    call: Callable[[], Any],
-    *,
-    calls: int,
-    folder: Path,
-    synchronize: Callable[[], None],
-    aic_metrics: str = "PipeUtilization",
-) -> Path:
+def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Callable[[], None]) -> Path:
     """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
 
-    ``aic_metrics`` names the hardware counters (``torch_npu.profiler.AiCMetrics``); a pass collects one group. Each call is
-    waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. What a torch_npu does not
-    know of the arguments is left out: 2.1 analyses at once (no ``analyse_flag``), which costs time and changes nothing.
+    Each call is waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. What a torch_npu
+    does not know of the arguments is left out: one that analyses at once (no ``analyse_flag``) costs time, no more.
     Python stacks are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and
     lines come from the order of operators (``trace.lines``). Raises MeasuringError where nothing was written.
     """
@@ -61,7 +53,7 @@ def record(
     settings = accepted(
         profiler._ExperimentalConfig,
         profiler_level=profiler.ProfilerLevel.Level1,
-        aic_metrics=getattr(profiler.AiCMetrics, aic_metrics),
+        aic_metrics=profiler.AiCMetrics.PipeUtilization,
         data_simplification=True,
     )
     handler = accepted(profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False)

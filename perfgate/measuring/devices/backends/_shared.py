@@ -23,8 +23,8 @@ from perfgate.trace.events import CALL
 _WATCHED_NS = 500_000
 
 
-class HostClocks:
-    """The part of ``Device`` that tells the time; integer nanoseconds."""
+class HostReadings:
+    """The part of ``Device`` that reads the host: its clocks in integer nanoseconds, and the memory of the process."""
 
     def clock_ns(self) -> int:
         return perf_counter_ns()
@@ -44,10 +44,6 @@ class HostClocks:
             if left_ns > _WATCHED_NS:
                 sleep((left_ns - _WATCHED_NS) / 1e9)
 
-
-class HostMemoryReader:
-    """The part of ``Device`` that tells what the process holds in the host's memory."""
-
     def host_memory(self) -> HostMemory:
         """The resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
         resident = int(_STATM.read_text().split()[1]) * _PAGE
@@ -59,13 +55,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def record_kineto(
-    call: Callable[[], Any],
-    *,
-    calls: int,
-    folder: Path,
-    name: str,
-    profiler: Any,
-    synchronize: Callable[[], None],
+    call: Callable[[], Any], *, calls: int, folder: Path, name: str, profiler: Any, synchronize: Callable[[], None]
 ) -> Path:
     """Profile ``calls`` calls with one of torch's profilers into ``name.json.gz``; each is waited for within its mark.
 

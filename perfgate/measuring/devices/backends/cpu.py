@@ -18,16 +18,9 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import HostClocks, HostMemoryReader, record_kineto, sweeper
+from perfgate.measuring.devices.backends._shared import HostReadings, record_kineto, sweeper
 from perfgate.measuring.devices.batches import bytes_of
-from perfgate.measuring.devices.device import (
-    Capability,
-    Condition,
-    Event,
-    HostWait,
-    MemoryCount,
-    MemoryStatistics,
-)
+from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
 from perfgate.trace.events import CALL
 
 KIND = "cpu"
@@ -50,7 +43,7 @@ def open_device(index: int = 0) -> CpuDevice:
     return CpuDevice()
 
 
-class CpuDevice(HostClocks, HostMemoryReader):
+class CpuDevice(HostReadings):
     """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
 
     kind = KIND
@@ -80,7 +73,7 @@ class CpuDevice(HostClocks, HostMemoryReader):
             "model": self.name,
             "cores": str(os.cpu_count() or 1),
             "architecture": platform.machine(),
-            "memory": f"{_memory_gib()} GiB",
+            "memory": f"{round(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / _GIB)} GiB",
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
 
@@ -106,10 +99,6 @@ class CpuDevice(HostClocks, HostMemoryReader):
         return bytes_of(batch)
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
-        """Profile ``calls`` calls with shapes and Python stacks into a gzipped Kineto trace, ``name.json.gz``.
-
-        The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
-        """
         # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
         # modules); the profiler inside it writes the same trace.
         from torch.autograd.profiler import profile
@@ -162,7 +151,9 @@ class CpuDevice(HostClocks, HostMemoryReader):
     def cache_sweeper(self) -> Callable[[], None] | None:
         """A function that reads twice that cache; None also where it would take a quarter of the memory left."""
         size = self.cache_bytes()
-        if size is None or 2 * size > _available_bytes() / 4:
+        # What a program can get without swapping; nothing where the kernel does not tell.
+        available = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+        if size is None or available is None or 2 * size > (int(available[1]) << 10) / 4:
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 
@@ -264,12 +255,6 @@ def last_cache_bytes(folder: Path) -> int | None:
     return sizes[max(sizes)] if sizes else None
 
 
-def _available_bytes() -> int:
-    """The memory that a program can get without swapping; 0 where the kernel does not tell."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    return int(match[1]) << 10 if match else 0
-
-
 def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
     from torch._C._profiler import _EventType
 
@@ -298,10 +283,6 @@ def _throttle_count() -> int | None:
         for cpu in os.sched_getaffinity(0)
     ]
     return sum(int(count) for count in counts) if all(count.strip().isdigit() for count in counts) else None
-
-
-def _memory_gib() -> int:
-    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB)
 
 
 def _read(path: Path) -> str:

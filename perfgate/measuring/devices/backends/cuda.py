@@ -54,13 +54,7 @@ class CudaDevice(AcceleratorDevice):
 
     kind = KIND
     capabilities: frozenset[Capability] = frozenset(
-        {
-            "own_memory",
-            "queue",
-            "kernel_timeline",
-            "allocation_count",
-            "spoiled_by_errors",
-        }
+        {"own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors"}
     )
 
     def __init__(self, module: Any, index: int) -> None:

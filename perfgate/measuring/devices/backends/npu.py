@@ -71,14 +71,7 @@ class NpuDevice(AcceleratorDevice):
 
     kind = KIND
     capabilities: frozenset[Capability] = frozenset(
-        {
-            "own_memory",
-            "queue",
-            "kernel_timeline",
-            "allocation_count",
-            "spoiled_by_errors",
-            "late_analysis",
-        }
+        {"own_memory", "queue", "kernel_timeline", "allocation_count", "spoiled_by_errors", "late_analysis"}
     )
 
     def __init__(self, module: Any, index: int) -> None:
@@ -125,21 +118,11 @@ class NpuDevice(AcceleratorDevice):
         }
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
-        """Profile ``calls`` calls at Level1, have that analysed, and keep the tables and the timeline as ``name.zip``.
 
-        ``perfgate.trace.read`` reads such a file. Raises MeasuringError where msprof is missing or the analysis gave less than
-        everything.
-        """
-        return self.record_counters(call, calls=calls, folder=folder, name=name)
-
-    def record_counters(
-        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str, aic_metrics: str = "PipeUtilization"
-    ) -> Path:
-        """Record a trace with another group of hardware counters, by its name in ``torch_npu.profiler.AiCMetrics``."""
         path = folder / f"{name}{_npu_profiler.SUFFIX}"
         raw = Path(tempfile.mkdtemp(prefix="npu_profile_")).resolve()
         try:
-            recording = self._record(call, calls=calls, folder=raw, aic_metrics=aic_metrics)
+            recording = self.record_raw(call, calls=calls, folder=raw)
             if not _npu_profiler.analyse(raw, [recording]):
                 raise _npu_profiler.why_incomplete(raw, recording)
             _npu_profiler.pack(recording, path)
@@ -148,22 +131,14 @@ class NpuDevice(AcceleratorDevice):
         return path
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
-        """Profile ``calls`` calls and leave what the profiler wrote in ``folder``, not analysed; return its own folder."""
-        return self._record(call, calls=calls, folder=folder.resolve())
+        return _npu_profiler.record(call, calls=calls, folder=folder.resolve(), synchronize=self.synchronize)
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
-        """Analyse recordings that lie in ``folder``; return those that are complete."""
+
         complete = _npu_profiler.analyse(folder.resolve(), recordings)
         if recordings and not complete:
             raise _npu_profiler.why_incomplete(folder.resolve(), recordings[0])
         return complete
-
-    def _record(
-        self, call: Callable[[], Any], *, calls: int, folder: Path, aic_metrics: str = "PipeUtilization"
-    ) -> Path:
-        return _npu_profiler.record(
-            call, calls=calls, folder=folder, synchronize=self.synchronize, aic_metrics=aic_metrics
-        )
 
     def fallbacks(self) -> frozenset[str] | None:
         """The operators that torch_npu has warned of since the device was opened.

@@ -6,14 +6,7 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.nvidia_smi import (
-    FIELDS,
-    choose_row,
-    gpu_command,
-    parse_rows,
-    read_gpu,
-    slowed_by,
-)
+from perfgate.measuring.devices.nvidia_smi import FIELDS, choose_row, gpu_command, parse_rows, read_gpu, slowed_by
 
 KIND = "cuda"
 
