@@ -419,7 +419,7 @@ def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
 
 
 class Inbox:
-    """The reading end for one who does not trust the sender: it never waits longer than it is told.
+    """The reading end where the sender is not trusted: it never waits longer than the seconds given.
 
     User code lives in the same process as the sender, and can write anything into its socket, half a message too.
     """

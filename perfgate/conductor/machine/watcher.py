@@ -64,7 +64,7 @@ class Watcher:
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
     def _without_own(self, reading: Reading) -> Reading:
-        """A reading whose processes are those of others, None where nobody can tell whose they are."""
+        """A reading with the processes of others alone; None in their place where ours cannot be told apart."""
         foreign = self._foreign(reading.telemetry)
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
 

@@ -226,7 +226,7 @@ def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def token_notes(environ: Mapping[str, str]) -> list[str]:
-    """What a run document says of a job that was told to measure with a token in its environment."""
+    """What a run document says of a job that measured, by request, with a token in its environment."""
     names = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name]
     tokens = [name for name in names if name not in FORGE_TOKENS]
     if not tokens:

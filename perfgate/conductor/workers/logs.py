@@ -1,4 +1,4 @@
-"""What user code prints: kept in a log of bounded size, quoted only as data."""
+"""What user code prints: it goes into a log of bounded size, and is quoted only as data."""
 
 from __future__ import annotations
 

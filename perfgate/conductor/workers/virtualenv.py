@@ -1,6 +1,6 @@
-"""A virtual environment for one side: made by the project's own setup command, kept by what it was made from.
+"""A virtual environment for one side: made by the project's own setup command, cached by what it was made from.
 
-The packages that a side asks for are told from the files that define dependencies, by a hash of what each of them says.
+What a side requires is read from the files that define dependencies: a hash of the relevant text of each.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Virtualenv:
-    """The environment, made now unless it is kept from an earlier job.
+    """The environment, made now unless an earlier job left it in the cache.
 
     Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
     it complete. Two jobs that need the same one wait for each other. Raises MeasuringError with the end of the log when

@@ -12,7 +12,7 @@ nothing is said. Where that least time is below OVERHEAD_LIMIT of the time opera
 is what costs: scheduling.
 
 The rates are measured beside the call for a tenth of a second, by base and by head, and a busy machine shows less than it
-has; so both sides are held against the better of the two.
+has; so both sides are compared with the better of the two.
 """
 
 from __future__ import annotations

@@ -246,11 +246,13 @@ def _is_undecided(comparison: Comparison, policy: Policy, *, moved: bool) -> boo
 
 
 def base_differs(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> bool:
+    """Whether base against base differs in a workload, so that a difference of the head would prove nothing."""
     floors = noise_floors(base, policy, deciding_clocks(base, head), pairs=_pairs(head))
     return any(floor.differs for floor in floors if floor.workload == workload)
 
 
 def names_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
+    """Whether operators are judged, or something of this workload moved or looks worse, so that its cause needs a name."""
     if judges_subroutines(policy.tolerances):
         return True
     comparisons = [c for c in _compare(base, head, policy).comparisons if c.workload == workload]
@@ -270,6 +272,7 @@ def regressed_so_far(base: RunDocument, head: RunDocument, *, policy: Policy, wo
 
 
 def rerun_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
+    """Whether another job could add to this workload: it is undecided, or its times proved nothing."""
     if any(entry.workload == workload for entry in _compare(base, head, policy).invalid):
         return True
     return more_pairs_would_help(base, head, policy=policy, workload=workload)

@@ -48,7 +48,7 @@ _MEDIAN_ERROR = 1.25
 # Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
 WAITED = 0.02
 # The thread that calls must compute for this share of the time in which it does not wait for a CPU, and on both sides alike:
-# what sleeps, waits for a lock or a file, or leaves its work to other threads is told by the wall alone.
+# what sleeps, waits for a lock or a file, or leaves its work to other threads shows on the wall clock alone.
 COMPUTES = 0.8
 ALIKE = 0.1
 

@@ -1,6 +1,6 @@
 """Rules for the head alone: its own check of the output, budgets, SLAs, gating limits, and expected kernels.
 
-A faster wrong model never passes. Only the signature of the output is held against the base's.
+A faster wrong model never passes. Only the signature of the output is compared with the base's.
 """
 
 from __future__ import annotations

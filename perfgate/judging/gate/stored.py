@@ -3,7 +3,7 @@
 The interval is the prediction interval for one more run, exp(m ± t(0.99, S-1) s sqrt(1 + 1/S)), from at least six: on a shared
 machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
 
-A run of main that the runs before it show as slower is kept like every other, and the trend sees it; but it does not become
+A run of main that the runs before it show as slower is stored like every other, and the trend sees it; but it does not become
 part of the level by itself, or a regression that nobody accepted would hide behind its own repetition. Which runs make up the
 level is decided whenever they are read, so that an acceptance counts from the moment it is recorded.
 """

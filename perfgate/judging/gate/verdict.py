@@ -80,7 +80,7 @@ def verdict_rules(
         for c in comparisons
         if c.method in {"check", *RULE_METHODS} and not c.gating and c.outcome == "inconclusive"
     ]
-    # Full precision where less had been asked for may be meant, and then it is faster or merged with this warning.
+    # A return to full precision may be intended: calls are then faster, or the change is merged with this warning.
     doubtful += [
         _name(c)
         for c in comparisons
