@@ -30,9 +30,8 @@ from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.measuring.workload.describe import describe_functions, describe_shapes
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
-from perfgate.measuring.workload.load import load_workload
+from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.protocol import (
     AnalyseRequest,
     Analysis,

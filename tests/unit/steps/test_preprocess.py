@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.measuring.timing.pipeline import _exposed, measure_exposed
+from perfgate.measuring.timing.preprocessing import _exposed, measure_exposed
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import ProfilerStep, Timeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfgate.measuring.workload.describe import describe_functions, describe_shapes
+from perfgate.measuring.workload.load import describe_functions, describe_shapes
 from perfgate.measuring.workload.workload import Workload
 
 CODE = """

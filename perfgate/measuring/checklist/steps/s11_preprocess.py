@@ -26,8 +26,7 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.checklist.values import of_quantile
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.measuring.timing.pipeline import measure_exposed
-from perfgate.measuring.timing.preprocessing import Ints, Preprocessing
+from perfgate.measuring.timing.preprocessing import Ints, Preprocessing, measure_exposed
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of

@@ -33,7 +33,9 @@ RESULTS = "ASCEND_PROFILER_OUTPUT"
 _TABLES = ("kernel_details.csv", "op_statistic.csv", "step_trace_time.csv")
 _TIMELINE = "trace_view.json"
 _ABOUT = ("profiler_info*.json", "profiler_metadata.json")
-_ANALYSIS = "perfgate.measuring.devices.backends._npu_analysis"
+
+# What runs as a program to analyse recordings: this module.
+_ANALYSIS = __name__
 _TAIL_BYTES = 2_000
 
 
@@ -192,3 +194,18 @@ def _tail(file: Path) -> str:
         return ""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines()]
     return " | ".join(line for line in lines if len(line) > 1)
+
+
+def main(paths: list[str]) -> None:
+    """Analyse recordings, those of a folder as many at a time as there are CPUs: the process that ``analyse`` starts."""
+    # torch first: it loads torch_npu itself, where importing torch_npu alone fails.
+    import torch  # noqa: F401
+    from torch_npu.profiler import profiler
+
+    at_once = max(1, len(os.sched_getaffinity(0)))
+    for path in paths:
+        profiler.analyse(**accepted(profiler.analyse, profiler_path=path, max_process_number=at_once))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.document.telemetry import Sensor, Telemetry, Watch
+from perfgate.document.telemetry import Sensor, Watch
 from perfgate.measuring.devices.ascend.reading import find_chip, read_load, read_processes, read_state
 from perfgate.measuring.devices.host import Host
 
@@ -13,10 +13,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
     """What reads ``npu:index``. Raises MeasuringError where npu-smi is not there or shows no such chip."""
     chip = find_chip(index, host.run, host.environ)
 
-    def read() -> Telemetry:
-        return read_load(chip, host.run)
-
-    return read
+    return lambda: read_load(chip, host.run)
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - the runtime's id is the chip's own
