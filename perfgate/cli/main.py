@@ -25,7 +25,6 @@ class CommandFolder(click.Group):
     """A click group whose members are the modules in ``commands/``, imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands."""
         return [name.replace("_", "-") for name in member_names(commands)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002

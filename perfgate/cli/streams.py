@@ -30,7 +30,7 @@ def make_streams_harmless(environ: Mapping[str, str]) -> None:
 
 
 def harmless(text: str) -> str:
-    """Return a text with outside parts so that no line of it is a command to GitHub's runner, nor moves a cursor.
+    """A text with outside parts so that no line of it is a command to GitHub's runner, nor moves a cursor.
 
     The runner obeys lines that begin with ``::`` after blanks, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
     """
@@ -50,7 +50,6 @@ def _harmless_line(line: str) -> str:
 
 
 def _no_command(line: str) -> str:
-    """Return a line that commands nothing; to the runner, which is a .NET program, a carriage return ends a line too."""
     pieces = line.replace("##[", "## [").split("\r")
     return "\r".join("| " + piece if piece.lstrip().startswith("::") else piece for piece in pieces)
 

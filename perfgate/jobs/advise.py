@@ -11,7 +11,7 @@ from perfgate.judging.advice.advise import suggestions
 
 
 def suggestions_in(path: Path) -> list[Suggestion]:
-    """Return the suggestions on a run document, or those of a decision document; a folder holds one or the other.
+    """The suggestions on a run document, or those of a decision document; a folder holds one or the other.
 
     Raises UsageError where there is none, and DocumentError for one that cannot be read.
     """

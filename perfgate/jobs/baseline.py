@@ -23,7 +23,7 @@ from perfgate.errors import (
 )
 from perfgate.git.repository import Repository
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
-from perfgate.jobs.shared.steps import exit_code
+from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
 from perfgate.jobs.trust.acceptance import keep_acceptance
 from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
@@ -127,13 +127,11 @@ def record_measured(
 
 
 def list_baseline(config: Config, environ: Mapping[str, str], *, limit: int | None = None) -> Listed:
-    """Return the kept runs of the project."""
     store = open_project_store(config, environ)
     return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
-    """Return the document of a kept run."""
     return open_project_store(config, environ).show(run_id)
 
 
@@ -162,7 +160,7 @@ def accept_regression(
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
-    """Return every regression of the project that was accepted, newest first."""
+    """Every regression of the project that was accepted, newest first."""
     return open_project_store(config, environ).accepted(config.project)
 
 
@@ -194,7 +192,6 @@ def _bound(store: Store, config: Config, fingerprint: str) -> int:
 
 
 def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
-    """Return whether the store is one that others write to as well; a file belongs to whoever may write it."""
     return store_location(config, environ).startswith(PREFIX)
 
 
@@ -203,7 +200,6 @@ def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None
 
 
 def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
-    """Return the places that main's earlier runs show as slower, each with by how much."""
     history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` says what cannot be read
     return tuple(
         f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"

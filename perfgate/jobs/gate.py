@@ -83,7 +83,6 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
 
 
 def nearest_config(folder: Path) -> Path | None:
-    """Return the perfgate.toml of a folder, or of the nearest one above it that has one."""
     start = folder.resolve()
     return next((file for at in (start, *start.parents) if (file := at / CONFIG_NAME).is_file()), None)
 

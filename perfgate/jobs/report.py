@@ -13,8 +13,8 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.git.commands import run_git
 from perfgate.jobs.shared.decision import comment_context
-from perfgate.jobs.shared.steps import DEFAULT_HEAD_STEPS
-from perfgate.jobs.shared.steps import exit_code as exit_code_of_run
+from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS
+from perfgate.jobs.shared.options import exit_code as exit_code_of_run
 from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.runner import (
@@ -57,7 +57,6 @@ class ReportRequest:
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Return whether no form was named."""
         return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics)
 
 
@@ -99,7 +98,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
 
 
 def spoken_language(given: str | None, directory: Path) -> Language:
-    """Return the language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
+    """The language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
     try:
         return report_language(given, directory)
     except ConfigError:
@@ -107,7 +106,6 @@ def spoken_language(given: str | None, directory: Path) -> Language:
 
 
 def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
-    """Return what this job measured; a document that another job left in the folder is none of it."""
     folder, event = request.folder, detect(environ)
     try:
         if (folder / _FILES["decision"]).exists():
@@ -153,7 +151,6 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
 
 
 def _outputs(found: _Found, request: ReportRequest) -> dict[str, str]:
-    """Return the outputs. What is not there is empty: a host has no other word for it."""
     code = "" if request.measured is None else str(request.measured)
     paths = {name: request.folder / file for name, file in _FILES.items()}
     shown = {name: str(path) if found.decision and path.is_file() else "" for name, path in paths.items()}
@@ -170,7 +167,7 @@ def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]
 
 
 def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
-    """Return the comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
+    """The comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
     if found.decision is None:
         if found.run is not None:
             return run_markdown(found.run, request.language)
@@ -207,7 +204,6 @@ def _command(annotation: Annotation, path: str, line: int) -> str:
 
 
 def _prefix(directory: Path) -> str:
-    """Return the way from the repository's root to the project's folder, as it stands before a file's name."""
     shown = run_git(directory, ["rev-parse", "--show-prefix"], {})
     return shown.output if shown.code == 0 else ""
 

@@ -293,7 +293,6 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a text from a document without what a terminal would obey."""
     from perfgate.judging.report.escape import clean
 
     return clean(text)

@@ -40,7 +40,6 @@ def COMMAND(name: str, device: DeviceKind | None, language: str | None, director
 
 
 def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
-    """Return the kind of device that would be measured here, and the limits that the project sets."""
     import os
 
     from perfgate.config import CONFIG_NAME, load_config
@@ -54,7 +53,7 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
 
 
 def wrapped(line: str, width: int) -> str:
-    """Return a line broken to a width in columns: between words, and anywhere between Chinese characters."""
+    """A line broken to a width in columns: between words, and anywhere between Chinese characters."""
     lines, here = [], ""
     indent = " " * _indent(line)
     for piece in _pieces(line):
@@ -67,7 +66,7 @@ def wrapped(line: str, width: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    """How many columns of a terminal a text takes: a Chinese character takes two."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -79,7 +78,6 @@ def _indent(line: str) -> int:
 
 
 def _pieces(line: str) -> list[str]:
-    """Return what may not be broken: words with the space after them, and Chinese characters with their punctuation."""
     pieces: list[str] = []
     for character in line:
         wide = columns(character) == 2

@@ -61,7 +61,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language
     from perfgate.jobs.run.job import RunOptions, run_and_judge
-    from perfgate.jobs.shared.steps import exit_code, parse_steps
+    from perfgate.jobs.shared.options import exit_code, parse_steps
     from perfgate.judging.gate.verdict import exit_code as exit_code_of_decision
 
     spoken = report_language(language, directory)

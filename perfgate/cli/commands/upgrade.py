@@ -69,8 +69,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
-    from perfgate.jobs.shared.steps import DEFAULT_HEAD_STEPS, parse_steps
+    from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS, CheckOptions, GivenInterpreters, parse_steps
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.terminal import render_terminal
 

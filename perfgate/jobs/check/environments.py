@@ -73,7 +73,7 @@ def choose_environments(
     environ: Mapping[str, str] = os.environ,
     say: Say,
 ) -> Environments:
-    """Return the environments to measure in, and make them where ``[measure] setup`` must.
+    """Choose the environments to measure in, and make them where ``[measure] setup`` must.
 
     What the two sides need is told from the files that define dependencies; where these say the same, or no setup command
     is there, both share the running interpreter. Interpreters named on the command line come first. Raises MeasuringError

@@ -29,7 +29,7 @@ def pushed(
     lines: Sequence[str],
     main_branch: str,
 ) -> list[Push]:
-    """Return what is pushed, each commit once: what pre-commit says in its variables, or git on standard input.
+    """What is pushed, each commit once: what pre-commit says in its variables, or git on standard input.
 
     ``remote`` is the first argument of git's hook, None where git did not call us. Without any word of a push it is what is
     checked out (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
@@ -49,7 +49,7 @@ def pushed(
 
 
 def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
-    """Return the exit code by which git goes on or not: a regression stops a push, and code that does not run.
+    """The exit code by which git goes on or not: a regression stops a push, and code that does not run.
 
     What could not be decided, for lack of time or on a machine that was not quiet enough, stops it only where that was
     asked for: whoever pushes can do nothing about it, and CI judges the change again.

@@ -111,7 +111,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
-    """Return the head's configuration with the base's word on what judges it.
+    """The head's configuration with the base's word on what judges it.
 
     That is which bounds must be measured, what is expected, how often base runs against base at least, and whether kernels of
     earlier jobs may be used.

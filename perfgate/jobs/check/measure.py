@@ -58,7 +58,6 @@ class Job(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """Return the policy of the base: a change cannot loosen the gate it has to pass."""
         return (self.base_config.config or self.config).policy()
 
 
@@ -144,7 +143,6 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
 
 
 def _not_asked_for(job: Job, options: CheckOptions) -> list[str]:
-    """Return a note on the workloads that --workload leaves out: a verdict says nothing of them."""
     asked = {reference.name for reference in job.config.selected(options.workloads)}
     names = [reference.name for reference in job.config.workloads if reference.name not in asked]
     return [f"not measured, because --workload names others: {', '.join(names)}"] if names else []
@@ -185,13 +183,11 @@ def _say_what_is_not_counted(found: Measured, progress: Progress) -> None:
 
 
 def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the steps, and those that measure what a rule is about; of the base too, for it may break a bound as well."""
     bounded = {measuring_step(name) for name in bounded_metrics(job.policy)}
     return tuple(sorted({*steps, *bounded, *([4] if job.policy.kernels else [])}))
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:
-    """Return the testbed of each side, taken once where both share the interpreter."""
     testbed = bench.testbed(head.python)
     return (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
 
@@ -199,7 +195,6 @@ def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Te
 def _harnesses(
     bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
 ) -> tuple[list[Harness], list[Harness]]:
-    """Return what the workload files of both sides measure, where they differ."""
     after = {reference.name: reference for reference in job.config.selected(options.workloads)}
     if job.base_config.unreadable:
         unknown = unknown_harnesses(list(after), job.base_config.unreadable)
@@ -286,7 +281,6 @@ def _measure_pairs(
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
-    """Return the run documents of base and head, also while there is more to measure."""
     if job.earlier:
         return with_more_pairs(job.earlier, job.session, measured.pairs, head_folder=job.out / "head")
     base = put_together(

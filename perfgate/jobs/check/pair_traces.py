@@ -24,7 +24,7 @@ class _Traced(NamedTuple):
 
     @property
     def longer(self) -> float:
-        """Return by how many seconds head's calls took longer."""
+        """By how many seconds head's calls took longer."""
         before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
         return after - before
 
@@ -32,7 +32,7 @@ class _Traced(NamedTuple):
 def keep_traces(
     traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
 ) -> list[PairFlame]:
-    """Return the flame graphs of a workload's traced pairs, and keep the recordings of the middle one in the sides' folders.
+    """The flame graphs of a workload's traced pairs; the recordings of the middle pair stay in the sides' folders.
 
     They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
     """

@@ -28,16 +28,14 @@ class Earlier(NamedTuple):
 
     @property
     def next_round(self) -> int:
-        """Return the number of the round that adds to them."""
         return 1 + max((replicate.round for replicate in self.head.replicates), default=0)
 
     def pairs_of(self, workload: str) -> int:
-        """Return how many pairs of base and head it has of a workload."""
         return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
 
 
 def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
-    """Return the job to add to, None where the folder holds none.
+    """The job to add to, None where the folder holds none.
 
     Raises UsageError when it is of other commits or has been added to too often, and DocumentError when it is damaged.
     """
@@ -71,7 +69,7 @@ def refuse_other_testbed(earlier: Earlier, testbed: Testbed) -> None:
 def with_more_pairs(
     earlier: Earlier, session: Session, measured: list[PairedMeasurement], *, head_folder: Path
 ) -> tuple[RunDocument, RunDocument]:
-    """Return both documents as the later session leaves them; the logs in ``head_folder`` are its own."""
+    """Both documents as the later session leaves them; the logs in ``head_folder`` are its own."""
     base = msgspec.structs.replace(
         earlier.base,
         session=session,

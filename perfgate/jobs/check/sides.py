@@ -30,7 +30,6 @@ class Sides(NamedTuple):
 
 
 def config_at_hand(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
-    """Return the configuration of the work tree, or of another head as it stands in that commit."""
     if options.head is None:
         return load_config(directory, device=options.device)
     text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))
@@ -42,7 +41,7 @@ def config_at_hand(repository: Repository, directory: Path, prefix: str, options
 
 
 def choose_sides(repository: Repository, config: Config, options: CheckOptions) -> Sides:
-    """Return the commits to compare. Raises RepositoryError where git has none, or uncommitted changes would be left out."""
+    """The commits to compare. Raises RepositoryError where git has none, or uncommitted changes would be left out."""
     # A named head is what it is, whatever the work tree holds.
     head, dirty = repository.resolve(options.head) if options.head else repository.head(), False
     if options.work_tree and not options.head:
@@ -68,7 +67,7 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
 def skipped_decision(
     repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
 ) -> DecisionDocument | None:
-    """Return the decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
+    """The decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
     rules = base.config or config
@@ -94,7 +93,7 @@ def skipped_decision(
 
 
 def with_changed_functions(sides: Sides, repository: Repository, prefix: str, base: Path, head: Path) -> Sides:
-    """Return the sides, of the head which functions it changed: traces know where a function begins, and not what is new."""
+    """The sides with the functions that the head changed: a trace knows where a function begins, not whether it is new."""
     files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix)
     changed = changed_functions(base, head, files)
     return sides._replace(head_source=msgspec.structs.replace(sides.head_source, changed_functions=changed))

@@ -55,7 +55,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
 
 
 def read_device(folder: Path | None) -> str:
-    """Return the configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
+    """The configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
     root = folder or Path.cwd()
     if folder is not None or (root / CONFIG_NAME).is_file():
         return load_config(root).device
@@ -79,7 +79,7 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
 
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
-    """Return the check of a device that is not there, where the project asks for it."""
+    """The check of a device that is not there, where the project asks for it."""
     return msgspec.structs.replace(
         check,
         status="unfit",
@@ -88,7 +88,6 @@ def required_device(check: FitnessCheck) -> FitnessCheck:
 
 
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
-    """Return a check of a device that opens in spite of it, or that nobody asks for: neither makes the machine unfit."""
     if check.status != "unfit":
         return check
     seen = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
@@ -110,7 +109,7 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
 
 
 def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
-    """Return what an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
+    """What an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
 
     Only of the configured one: a card that nobody asks for may be somebody else's.
     """
@@ -162,12 +161,11 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
 
 
 def is_unfit(fitness: list[FitnessCheck]) -> bool:
-    """Return whether nothing can be measured here."""
     return any(check.status == "unfit" for check in fitness)
 
 
 def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
-    """Return the planted changes named, or all. Raises UsageError for a name that is not there."""
+    """The planted changes named, or all. Raises UsageError for a name that is not there."""
     known = {change.name: change for change in CHANGES}
     for name in names:
         if name not in known:
@@ -176,7 +174,7 @@ def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
 
 
 def read_gate(folder: Path | None) -> GateSettings:
-    """Return the gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
+    """The gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
     return load_config(folder).gate if folder else GateSettings()
 
 
@@ -196,7 +194,7 @@ def plant_changes(
 
 
 def see_resolutions(results: list[PlantedResult], out: Path) -> list[Resolution]:
-    """Return what the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
+    """What the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
     unchanged = [result for result in results if result.metric is None and result.verdict is not None]
     return [
         resolution
@@ -215,12 +213,11 @@ def write_doctor(out: Path, document: DoctorDocument) -> None:
 
 
 def to_json(document: DoctorDocument) -> str:
-    """Return the document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def exit_code(document: DoctorDocument) -> int:
-    """Return 4 where the machine is unfit, 1 where the gate did not answer as it must, else 0."""
+    """4 where the machine is unfit, 1 where the gate did not answer as it must, else 0."""
     if is_unfit(document.fitness):
         return EXIT_MEASURING
     return EXIT_PASS if all(result.agrees for result in document.planted) else EXIT_FAIL

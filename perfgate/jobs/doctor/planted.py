@@ -46,12 +46,11 @@ class PlantedChange:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict it must get."""
         return "FAIL" if self.metric else "PASS"
 
     @property
     def timed(self) -> bool:
-        """Return whether the clock must answer, and not a counter."""
+        """Whether the clock must answer, and not a counter."""
         return self.metric is None or self.metric.startswith(("latency.", "throughput."))
 
 
@@ -172,7 +171,6 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
-    """Return what the gate says, how far it came, the noise it saw, and what would help."""
     said = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
     noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
@@ -194,7 +192,7 @@ def _make_repository(project: Path, change: PlantedChange, settings: GateSetting
 
 
 def gate_table(settings: GateSettings) -> str:
-    """Return a ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; nothing of what is unset."""
+    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; nothing of what is unset."""
     values = msgspec.to_builtins(settings)
     return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 
@@ -210,6 +208,5 @@ def _toml(value: object) -> str:
 
 
 def _environment(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the environment of a check: its own store, and the device of the planted project, whatever the user's is."""
     kept = {name: value for name, value in environ.items() if name != "PERFGATE_DEVICE"}
     return {**kept, "PERFGATE_STORE": str(scratch / "store.db")}

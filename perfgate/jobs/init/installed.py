@@ -29,12 +29,11 @@ class Revision:
 
     @property
     def package(self) -> str:
-        """Return what pip installs it by."""
         return f"git+https://{self.host}/{self.path}@{self.commit}"
 
 
 def named_revision(action: str, host: str) -> Revision:
-    """Return the commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
+    """The commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
     found = _ACTION.fullmatch(action)
     if found is None:
         raise UsageError(f"--action must read OWNER/REPO@COMMIT, with the 40 digits of a commit, found {action!r}")
@@ -42,7 +41,7 @@ def named_revision(action: str, host: str) -> Revision:
 
 
 def installed_revision() -> Revision:
-    """Return the commit that the running perfgate was installed from, as pip records it (PEP 610).
+    """The commit that the running perfgate was installed from, as pip records it (PEP 610).
 
     Raises UsageError where that is no commit that CI could get.
     """
@@ -56,13 +55,12 @@ def installed_revision() -> Revision:
 
 
 def address(url: str) -> tuple[str, str] | None:
-    """Return the server and the path that a repository's URL names; None for a place on this machine."""
+    """The server and the path that a repository's URL names; None for a place on this machine."""
     found = _URL.fullmatch(url) or _SHORT.fullmatch(url)
     return (found[1].lower(), found[2].strip("/").removesuffix(".git")) if found else None
 
 
 def _checked_out(folder: Path) -> Revision:
-    """Return the commit of a clone, where its origin has it too: CI takes it from there."""
     if not folder.is_dir():
         raise UsageError(f"perfgate was installed from {folder}, which is gone, so {REMEDY}")
     origin = run_git(folder, ["remote", "get-url", "origin"], {})

@@ -104,7 +104,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     """
     _refuse_strange(options)
     repository = Repository(folder)
-    origin = _origin(repository.root)
+    origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge = options.forge or _forge_of(origin)
     below = repository.prefix(folder)
     templates = _templates(below, forge, options)
@@ -122,7 +122,6 @@ def start_project(folder: Path, options: InitOptions) -> Started:
 
 
 def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:
-    """Return which template each file is made from; files are relative to the repository."""
     project = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
     return {**{str(Path(below) / name): template for name, template in project.items()}, **_CI_FILES.get(forge, {})}
 
@@ -135,10 +134,6 @@ def _refuse_strange(options: InitOptions) -> None:
     for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
         if text and not text.isprintable():
             raise UsageError(f"{name} must be one line without control characters, found {text!r}")
-
-
-def _origin(root: Path) -> str:
-    return run_git(root, ["remote", "get-url", "origin"], {}).output
 
 
 def _forge_of(origin: str) -> Forge:
@@ -164,7 +159,7 @@ def _name_in(origin: str) -> str:
 
 
 def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
-    """Return the commit of perfgate that CI runs; None where only a package is needed, and it is named."""
+    """The commit of perfgate that CI runs; None where only a package is needed, and it is named."""
     if options.action:
         return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
     if options.package and forge not in _CI_FILES:
@@ -173,7 +168,6 @@ def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | Non
 
 
 def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, object]:
-    """Return how the CI files name perfgate's workflows or template: those of one server, or one file's own address."""
     if revision is None:
         return {}
     host = _host(origin) or _USUAL_HOST[forge]
@@ -197,7 +191,7 @@ def _values(
     *,
     project: str,
 ) -> dict[str, object]:
-    """Return what the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
+    """What the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
     branch, is_found = _main_branch(repository, options.branch)
     package = options.package or (revision.package if revision else "")
     return {
@@ -212,7 +206,6 @@ def _values(
 
 
 def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dict[str, object]:
-    """Return the inputs of the reusable workflow or template that differ from their defaults."""
     labels = list(options.labels or ())
     if not labels and options.device in _LABELS:
         labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
@@ -242,7 +235,6 @@ def _installation(below: str, folder: Path) -> str:
 
 
 def _main_branch(repository: Repository, given: str | None) -> tuple[str, bool]:
-    """Return the main branch, and whether perfgate finds it without being told."""
     try:
         found: str | None = repository.main_branch().rpartition("origin/")[2]
     except RepositoryError:
@@ -263,7 +255,7 @@ def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
 
 
 def render_starter(template: str, values: Mapping[str, object]) -> str:
-    """Return the text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for where it stands."""
+    """The text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for where it stands."""
     environment = Environment(
         loader=PackageLoader("perfgate", "starter"),
         undefined=StrictUndefined,
@@ -279,7 +271,6 @@ def render_starter(template: str, values: Mapping[str, object]) -> str:
 
 
 def _yaml(value: object) -> str:
-    """Return a value as YAML of one line. In single quotes nothing but the quote itself is special."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_yaml(entry)}" for name, entry in value.items()) + "}"
     if isinstance(value, list):

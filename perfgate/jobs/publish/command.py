@@ -93,7 +93,7 @@ def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
 
 
 def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Answer | None:
-    """Return why somebody who may push does not get what they ask for; None where they do.
+    """Why somebody who may push does not get what they ask for; None where they do.
 
     From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
     """
@@ -179,7 +179,6 @@ def _publishing(request: CommandRequest, event: CiEvent) -> PublishRequest:
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
-    """Return the event of the run that our comment is about."""
     run_url = f"{event.server_url}/{event.repository}/actions/runs/{state.run}"
     return replace(
         event,

@@ -86,7 +86,6 @@ class PublishRequest:
 
     @property
     def name(self) -> str:
-        """Return what the comment and the status are told apart by."""
         return f"{self.key}/{self.workload}" if self.workload else self.key
 
 
@@ -131,7 +130,6 @@ def publish(request: PublishRequest, doors: Doors) -> int:
 def _documents(
     request: PublishRequest, forge: Forge, event: CiEvent
 ) -> tuple[CheckDocuments | None, DocumentError | None]:
-    """Return the documents of the artifact, or why there are none: a cancelled job may find those of an earlier attempt."""
     if event.measured in CANCELLED:
         return None, ReasonError(Message("publish.job-cancelled"))
     try:
@@ -200,7 +198,6 @@ def _judge(
 
 
 def _is_the_same_change(case: _Case) -> bool:
-    """Return whether the files that a change request was asked for can have been those of this head beside this target."""
     before = case.change
     if before is None:
         # The commits of a merge queue do not move.
@@ -242,7 +239,6 @@ def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> Messag
 
 
 def _queued(event: CiEvent) -> ChangeRequest | None:
-    """Return the change that a merge queue is about to merge; it may be several requests in one, so it has no number."""
     if event.base_sha is None:
         return None
     return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
@@ -277,7 +273,6 @@ def _decide(
 
 
 def _nothing_to_judge(why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
-    """Return the decision over an artifact that is missing, damaged or another's: never a silent green."""
     return _undecided("INCONCLUSIVE", why, grounds, event)
 
 

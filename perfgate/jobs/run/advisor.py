@@ -65,7 +65,7 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
 
 
 def _advise(folder: Path, workload: str, say: Say) -> Advised:
-    command = _command()
+    command = shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
     if command is None:
         say(f"{TOOL} is not installed, so its advisor is not asked (pip install msprof-analyze openpyxl)")
         return Advised([], [])
@@ -87,11 +87,6 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
         return Advised([], [])
     last = next((line for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
     return Advised([], [f"{TOOL} advisor gave no result: {last[:200]}"])
-
-
-def _command() -> str | None:
-    """Return the tool that stands beside our interpreter, else the one on the path."""
-    return shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
 
 
 def _source() -> str:
@@ -140,7 +135,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _without_network() -> list[str]:
-    """Return the command that takes the network away, where the kernel lets us."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return []
@@ -153,7 +147,7 @@ def _without_network() -> list[str]:
 
 
 def _workbook(scratch: Path) -> Sheets | None:
-    """Return the rows of every sheet of the advisor's workbook; None where it wrote none. Raises ValueError for no workbook."""
+    """The rows of every sheet of the advisor's workbook; None where it wrote none. Raises ValueError for no workbook."""
     path = next(iter(sorted((scratch / "log").glob("mstt_advisor_*.xlsx"))), None)
     if path is None:
         return None

@@ -154,12 +154,10 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
 
 
 def _incomplete(recording: Recording) -> list[str]:
-    """Return what of the tables of kernels could not be read; a count of the rest would not be exact."""
     return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
 
 
 def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
-    """Return where tables contradict each other or the timeline; which of them is whole nobody can tell."""
     several = len(summaries) > 1
     return [
         f"{summary.shape}: {text}" if several else text
@@ -169,7 +167,6 @@ def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
 
 
 def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:
-    """Return the steps without what a kernel that could not be read may have changed: the longest run, and who ran at all."""
     if not incomplete:
         return list(steps)
     return [
@@ -188,7 +185,6 @@ def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> 
 
 
 def _without_times(steps: Sequence[StepResult], contradicted: Sequence[str]) -> list[StepResult]:
-    """Return the steps with no time that tables give which contradict each other: any of them may be the wrong one."""
     if not contradicted:
         return list(steps)
     reason = "; ".join(contradicted)

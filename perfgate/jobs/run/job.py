@@ -20,6 +20,7 @@ from perfgate.jobs.run.advisor import advise_run
 from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decision_folder
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_flame_graph
+from perfgate.jobs.shared.options import AVAILABLE_STEPS
 from perfgate.jobs.shared.session import (
     ci_context,
     forget_results,
@@ -30,7 +31,6 @@ from perfgate.jobs.shared.session import (
     put_together,
     start_session,
 )
-from perfgate.jobs.shared.steps import AVAILABLE_STEPS
 from perfgate.locale import Language
 
 DECISION_FILES = ("decision.json", "comment.md", "report.html")

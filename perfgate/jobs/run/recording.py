@@ -35,7 +35,7 @@ class RecordingFile:
 
 
 def recording_files(path: Path) -> list[RecordingFile]:
-    """Return the files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
+    """The files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
     files = [path] if path.is_file() else sorted(_files(path))
     if len(files) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES} files; name the folder of one recording")
@@ -47,14 +47,14 @@ def recording_files(path: Path) -> list[RecordingFile]:
 
 
 def content_hash(files: list[RecordingFile]) -> str:
-    """Return one hash of all files and their names; of a single file it is the file's own."""
+    """One hash of all files and their names; of a single file it is the file's own."""
     if len(files) == 1:
         return files[0].sha256
     return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
 
 
 def cut_off_tables(files: list[RecordingFile]) -> list[str]:
-    """Return the tables of kernels whose last line has no end: whatever wrote or copied them was stopped."""
+    """The tables of kernels whose last line has no end: whatever wrote or copied them was stopped."""
     return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
 
 
@@ -123,7 +123,7 @@ _CUDA_CALLS = ("cuda", "cu", "hip")
 
 
 def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
-    """Return the testbed. What the recording does not say is not in it; ``unknown`` names what that is."""
+    """The testbed. What the recording does not say is not in it; ``unknown`` names what that is."""
     kind = device_kind(recording, summaries)
     comparable = {
         "source": "recording",
@@ -144,7 +144,7 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
 
 
 def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str:
-    """Return ``npu``, ``cuda`` or ``cpu``, by who writes such a recording and what launched the kernels in it."""
+    """``npu``, ``cuda`` or ``cpu``, by who writes such a recording and what launched the kernels in it."""
     if recording.format not in ("kineto", "chrome"):
         return "npu"
     if all(summary.on_host for summary in summaries):
@@ -157,7 +157,7 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
 
 
 def unknown(testbed: Testbed) -> list[str]:
-    """Return what would tell two testbeds apart and is not in the recording."""
+    """What would tell two testbeds apart and is not in the recording."""
     wanted = {"the device's name": "device.name", "versions of the software": "software."}
     if testbed.device_kind == "npu":
         wanted["the profiler's level"] = "profiler.level"
@@ -175,7 +175,6 @@ def _is_device(name: str) -> bool:
 
 
 def _may_differ(name: str) -> bool:
-    """Return whether a setting says nothing of what was recorded: how it was exported, and each device's name by its number."""
     return name == "export_type" or _is_device(name)
 
 

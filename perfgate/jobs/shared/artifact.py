@@ -12,7 +12,7 @@ DEFAULT_KEY = "default"
 
 
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
-    """Return the zip of the newest attempt that is not above the event's: a job that is run again alone leaves none.
+    """The zip of the newest attempt that is not above the event's: a job that is run again alone leaves none.
 
     Raises DocumentError where there is none that can be had, ForgeError where the forge does not answer.
     """

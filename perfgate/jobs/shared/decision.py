@@ -73,7 +73,6 @@ def write_skipped(out: Path, decision: DecisionDocument, language: Language = "e
 
 
 def comment_context(decision: DecisionDocument, language: Language) -> CommentContext:
-    """Return what the comment of a check folder takes besides the decision."""
     base = (decision.base.commit or "")[:12]
     # Which interpreters an upgrade report compared is nobody's business but the machine's.
     reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None

@@ -70,7 +70,6 @@ def with_pair_flames(
 
 
 def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument) -> list[FlameTree]:
-    """Return the trees of a check with what was decided of the calls that they show."""
     places = {
         trace_name(workload.name, shape).removeprefix("trace-"): (workload.name, shape)
         for workload in head.workloads
@@ -97,7 +96,6 @@ def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], langu
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
-    """Return the tree of each trace: a workload and shape, or a rank of it."""
     trees = []
     for artifact in run.artifacts:
         if artifact.kind == "trace":
@@ -108,7 +106,7 @@ def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
 
 
 def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
-    """Return the trees of both sides together, by label; a single one of each side is the same whatever it is called."""
+    """The trees of both sides together, by label; a single one of each side is the same whatever it is called."""
     if len(base) == len(head) == 1:
         return [side_by_side(base[0], head[0])]
     before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
@@ -122,13 +120,13 @@ def tree_of(timeline: Timeline, label: str) -> FlameTree:
 
 
 def label_of(path: str, timeline: Timeline, several: bool) -> str:
-    """Return e.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device where they tell more."""
+    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device where they tell more."""
     name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
     return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
 
 
 def artifact_path(document: Path, name: str) -> Path:
-    """Return the path of a run's artifact; a document from elsewhere does not choose what is read."""
+    """The path of a run's artifact; a document from elsewhere does not choose what is read."""
     folder = document.parent.resolve()
     path = document.parent / name
     if folder not in path.resolve().parents:

@@ -1,17 +1,27 @@
-"""What ``perfgate check``, ``perfgate local`` and ``perfgate upgrade`` can be asked for."""
+"""What a command that measures is asked for: the options of a check, and steps of the checklist."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparing, DecisionDocument
+from perfgate.document.run import RunDocument
+from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, UsageError
 from perfgate.jobs.shared.doors import Progress
-from perfgate.jobs.shared.steps import DEFAULT_HEAD_STEPS
 from perfgate.locale import Language
+from perfgate.measuring.checklist import step_numbers
+
+AVAILABLE_STEPS = step_numbers()
+# What `perfgate check` runs on the head where no steps are named.
+DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
+# Three digits: a larger number is no step, and a range of it would fill the memory.
+_STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 class GivenInterpreters(NamedTuple):
@@ -54,3 +64,34 @@ class CheckOptions:
 
 # What measures a change: `check_change`, which a job gets as an argument where it needs one.
 Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]
+
+
+def parse_steps(text: str | None) -> tuple[int, ...]:
+    """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
+    if text is None:
+        return AVAILABLE_STEPS
+    slugs = {card.slug: number for number, card in CARDS.items()}
+    chosen: set[int] = set()
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        bounds = _STEP_RANGE.fullmatch(word)
+        if word in slugs:
+            chosen.add(slugs[word])
+        elif bounds:
+            chosen.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
+        else:
+            raise UsageError(
+                f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch"
+            )
+    missing = sorted(chosen - set(AVAILABLE_STEPS))
+    if missing or not chosen:
+        there = ", ".join(f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS)
+        raise UsageError(f"--steps: no step {', '.join(map(str, missing)) or 'named'}; there are {there}")
+    return tuple(sorted(chosen))
+
+
+def exit_code(run: RunDocument) -> int:
+    """The documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
+    failed = any(step.status == "error" for step in run.steps) or any(workload.error for workload in run.workloads)
+    if failed or any(check.status == "error" for check in run.correctness):
+        return EXIT_MEASURING
+    return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS

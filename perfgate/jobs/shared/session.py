@@ -34,12 +34,12 @@ _FOLDERS = ("base", "head", "logs", "base/logs", "head/logs")
 
 
 def now() -> str:
-    """Return the time in UTC, ISO 8601."""
+    """The time in UTC, ISO 8601."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def start_session(command: str, seed: int, ci: CiContext | None) -> Session:
-    """Return the session that starts now; ``finished_at`` is filled in at the end."""
+    """The session that starts now; ``finished_at`` is filled in at the end."""
     return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
 
 
@@ -141,14 +141,13 @@ def put_together(
 
 
 def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
-    """Return what a document says of its job, and in CI sweep the output folder of what must not be uploaded with it."""
+    """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
     swept = [one_line(name) for name in remove_unsafe_entries(out)] if in_ci(environ) else []
     found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
     return [*token_notes(environ), *([found] if swept else [])]
 
 
 def kept_logs(folder: Path) -> list[Artifact]:
-    """Return the logs of a run folder that say something, as artifacts."""
     logs = sorted((folder / "logs").glob("*.log"))
     return [_log(log, data, folder) for log in logs if (data := _bounded(log))]
 
@@ -178,7 +177,7 @@ def _warnings(findings: list[Findings]) -> list[str]:
 
 
 def _device_warnings(testbed: Testbed) -> list[str]:
-    """Return what the device said of itself that makes its times doubtful.
+    """What the device said of itself that makes its times doubtful.
 
     Other processes are the doctor's matter: npu-smi in a container may list our own under another number.
     """
@@ -189,7 +188,7 @@ def _device_warnings(testbed: Testbed) -> list[str]:
 
 
 def ci_context(environ: Mapping[str, str]) -> CiContext | None:
-    """Return the CI job we run in, None outside one."""
+    """The CI job we run in, None outside one."""
     from perfgate.judging.forge.detect import detect
 
     event = detect(environ)

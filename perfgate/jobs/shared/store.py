@@ -28,18 +28,17 @@ _ANY_USER = "oauth2"
 
 
 def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
-    """Return the store of a project; nothing is opened before its first use. Raises StoreError for a strange place."""
+    """The store of a project; nothing is opened before its first use. Raises StoreError for a strange place."""
     return open_store_at(store_location(config, environ), config, environ)
 
 
 def open_store_at(location: str, config: Config, environ: Mapping[str, str]) -> Store:
-    """Return the store at a location, as the command line may name another one than the project's."""
+    """The store at a location, as the command line may name another one than the project's."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
     return open_location(location, Place(config.root, environ, access))
 
 
 def git_access(event: CiEvent, token: str) -> GitAccess:
-    """Return how the job of an event reaches its git server."""
     return GitAccess(
         server=event.server_url,
         repository=f"{event.server_url}/{event.repository}.git",
@@ -50,7 +49,7 @@ def git_access(event: CiEvent, token: str) -> GitAccess:
 
 
 def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
-    """Return how this CI job reaches its git server; None where it is none.
+    """How this CI job reaches its git server; None where it is none.
 
     Where the forge says nothing of the job, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.
     """
@@ -79,7 +78,7 @@ def stored_history(
     warn: Callable[[str], None],
     also_commit: str | None = None,
 ) -> History:
-    """Return the series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
+    """The series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
 
     What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
     of ``also_commit`` counts too: of the commit under review, where the forge's merge of it was measured.
@@ -124,14 +123,12 @@ def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], roo
 
 
 def _came_with(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
-    """Return whether an accepted commit is the one that was measured, or came to main between it and the one before."""
     if commit is None or accepted == commit:
         return commit is not None
     return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))
 
 
 def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
-    """Return whether the clone around the project says so; one that knows too little does not."""
     if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(ancestor)):
         return False
     try:

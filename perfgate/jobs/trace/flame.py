@@ -19,7 +19,7 @@ _EVERYTHING = Choice()
 
 
 def trace_flame(path: Path, head: Path | None, choice: Choice) -> list[FlameTree]:
-    """Return a tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
+    """A tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
 
     The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
     """
@@ -39,7 +39,6 @@ def trace_flame(path: Path, head: Path | None, choice: Choice) -> list[FlameTree
 
 
 def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Language = "en") -> str:
-    """Return the trees as a page in a language, or in the format of another tool."""
     if wanted == "html":
         return render_flame(trees, language)
     if wanted == "speedscope":
@@ -48,7 +47,6 @@ def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Langua
 
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
-    """Return the trees under labels that tell them apart: rank and device, and the file where there are several."""
     several = len({one.recording.path for one in chosen}) > 1
     return [
         tree_of(one.timeline, label_of(one.recording.path.name, one.timeline, several))

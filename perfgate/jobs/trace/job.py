@@ -62,20 +62,19 @@ class ChosenTimeline(NamedTuple):
 
 
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
-    """Return the rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
+    """The rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
     chosen = choose(path, choice)
     return TopDocument(format=format_of(chosen), by=by, timelines=[_top(one, choice, by, host) for one in chosen])
 
 
 def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
-    """Return the gaps of every chosen timeline that last ``shortest`` seconds or longer."""
+    """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
     chosen = choose(path, choice)
     timelines = [_gaps(one, choice, exposed, round(shortest * _NS)) for one in chosen]
     return GapDocument(format=format_of(chosen), timelines=timelines)
 
 
 def trace_steps(path: Path, choice: Choice) -> StepDocument:
-    """Return the profiler steps of every chosen timeline, and the rank the others wait for."""
     chosen = choose(path, choice)
     timelines = [_steps(one, choice) for one in chosen]
     return StepDocument(
@@ -84,7 +83,7 @@ def trace_steps(path: Path, choice: Choice) -> StepDocument:
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
-    """Return the timelines that are asked for. Raises UsageError where a recording holds none of them."""
+    """The timelines that are asked for. Raises UsageError where a recording holds none of them."""
     found = [
         ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
     ]
@@ -113,7 +112,6 @@ def recordings_of(path: Path) -> list[Recording]:
 
 
 def format_of(chosen: Sequence[ChosenTimeline]) -> str:
-    """Return what wrote the recordings of some timelines."""
     return ", ".join(sorted({one.recording.format for one in chosen}))
 
 
@@ -248,7 +246,7 @@ TOLERANCE = 0.05
 
 
 def trace_diff(base: Path, head: Path, choice: Choice, *, tolerance: float = TOLERANCE) -> DiffDocument:
-    """Return the differences of every timeline that both recordings have; times whose ratio is near 1 are the same.
+    """The differences of every timeline that both recordings have; times whose ratio is near 1 are the same.
 
     Raises UsageError where they have none in common, or one counts by steps and the other cannot.
     """

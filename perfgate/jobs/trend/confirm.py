@@ -75,7 +75,7 @@ def confirm_suspected(
 
 
 def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
-    """Return what another job confirmed, believing of it only what answers a suspicion of ours.
+    """What another job confirmed, believing of it only what answers a suspicion of ours.
 
     The file comes from a job that ran the code of main, so it may say anything. Raises DocumentError for another file.
     """
@@ -122,7 +122,6 @@ def _suspected(document: TrendDocument) -> list[_Suspect]:
 
 
 def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect]]]:
-    """Return the pairs of commits to measure, each with what is suspected between them; the largest change first."""
     by_commits: dict[tuple[str, str], list[_Suspect]] = defaultdict(list)
     for suspect in _suspected(document):
         good, bad = suspect.change.last_good, suspect.change.first_bad
@@ -169,7 +168,7 @@ def _measure(
 def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
 ) -> Confirmation | None:
-    """Return what a decision over two commits says of a series; None where it compared nothing that answers for it."""
+    """What a decision over two commits says of a series; None where it compared nothing that answers for it."""
     compared = _compared(decision, series)
     if compared is None:
         return None
@@ -193,7 +192,6 @@ def confirmation_of(
 
 
 def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | None:
-    """Return the comparison that answers for a series: of its own metric, else of the one that it follows."""
     here = {
         one.metric: one
         for one in decision.comparisons
@@ -203,7 +201,6 @@ def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | N
 
 
 def _is_plausible(one: Confirmation) -> bool:
-    """Return whether the numbers of a confirmation can be what they say."""
     ends = [end for end in (one.low, one.high) if end is not None]
     with suppress(ValueError):
         is_past = moment(one.confirmed_at) <= datetime.now(timezone.utc) + timedelta(days=1)

@@ -118,7 +118,6 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
 
 
 def has_open_regression(document: TrendDocument) -> bool:
-    """Return whether a metric is worse since some commit, and nobody has accepted, refuted or repaired it."""
     return any(
         change.direction == "worse" and change.standing in ("new", "open")
         for series in document.series
@@ -127,7 +126,6 @@ def has_open_regression(document: TrendDocument) -> bool:
 
 
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
-    """Return what the last report told: the issue's own word, else that of the folder written into."""
     if issue is not None:
         return issue.state
     path = out / _STATE_FILE if out else None
@@ -142,7 +140,6 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
 
 
 def _commit_names(config: Config) -> NameCommits:
-    """Return what asks git for the commits of a change; without a clone, or for commits it does not have, there are none."""
     asked: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
 
     def name(change: TrendChange) -> TrendChange:
@@ -158,7 +155,7 @@ def _commit_names(config: Config) -> NameCommits:
 
 
 def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Return main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
+    """Main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
 
     Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
     """

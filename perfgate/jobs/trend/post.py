@@ -37,12 +37,12 @@ class OurIssue:
 
     @property
     def state(self) -> TrendState | None:
-        """Return what the issue told last."""
+        """What the issue told last."""
         return self.found.state.trend if self.found.state else None
 
 
 def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
-    """Return our issue as it stands now. Raises ForgeError where the forge refuses."""
+    """Our issue as it stands now. Raises ForgeError where the forge refuses."""
     event = detect(doors.environ)
     if event is None:
         return OurIssue(why_not="this is not a CI job of a forge that perfgate knows")

@@ -50,7 +50,6 @@ class Wanted:
     workloads: tuple[str, ...] = ()
 
     def takes(self, series: Series) -> bool:
-        """Return whether a series is looked at."""
         patterns = self.metrics or GATED
         return (
             any(fnmatchcase(series.metric, pattern) for pattern in patterns)
@@ -71,7 +70,7 @@ class StoredHistories:
 def read_histories(
     config: Config, store: Store, wanted: Wanted, progress: Progress, *, seconds_since_1970: float
 ) -> StoredHistories:
-    """Return the series of a project, one value a version. Raises UsageError where there is no run, or no such series.
+    """The series of a project, one value a version. Raises UsageError where there is no run, or no such series.
 
     What cannot be read or cannot be right is left out, and that is said: one run must not hide or move all others.
     """
@@ -97,7 +96,7 @@ def find_trend(
     name_commits: NameCommits,
     documents: Mapping[str, RunDocument],
 ) -> TrendDocument:
-    """Return what moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
+    """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
     newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
     searched = [_with_intervals(with_changes(one) if one.current else one, documents) for one in stored.series]
@@ -138,7 +137,7 @@ def find_trend(
 
 
 def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """Return the newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
+    """The newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
     firsts = {run.fingerprint: run for run in runs}  # the oldest of each stays, because runs are newest first
     found: dict[str, RunDocument] = {}
     for run in [*runs[:RUNS_OPENED], *firsts.values()]:
@@ -154,7 +153,6 @@ def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[s
 
 
 def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
-    """Return the runs to look at, newest first. Raises UsageError where there is none, StoreError where all are damaged."""
     stored, damaged = store.runs(config.project), store.damaged(config.project)
     if damaged and not stored:
         raise StoreError(damaged[0])
@@ -220,28 +218,23 @@ def _read_series(
 
 
 def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
-    """Return the testbeds that main is still measured on: the newest run's, and those of the last weeks."""
     newest = _newest(runs)
     return {run.fingerprint for run in runs if is_recent(run.started_at, newest)}
 
 
 def _newest(runs: Sequence[StoredRun]) -> str:
-    """Return when the newest run began; runs are newest first."""
     return runs[0].started_at
 
 
 def _is_measurable(value: float) -> bool:
-    """Return whether a value can be one, in base units: beyond these sizes arithmetic and pictures overflow."""
     return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
 
 
 def _is_fresh(point: TrendPoint, before: TrendState | None, newest: str) -> bool:
-    """Return whether a point is of a run after the last report, or of the last weeks where there was none."""
     return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
 
 
 def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
-    """Return a series with the interval of every point whose run was opened and stands for itself."""
     points = [
         msgspec.structs.replace(point, interval=_interval(documents[point.run_id], series))
         if point.run_id in documents and point.runs == 1

@@ -45,7 +45,6 @@ def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, M
 
 
 def _settings(access: GitAccess) -> dict[str, str]:
-    """Return the environment that lets git, and only git, speak to this one repository with the token."""
     url = access.repository
     settings = [
         # For addresses below this one only; an empty value first takes back what a checkout action left.
@@ -65,12 +64,12 @@ def _settings(access: GitAccess) -> dict[str, str]:
 
 
 def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return what a git command prints. Raises RepositoryError with its complaint where it fails."""
+    """What a git command prints. Raises RepositoryError with its complaint where it fails."""
     return git_bytes(folder, arguments, environ).decode(errors="surrogateescape").rstrip("\n")
 
 
 def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
-    """Return what a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
+    """What a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
     done = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if done.code:
         raise RepositoryError(f"git {arguments[0]}: {done.errors[:300] or f'exit code {done.code}'}")
@@ -85,7 +84,7 @@ class BaseConfig(NamedTuple):
 
 
 def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
-    """Return the configuration that a commit has for the folder ``root``.
+    """The configuration that a commit has for the folder ``root``.
 
     Raises RepositoryError where the commit is neither in the clone around ``root`` nor can be fetched.
     """
@@ -121,7 +120,7 @@ class _Modified(NamedTuple):
 
 
 def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
-    """Return whether two commits have all these files with the same code; False where their contents cannot be had.
+    """Whether two commits have all these files with the same code; False where their contents cannot be had.
 
     The commits come from the clone around ``root``, or else, with ``access``, from the forge.
     """
@@ -150,7 +149,6 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
 
 
 def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, _Modified]:
-    """Return the files that both commits have as regular files of one mode; a link's target is no code."""
     listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=M", base, head, "--"]
     return {
         path.decode(errors="surrogateescape"): _Modified(before, after)
@@ -160,7 +158,6 @@ def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]
 
 
 def _sizes(repository: Path, objects: list[bytes], environ: Mapping[str, str]) -> dict[bytes, int]:
-    """Return how large objects are, in bytes, before any is read."""
     asked = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
     found = git_bytes(repository, asked, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
     return {name: int(size) for name, size in (line.split() for line in found.splitlines())}

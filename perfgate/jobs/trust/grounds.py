@@ -40,19 +40,19 @@ class Grounds:
 
     @property
     def policy(self) -> Policy:
-        """Return the policy, which is perfgate's own where the base has none: never the change's."""
+        """The policy, which is perfgate's own where the base has none: never the change's."""
         return self.config.policy() if self.config else Policy()
 
 
 def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
-    """Return what the directory says, where no forge names a base."""
+    """What the directory says, where no forge names a base."""
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
 def grounds_of_base(
     root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess, *, measured: bool
 ) -> Grounds:
-    """Return what the commit ``base`` says, which the forge names, and what the change does to what judges it.
+    """What the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
     ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
     not. Raises RepositoryError where that commit cannot be read.
@@ -87,7 +87,6 @@ def grounds_of_base(
 def _same_code(
     root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
 ) -> bool:
-    """Return whether a change edits nothing of these files that runs, as against where it left its target."""
     try:
         # A merge queue, which has no forge, builds on this very commit.
         fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
@@ -97,7 +96,7 @@ def _same_code(
 
 
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
-    """Return the paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
+    """The paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
     try:
         changed = forge.changed_files(change.number) if forge else None
     except ForgeGoneError:  # GitLab before 15.7 has no such list
@@ -113,7 +112,7 @@ def history_of(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """Return what our own store knows: an artifact's word on what is usual, or accepted, counts for nothing.
+    """What our own store knows: an artifact's word on what is usual, or accepted, counts for nothing.
 
     What was accepted of the commit under review also counts for the forge's merge of it, which is what was measured.
     """
@@ -129,7 +128,7 @@ _NEWEST = 50
 def required_of(
     config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
 ) -> Required:
-    """Return what the base's configuration and main's stored runs require; nothing without a configuration.
+    """What the base's configuration and main's stored runs require; nothing without a configuration.
 
     ``only`` are the workloads that were asked for alone. A store that cannot be read requires nothing; that it cannot be read
     is said where main's history is.
@@ -145,7 +144,6 @@ def required_of(
 
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
-    """Return for each workload the newest stored run on the base's testbed, where it measured the same workload file."""
     wanted = {workload.name: workload for workload in base.workloads if workload.name in names}
     found: dict[str, RunDocument] = {}
     for run in store.runs(project, limit=_NEWEST) if wanted else ():

@@ -20,7 +20,7 @@ KINDS = ("push", "schedule")
 
 
 def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
-    """Return the event of this job, None outside CI. Raises UsageError for one that may not write to the store."""
+    """The event of this job, None outside CI. Raises UsageError for one that may not write to the store."""
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
         return None
@@ -49,7 +49,7 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
 
 
 def main_branch(config: Config, trigger: Trigger) -> str:
-    """Return the branch whose runs are kept: that of perfgate.toml, the forge's default, or what the clone says.
+    """The branch whose runs are kept: that of perfgate.toml, the forge's default, or what the clone says.
 
     Raises UsageError where none of them says it.
     """

@@ -37,7 +37,7 @@ def refuse_stranger(
 
 
 def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path) -> bool:
-    """Return whether the base lies on the target branch, and not before the commit where the change left it.
+    """Whether the base lies on the target branch, and not before the commit where the change left it.
 
     So a change cannot choose a slow commit of long ago, or one of its own, to look good beside. False where neither the
     forge nor the clone can tell. Raises DocumentError for a base that lies elsewhere.
@@ -66,7 +66,7 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
 
 
 def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> str | None:
-    """Return the merge base of two commits; None where neither the forge nor the clone can tell.
+    """The merge base of two commits; None where neither the forge nor the clone can tell.
 
     Raises DocumentError where there is none.
     """
@@ -151,7 +151,6 @@ def _refuse_other_commit(
 
 
 def _is_merge(documents: CheckDocuments, change: ChangeRequest, forge: Forge) -> bool:
-    """Return whether the head that was measured is a merge of the change's head into the base that was measured."""
     try:
         parents = forge.parents(documents.head.source.commit or "")
     except ForgeGoneError:

@@ -10,7 +10,7 @@ import pytest
 from perfgate.cli import commands
 from perfgate.cli.streams import harmless
 from perfgate.errors import UsageError
-from perfgate.jobs.shared.steps import parse_steps
+from perfgate.jobs.shared.options import parse_steps
 from perfgate.plugins import member_names
 
 
