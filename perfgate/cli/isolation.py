@@ -42,18 +42,20 @@ def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_c
     )
     from perfgate.system.processes import be_closed
 
-    found = find_secrets(os.environ)
+    secrets = find_secrets(os.environ)
     if in_ci(os.environ) and not allow_token:
-        refuse_tokens(found)
+        refuse_tokens(secrets)
         if clone is not None:
             refuse_persisted_token(clone)
-    if found.names and not (keep_outside_ci and not in_ci(os.environ)):
+    if secrets.names and not (keep_outside_ci and not in_ci(os.environ)):
         if in_ci(os.environ):
-            click.echo(f"removed from the environment before anything is measured: {', '.join(found.names)}", err=True)
+            click.echo(
+                f"removed from the environment before anything is measured: {', '.join(secrets.names)}", err=True
+            )
         program = click.get_current_context().find_object(Program)
         if program is not None:
-            program.replace(drop_secrets(os.environ, found))
-        for name in found.names:
+            program.replace(drop_secrets(os.environ, secrets))
+        for name in secrets.names:
             del os.environ[name]
     be_closed()
     make_streams_harmless(os.environ)

@@ -61,9 +61,9 @@ class Options:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
-    def record(self, kind: Callable[..., Record], **others: object) -> Record:
+    def record(self, kind: Callable[..., Record], **fields: object) -> Record:
         """A record of the options and ``others``. Raises TypeError for an option that is none of its fields."""
-        return kind(**self._values, **others)
+        return kind(**self._values, **fields)
 
 
 class RecordCommand(click.Command):
@@ -73,8 +73,8 @@ class RecordCommand(click.Command):
         function = cast("Callable[..., Any]", self.callback)
         own = inspect.signature(function).parameters
         rest = {name: value for name, value in ctx.params.items() if name not in own}
-        named = {name: value for name, value in ctx.params.items() if name in own}
-        return ctx.invoke(function, Options(rest), **named)
+        values = {name: value for name, value in ctx.params.items() if name in own}
+        return ctx.invoke(function, Options(rest), **values)
 
 
 _META = "perfgate.event"

@@ -15,9 +15,9 @@ def suggestions_in(path: Path) -> list[Suggestion]:
 
     Raises UsageError where there is none, and DocumentError for one that cannot be read.
     """
-    found = next((path / name for name in ("decision.json", "run.json") if (path / name).is_file()), path)
-    if not found.is_file():
+    file = next((path / name for name in ("decision.json", "run.json") if (path / name).is_file()), path)
+    if not file.is_file():
         raise UsageError(
             f"{path} holds no run.json and no decision.json; name the folder that perfgate run or check wrote"
         )
-    return read_decision(found).suggestions if found.name == "decision.json" else suggestions(read_run(found))
+    return read_decision(file).suggestions if file.name == "decision.json" else suggestions(read_run(file))

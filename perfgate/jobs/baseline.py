@@ -25,7 +25,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
-from perfgate.jobs.trust.acceptance import keep_acceptance
+from perfgate.jobs.trust.acceptance import store_acceptance
 from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.limits import Clock, Sleep
@@ -149,7 +149,7 @@ def accept_regression(
     if _is_shared(config, environ):
         refuse_change_request(environ)
     repository = Repository(config.root)
-    return keep_acceptance(
+    return store_acceptance(
         config,
         environ,
         commit=repository.resolve(revision),
@@ -168,20 +168,20 @@ def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, ta
     """Copy what a store keeps of the project into another; what is there already stays as it is."""
     if target.startswith(PREFIX):
         refuse_change_request(environ)
-    there, here = (open_store_at(location, config, environ) for location in (source, target))
-    kept = {run.id for run in here.runs(config.project)}
-    ids = [run.id for run in reversed(there.runs(config.project)) if run.id not in kept]
+    source_store, target_store = (open_store_at(location, config, environ) for location in (source, target))
+    present = {run.id for run in target_store.runs(config.project)}
+    ids = [run.id for run in reversed(source_store.runs(config.project)) if run.id not in present]
     for start in range(0, len(ids), COPIED_AT_ONCE):
-        some = [there.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
-        here.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
-    accepted, confirmed = here.accepted(config.project), here.confirmations(config.project)
-    acceptances = [one for one in reversed(there.accepted(config.project)) if one not in accepted]
+        some = [source_store.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
+        target_store.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
+    accepted, confirmed = target_store.accepted(config.project), target_store.confirmations(config.project)
+    acceptances = [entry for entry in reversed(source_store.accepted(config.project)) if entry not in accepted]
     for acceptance in acceptances:
-        here.accept(config.project, acceptance)
-    confirmations = [one for one in reversed(there.confirmations(config.project)) if one not in confirmed]
+        target_store.accept(config.project, acceptance)
+    confirmations = [entry for entry in reversed(source_store.confirmations(config.project)) if entry not in confirmed]
     for confirmation in confirmations:
-        here.confirm(config.project, confirmation)
-    return Copied(len(ids), len(acceptances), len(confirmations), tuple(there.damaged(config.project)))
+        target_store.confirm(config.project, confirmation)
+    return Copied(len(ids), len(acceptances), len(confirmations), tuple(source_store.damaged(config.project)))
 
 
 def _bound(store: Store, config: Config, fingerprint: str) -> int:

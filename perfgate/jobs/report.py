@@ -77,30 +77,30 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
 
     Raises UsageError where the host gives no file to write to, DocumentError where there is nothing to print.
     """
-    found = _find(request, environ)
+    content = _find(request, environ)
     if request.asks_for_nothing:
-        if found.why:
-            raise DocumentError(f"{request.folder}: {found.why}")
-        say(log_lines(_markdown(found, request), environ))
+        if content.why:
+            raise DocumentError(f"{request.folder}: {content.why}")
+        say(log_lines(_markdown(content, request), environ))
     if request.outputs:
         path = outputs_path(environ)
-        _append(path, output_lines(_outputs(found, request)), OUTPUT_VARIABLE, "--outputs")
+        _append(path, output_lines(_outputs(content, request)), OUTPUT_VARIABLE, "--outputs")
     if request.summary:
-        _summarise(found, request, environ)
+        _summarise(content, request, environ)
     if request.annotations:
-        for line in _annotation_lines(found, request):
+        for line in _annotation_lines(content, request):
             say(line)
     if request.junit:
-        write_text_atomically(request.junit, _junit(found, request))
+        write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
-        text = openmetrics(found.run, DEFAULT_HEAD_STEPS) if found.run else END
+        text = openmetrics(content.run, DEFAULT_HEAD_STEPS) if content.run else END
         write_text_atomically(request.openmetrics, text)
 
 
-def spoken_language(given: str | None, directory: Path) -> Language:
+def spoken_language(option: str | None, directory: Path) -> Language:
     """The language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
     try:
-        return report_language(given, directory)
+        return report_language(option, directory)
     except ConfigError:
         return "en"
 
@@ -150,50 +150,50 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
         raise DocumentError("the documents were measured by another CI job")
 
 
-def _outputs(found: _Found, request: ReportRequest) -> dict[str, str]:
+def _outputs(content: _Found, request: ReportRequest) -> dict[str, str]:
     code = "" if request.measured is None else str(request.measured)
     paths = {name: request.folder / file for name, file in _FILES.items()}
-    shown = {name: str(path) if found.decision and path.is_file() else "" for name, path in paths.items()}
-    return {"verdict": found.decision.verdict if found.decision else "", "exit-code": code, **shown}
+    files = {name: str(path) if content.decision and path.is_file() else "" for name, path in paths.items()}
+    return {"verdict": content.decision.verdict if content.decision else "", "exit-code": code, **files}
 
 
-def _summarise(found: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
+def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
     path = summary_path(environ)
     room = MAX_SUMMARY_BYTES - _size(path) - 2
-    text = _markdown(found, request, room)
+    text = _markdown(content, request, room)
     if len(text.encode()) > room:
         raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
     _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
 
 
-def _markdown(found: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+def _markdown(content: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
     """The comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
-    if found.decision is None:
-        if found.run is not None:
-            return run_markdown(found.run, request.language)
-        return no_verdict(found.why, request.measured, request.language, medium="markdown")
-    context = comment_context(found.decision, request.language)
+    if content.decision is None:
+        if content.run is not None:
+            return run_markdown(content.run, request.language)
+        return no_verdict(content.why, request.measured, request.language, medium="markdown")
+    context = comment_context(content.decision, request.language)
     text = ""
     # A character has one to four bytes.
     for share in (1, 2, 3, 4):
-        text = render_comment(found.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
+        text = render_comment(content.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
         if len(text.encode()) <= room:
             break
     return text.partition("\n")[2].lstrip("\n")
 
 
-def _annotation_lines(found: _Found, request: ReportRequest) -> list[str]:
-    if found.why:
-        return [annotation_command("error", "perfgate", no_verdict(found.why, request.measured, request.language))]
-    if found.decision is None:
+def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
+    if content.why:
+        return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
+    if content.decision is None:
         return []
     prefix = _prefix(request.directory)
     lines = [
         _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
-        for annotation in annotate(found.decision, request.language)
+        for annotation in annotate(content.decision, request.language)
         if annotation.location and _has_line(request.directory / annotation.location.path, annotation.location.line)
     ]
-    whole = verdict_annotation(found.decision, request.language)
+    whole = verdict_annotation(content.decision, request.language)
     if not lines and whole is not None:
         lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
     return lines[:MAX_ANNOTATIONS]
@@ -204,8 +204,8 @@ def _command(annotation: Annotation, path: str, line: int) -> str:
 
 
 def _prefix(directory: Path) -> str:
-    shown = run_git(directory, ["rev-parse", "--show-prefix"], {})
-    return shown.output if shown.code == 0 else ""
+    result = run_git(directory, ["rev-parse", "--show-prefix"], {})
+    return result.output if result.code == 0 else ""
 
 
 def _has_line(path: Path, line: int) -> bool:
@@ -219,12 +219,12 @@ def _has_line(path: Path, line: int) -> bool:
         return False
 
 
-def _junit(found: _Found, request: ReportRequest) -> str:
-    if found.decision is not None:
-        return junit(found.decision, request.language)
-    if found.run is not None:
-        return junit_of_run(found.run, request.language)
-    return junit_without_verdict(no_verdict(found.why, request.measured, request.language))
+def _junit(content: _Found, request: ReportRequest) -> str:
+    if content.decision is not None:
+        return junit(content.decision, request.language)
+    if content.run is not None:
+        return junit_of_run(content.run, request.language)
+    return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
 
 
 def _size(path: Path | None) -> int:

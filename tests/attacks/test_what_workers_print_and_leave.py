@@ -20,7 +20,7 @@ from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
 from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
 from perfgate.jobs.shared.options import NONE_GIVEN
-from perfgate.jobs.shared.session import forget_results, job_notes, kept_logs, prepare_out
+from perfgate.jobs.shared.session import remove_results, job_notes, log_artifacts, prepare_out
 from tests.attacks.measuring import project_for_all, run_job
 from tests.waiting import left_in_the_end
 
@@ -262,7 +262,7 @@ def test_forget_results__folder_where_a_file_must_be__refused_by_name_and_not_re
     with pytest.raises(
         UsageError, match=r"decision\.json is in the way of the results \(Is a directory\); remove it, or"
     ):
-        forget_results(tmp_path, ["comment.md", "decision.json"])
+        remove_results(tmp_path, ["comment.md", "decision.json"])
     assert (tmp_path / "decision.json").is_dir()
 
 
@@ -274,7 +274,9 @@ def test_kept_logs__link_pipe_folder_and_a_log_too_large__only_files_and_bounded
     os.mkfifo(logs / "pipe.log")
     with (logs / "sparse.log").open("wb") as log:
         log.truncate(1024**4)
-    assert [(artifact.name, artifact.bytes < 3 * 1024**2) for artifact in kept_logs(tmp_path)] == [("sparse.log", True)]
+    assert [(artifact.name, artifact.bytes < 3 * 1024**2) for artifact in log_artifacts(tmp_path)] == [
+        ("sparse.log", True)
+    ]
 
 
 @pytest.mark.parametrize("planted", ["out", "out/logs", "out/head", "out/.git", ".git"])
@@ -304,7 +306,7 @@ def test_results__file_that_is_a_link__replaced_and_not_followed(tmp_path: Path)
     out.mkdir()
     for name in ("comment.md", "run.json"):
         (out / name).symlink_to(victim)
-    forget_results(out, ["comment.md", "run.json"])  # as every command does before it measures
+    remove_results(out, ["comment.md", "run.json"])  # as every command does before it measures
     write_text_atomically(out / "comment.md", "ours")
     assert (out / "comment.md").read_text() == "ours"
     assert not (out / "comment.md").is_symlink()

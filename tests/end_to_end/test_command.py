@@ -14,7 +14,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.jobs.publish.command import CommandRequest, obey
+from perfgate.jobs.publish.command import CommandRequest, run_command
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
@@ -46,7 +46,7 @@ class Order:
         said: list[str] = []
         environ = {**self.environ, **({"GITHUB_TOKEN": token} if token else {})}
         doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
-        obey(CommandRequest(**{"root": self.job.root, "key": "default", **request}), doors)
+        run_command(CommandRequest(**{"root": self.job.root, "key": "default", **request}), doors)
         return "\n".join(said)
 
     def told(self) -> dict[str, str]:

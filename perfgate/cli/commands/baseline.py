@@ -74,21 +74,28 @@ def record(
         raise click.UsageError("--run, --from and --download say three things; give one")
     config = _config(directory)
     if artifact is not None or download:
-        kept = _record_artifact(config, artifact, key, token_variable)
+        recorded = _record_artifact(config, artifact, key, token_variable)
     elif run_file is not None:
         from perfgate.jobs.baseline import record_file
 
-        kept = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
+        recorded = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
         drop_secrets(directory, allow_token=allow_token)
-        kept = _record_measured(config, out, quick, allow_dirty)
+        recorded = _record_measured(config, out, quick, allow_dirty)
     if as_json:
-        print_json({"id": kept.id, "store": kept.store, "project": kept.run.project, "suspected": kept.suspected})
+        print_json(
+            {
+                "id": recorded.id,
+                "store": recorded.store,
+                "project": recorded.run.project,
+                "suspected": recorded.suspected,
+            }
+        )
         return
-    click.echo(f"kept run {kept.id[:12]} of {kept.run.project} in {kept.store}")
-    if kept.removed:
-        click.echo(f"removed the {kept.removed} oldest, as [store] keep says")
-    for place in kept.suspected:
+    click.echo(f"kept run {recorded.id[:12]} of {recorded.run.project} in {recorded.store}")
+    if recorded.removed:
+        click.echo(f"removed the {recorded.removed} oldest, as [store] keep says")
+    for place in recorded.suspected:
         click.echo(
             f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what changes are shown "
             "beside leaves it out until `perfgate baseline accept` accepts it"
@@ -205,16 +212,19 @@ def list_accepted(as_json: bool, directory: Path) -> None:
     """List the regressions that were accepted, newest first."""
     from perfgate.jobs import baseline
 
-    found = baseline.list_accepted(_config(directory), os.environ)
+    acceptances = baseline.list_accepted(_config(directory), os.environ)
     if as_json:
-        print_json(found)
+        print_json(acceptances)
         return
-    if not found:
+    if not acceptances:
         click.echo("nothing was accepted yet; `perfgate baseline accept` does")
         return
     _print_table(
         ["metric", "commit", "by", "when", "reason"],
-        [[one.metric, one.commit[:12], one.accepted_by, one.accepted_at[:16], one.reason] for one in found],
+        [
+            [entry.metric, entry.commit[:12], entry.accepted_by, entry.accepted_at[:16], entry.reason]
+            for entry in acceptances
+        ],
     )
 
 
@@ -251,7 +261,7 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
         print_json(copied)
     else:
         parts = ((copied.runs, "run"), (copied.acceptances, "acceptance"), (copied.confirmations, "confirmation"))
-        runs, acceptances, confirmations = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in parts)
+        runs, acceptances, confirmations = (f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
         click.echo(f"copied {runs}, {acceptances} and {confirmations}")
 
 

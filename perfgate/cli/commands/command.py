@@ -25,8 +25,8 @@ def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     base_sha, workload, fork. Ends with 0 whatever is asked.
     """
     from perfgate.config import report_language
-    from perfgate.jobs.publish.command import CommandRequest, obey
+    from perfgate.jobs.publish.command import CommandRequest, run_command
     from perfgate.jobs.shared.doors import Doors
 
     request = options.record(CommandRequest, root=directory, language=report_language(language, directory))
-    obey(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))
+    run_command(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))

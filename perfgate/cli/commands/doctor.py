@@ -69,7 +69,7 @@ def COMMAND(
         minutes = max(1, round(sum(change.seconds for change in changes) / 60))
         _say(f"{len(changes)} gates, about {minutes} min, two to four times as long where others use the machine too")
         planted = doctor.plant_changes(changes, settings, out=out, say=_say)
-        resolutions = doctor.see_resolutions(planted, out)
+        resolutions = doctor.resolutions_of(planted, out)
         document = DoctorDocument(
             perfgate_version=__version__, fitness=document.fitness, planted=planted, resolutions=resolutions
         )

@@ -49,20 +49,20 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
         config = load_config(directory)
         device, limits = config.device, dict(config.limits)
     kind = device.partition(":")[0]
-    return next((known for known in DEVICE_KINDS if known == kind), "cpu"), limits
+    return next((name for name in DEVICE_KINDS if name == kind), "cpu"), limits
 
 
 def wrapped(line: str, width: int) -> str:
     """A line broken to a width in columns: between words, and anywhere between Chinese characters."""
-    lines, here = [], ""
+    lines, row = [], ""
     indent = " " * _indent(line)
     for piece in _pieces(line):
-        if here.strip() and columns(here + piece.rstrip()) > width:
-            lines.append(here.rstrip())
-            here = indent + piece.lstrip()
+        if row.strip() and columns(row + piece.rstrip()) > width:
+            lines.append(row.rstrip())
+            row = indent + piece.lstrip()
         else:
-            here += piece
-    return "\n".join([*lines, here.rstrip()])
+            row += piece
+    return "\n".join([*lines, row.rstrip()])
 
 
 def columns(text: str) -> int:

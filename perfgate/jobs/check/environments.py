@@ -66,7 +66,7 @@ class _Choice(NamedTuple):
 def choose_environments(
     base: SideCode,
     head: SideCode,
-    given: GivenInterpreters,
+    interpreters: GivenInterpreters,
     settings: MeasureSettings,
     *,
     out: Path,
@@ -81,8 +81,8 @@ def choose_environments(
     """
     needs = [read_requirements(side.root, settings.requirements) for side in (base, head)]
     differing = differing_files(*needs)
-    if given.base or given.head:
-        choices = [_given(given.base, "--base-python"), _given(given.head, "--head-python")]
+    if interpreters.base or interpreters.head:
+        choices = [_given(interpreters.base, "--base-python"), _given(interpreters.head, "--head-python")]
         if all(choice.python is None for choice in choices):
             return Environments()
     elif head.setup and (differing or base.setup not in ("", head.setup)):
@@ -103,8 +103,8 @@ def choose_environments(
 def _given(python: Path | None, option: str) -> _Choice:
     if python is None or is_running(python):
         return _Choice("running", None, "reinstall perfgate")
-    found = check_interpreter(python, option)
-    return _Choice("given", found, f"install torch and this same perfgate there, with {found} -m pip")
+    interpreter = check_interpreter(python, option)
+    return _Choice("given", interpreter, f"install torch and this same perfgate there, with {interpreter} -m pip")
 
 
 def _built(

@@ -34,9 +34,9 @@ def pushed(
     ``remote`` is the first argument of git's hook, None where git did not call us. Without any word of a push it is what is
     checked out (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
     """
-    told = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH")
-    if told:
-        revisions = [told]
+    revision_by_pre_commit = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH")
+    if revision_by_pre_commit:
+        revisions = [revision_by_pre_commit]
     elif remote is not None:
         revisions = [fields[1] for line in lines if len(fields := line.split()) == 4]
     else:

@@ -21,12 +21,12 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
 from perfgate.jobs.check.rerun import find_earlier
-from perfgate.jobs.check.sides import choose_sides, config_at_hand, skipped_decision, with_changed_functions
+from perfgate.jobs.check.sides import choose_sides, configuration_of, skipped_decision, with_changed_functions
 from perfgate.jobs.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_pair_flames
 from perfgate.jobs.shared.options import CheckOptions
-from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_results, start_session
 from perfgate.jobs.shared.store import stored_history
 from perfgate.jobs.trust.commits import BaseConfig, config_at
 from perfgate.jobs.trust.grounds import required_of
@@ -44,13 +44,13 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     repository = Repository(directory)
     prefix = repository.prefix(directory)
     # The project's configuration as it stands: a wrong one is reported before a worktree is made.
-    config = config_at_hand(repository, directory, prefix, options)
+    config = configuration_of(repository, directory, prefix, options)
     config.selected(options.workloads)
     sides = choose_sides(repository, config, options)
     out = prepare_out(options.out)
     base_config = config_at(directory, sides.base.commit, None)
     if decision := skipped_decision(repository, config, base_config, sides, prefix, options):
-        forget_results(out, RESULTS)
+        remove_results(out, RESULTS)
         write_skipped(out, decision, options.language)
         return decision
     purpose = f"perfgate check in {directory.resolve()}"
@@ -58,7 +58,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
         earlier = find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
         # What is to be added to stays until its successor is written.
-        forget_results(out, [name for name in RESULTS if not (earlier and name.endswith("run.json"))])
+        remove_results(out, [name for name in RESULTS if not (earlier and name.endswith("run.json"))])
         # The session starts when the machine is ours: waiting for it is not measuring.
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))
@@ -99,8 +99,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     judging = replace(base_config.config or config, root=directory)
     required = required_of(judging, base, os.environ, only=options.workloads)
     progress.status("drawing the flame graph")
-    drawn = decide(base, head, policy=job.policy, history=history)
-    head = with_pair_flames(base, head, measured.flames, drawn, out, options.language)
+    decision_to_draw = decide(base, head, policy=job.policy, history=history)
+    head = with_pair_flames(base, head, measured.flames, decision_to_draw, out, options.language)
     write_run(out / "base" / "run.json", base)
     write_run(out / "head" / "run.json", head)
     decision = decide_with_advice(

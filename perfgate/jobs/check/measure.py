@@ -21,12 +21,12 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import Harness, RunDocument, Session, Testbed
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.pair_traces import keep_traces
-from perfgate.jobs.check.rerun import Earlier, refuse_other_testbed, with_more_pairs
+from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import CheckOptions
-from perfgate.jobs.shared.session import forget_traces, job_notes, put_together
+from perfgate.jobs.shared.session import assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import (
     base_differs,
@@ -82,22 +82,22 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
         if not job.earlier:
-            forget_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
+            remove_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
     logs = job.out / "head" / "logs"
     with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
         testbeds = _testbeds(bench, base, head)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
-        found = Measured(testbeds, harnesses, [], [], [], [])
+        measured = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
         references = job.config.selected(options.workloads)
         for number, reference in enumerate(references, start=1):
             if job.earlier:
-                found.pairs.append(PairedMeasurement())
-                _measure_pairs(bench, reference, base, head, job, found)
+                measured.pairs.append(PairedMeasurement())
+                _measure_pairs(bench, reference, base, head, job, measured)
                 continue
             progress.status(f"{reference.name}: measuring base")
-            found.base.append(
+            measured.base.append(
                 run_checklist(
                     bench,
                     base,
@@ -109,7 +109,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 )
             )
             progress.status(f"{reference.name}: measuring head")
-            found.head.append(
+            measured.head.append(
                 run_checklist(
                     bench,
                     head,
@@ -120,64 +120,66 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                     deadline=job.deadline,
                 )
             )
-            _confirm_bounds(bench, reference, (base, head), job, found)
-            _say_what_regressed(reference, job, found, progress)
-            found.pairs.append(PairedMeasurement())
+            _confirm_bounds(bench, reference, (base, head), job, measured)
+            _note_regressions(reference, job, measured, progress)
+            measured.pairs.append(PairedMeasurement())
             # In the folder of the results, where there is space and the recordings of the middle pair stay.
             with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
                 to_come = len(references) - number
-                _measure_pairs(bench, reference, base, head, job, found, traces=Path(traces), to_come=to_come)
-                sides = found.base[-1], found.head[-1]
-                found.flames.extend(keep_traces(found.pairs[-1].traces, sides, (folders["base"], folders["head"])))
-    _say_what_is_not_counted(found, progress)
+                _measure_pairs(bench, reference, base, head, job, measured, traces=Path(traces), to_come=to_come)
+                sides = measured.base[-1], measured.head[-1]
+                measured.flames.extend(
+                    keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
+                )
+    _note_uncounted(measured, progress)
     of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
     of_head = [*job.environments.head.notes, *bench.leftover_notes(head.root)]
     of_job = [
-        *_not_asked_for(job, options),
+        *_unselected_note(job, options),
         *job_notes(os.environ, job.out),
         *bench.cache_notes(),
         *bench.watch_notes(),
         *bench.leftover_notes(),
     ]
-    return found._replace(notes=(of_base, [*of_job, *of_head]))
+    return measured._replace(notes=(of_base, [*of_job, *of_head]))
 
 
-def _not_asked_for(job: Job, options: CheckOptions) -> list[str]:
-    asked = {reference.name for reference in job.config.selected(options.workloads)}
-    names = [reference.name for reference in job.config.workloads if reference.name not in asked]
+def _unselected_note(job: Job, options: CheckOptions) -> list[str]:
+    selected = {reference.name for reference in job.config.selected(options.workloads)}
+    names = [reference.name for reference in job.config.workloads if reference.name not in selected]
     return [f"not measured, because --workload names others: {', '.join(names)}"] if names else []
 
 
 def _confirm_bounds(
-    bench: Bench, reference: WorkloadReference, sides: tuple[Checkout, Checkout], job: Job, found: Measured
+    bench: Bench, reference: WorkloadReference, sides: tuple[Checkout, Checkout], job: Job, measured: Measured
 ) -> None:
     """Measure again what seems to break a budget or SLA, the head and then the base: a machine may stall for a moment."""
     for attempt in range(2, 2 + CONFIRMATIONS):
         if time.monotonic() > job.deadline:
             return
-        documents = documents_of(job, found)
+        documents = documents_of(job, measured)
         broken = broken_metrics(*documents, job.policy, workload=reference.name)
         if not broken:
             return
         steps = tuple(sorted({measuring_step(name) for name in broken}))
-        for side, checkout, findings in (("head", sides[1], found.head[-1]), ("base", sides[0], found.base[-1])):
+        for side, checkout, findings in (("head", sides[1], measured.head[-1]), ("base", sides[0], measured.base[-1])):
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
             findings.add_attempt(again.steps, attempt)
 
 
-def _say_what_regressed(reference: WorkloadReference, job: Job, found: Measured, progress: Progress) -> None:
+def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
     """Say what the exact counters show, long before pairs tell what it costs."""
-    names = regressed_so_far(*documents_of(job, found), policy=job.policy, workload=reference.name)
+    names = regressed_so_far(*documents_of(job, measured), policy=job.policy, workload=reference.name)
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
 
 
-def _say_what_is_not_counted(found: Measured, progress: Progress) -> None:
+def _note_uncounted(measured: Measured, progress: Progress) -> None:
     """Say which hardware counters the pairs lack: once, for they lack them all."""
-    reason = next((pairs.uncounted for pairs in found.pairs if pairs.uncounted), None)
+    reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
     if reason:
         progress.note(reason)
 
@@ -212,7 +214,7 @@ def _measure_pairs(
     base: Checkout,
     head: Checkout,
     job: Job,
-    found: Measured,
+    measured: Measured,
     *,
     traces: Path | None = None,
     to_come: int = 0,
@@ -224,23 +226,23 @@ def _measure_pairs(
     records = (
         [*job.earlier.base.workloads, *job.earlier.head.workloads]
         if job.earlier
-        else [found.base[-1].workload, found.head[-1].workload]
+        else [measured.base[-1].workload, measured.head[-1].workload]
     )
     if any(record.name == reference.name and record.error for record in records):
         return
     # What cannot be compared is not worth a minute of pairs.
-    if job.session.command != "upgrade" and found.testbeds[0].fingerprint != found.testbeds[1].fingerprint:
+    if job.session.command != "upgrade" and measured.testbeds[0].fingerprint != measured.testbeds[1].fingerprint:
         return
 
-    pairs = found.pairs[-1]
+    pairs = measured.pairs[-1]
 
     def enough() -> bool:
         watcher.put_into(pairs.base, pairs.head)
-        documents = documents_of(job, found)
+        documents = documents_of(job, measured)
         return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name, to_come=to_come)
 
     def needs_names() -> bool:
-        return names_would_help(*documents_of(job, found), policy=job.policy, workload=reference.name)
+        return names_would_help(*documents_of(job, measured), policy=job.policy, workload=reference.name)
 
     if job.earlier and not rerun_would_help(
         job.earlier.base, job.earlier.head, policy=job.policy, workload=reference.name
@@ -248,7 +250,7 @@ def _measure_pairs(
         return
     looks = looks_left(job.policy.looks, job.earlier.pairs_of(reference.name)) if job.earlier else job.policy.looks
     budget_ends = time.monotonic() + bench.config.gate.budget
-    with bench.watching(found.testbeds[1]) as watcher:
+    with bench.watching(measured.testbeds[1]) as watcher:
         for draw in itertools.count():
             measure_pairs(
                 bench,
@@ -266,7 +268,9 @@ def _measure_pairs(
                 traces=traces,
             )
             # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
-            unlucky = not job.earlier and base_differs(*documents_of(job, found), job.policy, workload=reference.name)
+            unlucky = not job.earlier and base_differs(
+                *documents_of(job, measured), job.policy, workload=reference.name
+            )
             if not unlucky or time.monotonic() > min(budget_ends, job.deadline):
                 break
             pairs.give_up()
@@ -274,7 +278,7 @@ def _measure_pairs(
         watcher.end()
         watcher.put_into(pairs.base, pairs.head)
     if pairs.given_up:
-        found.head[-1].warnings.append(
+        measured.head[-1].warnings.append(
             f"{reference.name}: base differed from base in {pairs.given_up} pairs, so all was measured again in other "
             "memory layouts"
         )
@@ -282,8 +286,8 @@ def _measure_pairs(
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     if job.earlier:
-        return with_more_pairs(job.earlier, job.session, measured.pairs, head_folder=job.out / "head")
-    base = put_together(
+        return add_pairs(job.earlier, job.session, measured.pairs, head_folder=job.out / "head")
+    base = assemble_run(
         job.config,
         session=job.session,
         source=job.sides.base_source,
@@ -293,7 +297,7 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         side="base",
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
     )
-    head = put_together(
+    head = assemble_run(
         job.config,
         session=job.session,
         source=job.sides.head_source,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
-from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.shared.flame import PairFlame
+from perfgate.jobs.shared.session import artifact_of
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
@@ -66,15 +65,7 @@ def _tree(file: Path, label: str) -> FlameTree:
 
 def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
     suffix = ".zip" if file.suffix == ".zip" else ".json.gz"
-    kept = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
-    data = kept.read_bytes()
-    artifact = Artifact(
-        name=kept.name,
-        kind="trace",
-        path=kept.name,
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        workload=findings.workload.name,
-    )
-    others = [known for known in findings.artifacts if known.path != artifact.path]
-    findings.artifacts = [*others, artifact]
+    recording = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
+    artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
+    older = [entry for entry in findings.artifacts if entry.path != artifact.path]
+    findings.artifacts = [*older, artifact]

@@ -15,7 +15,7 @@ from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.document.files import read_run
 from perfgate.document.run import RunDocument, Session, Testbed
 from perfgate.errors import UsageError
-from perfgate.jobs.shared.session import kept_logs
+from perfgate.jobs.shared.session import log_artifacts
 
 MOST_ROUNDS = 20
 
@@ -66,7 +66,7 @@ def refuse_other_testbed(earlier: Earlier, testbed: Testbed) -> None:
         )
 
 
-def with_more_pairs(
+def add_pairs(
     earlier: Earlier, session: Session, measured: list[PairedMeasurement], *, head_folder: Path
 ) -> tuple[RunDocument, RunDocument]:
     """Both documents as the later session leaves them; the logs in ``head_folder`` are its own."""
@@ -82,6 +82,7 @@ def with_more_pairs(
         earlier_sessions=[*earlier.head.earlier_sessions, earlier.head.session],
         replicates=earlier.head.replicates + [replicate for pairs in measured for replicate in pairs.head],
         failed_pairs=earlier.head.failed_pairs + [failed for pairs in measured for failed in pairs.failed],
-        artifacts=[kept for kept in earlier.head.artifacts if kept.kind != "log"] + kept_logs(head_folder),
+        artifacts=[artifact for artifact in earlier.head.artifacts if artifact.kind != "log"]
+        + log_artifacts(head_folder),
     )
     return base, head

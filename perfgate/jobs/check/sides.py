@@ -29,7 +29,7 @@ class Sides(NamedTuple):
     head_source: Source
 
 
-def config_at_hand(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
+def configuration_of(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
     if options.head is None:
         return load_config(directory, device=options.device)
     text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))

@@ -90,8 +90,8 @@ def required_device(check: FitnessCheck) -> FitnessCheck:
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
     if check.status != "unfit":
         return check
-    seen = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
-    return msgspec.structs.replace(check, status="attention", seen=seen)
+    observation = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
+    return msgspec.structs.replace(check, status="attention", seen=observation)
 
 
 def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
@@ -147,17 +147,17 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
         for name, value in testbed.comparable.items()
         if name.startswith("device.") and any(word in name for word in _VERSIONED)
     ]
-    name, seen = f"versions {kind}", ", ".join(parts)
+    name, versions = f"versions {kind}", ", ".join(parts)
     if worker != platform.python_version():
         return FitnessCheck(
             name=name,
             status="attention",
-            seen=f"{seen}; perfgate itself runs Python {platform.python_version()}",
+            seen=f"{versions}; perfgate itself runs Python {platform.python_version()}",
             remedy="start perfgate with the interpreter of the environment that is measured",
         )
     if torch is None:
-        return FitnessCheck(name=name, status="attention", seen=seen, remedy="add torch to [measure] preload")
-    return FitnessCheck(name=name, status="ok", seen=seen)
+        return FitnessCheck(name=name, status="attention", seen=versions, remedy="add torch to [measure] preload")
+    return FitnessCheck(name=name, status="ok", seen=versions)
 
 
 def is_unfit(fitness: list[FitnessCheck]) -> bool:
@@ -166,10 +166,10 @@ def is_unfit(fitness: list[FitnessCheck]) -> bool:
 
 def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
     """The planted changes named, or all. Raises UsageError for a name that is not there."""
-    known = {change.name: change for change in CHANGES}
+    by_name = {change.name: change for change in CHANGES}
     for name in names:
-        if name not in known:
-            raise UsageError(f"no planted change {name!r}; there are {', '.join(known)}")
+        if name not in by_name:
+            raise UsageError(f"no planted change {name!r}; there are {', '.join(by_name)}")
     return tuple(change for change in CHANGES if not names or change.name in names)
 
 
@@ -193,7 +193,7 @@ def plant_changes(
     return results
 
 
-def see_resolutions(results: list[PlantedResult], out: Path) -> list[Resolution]:
+def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     """What the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
     unchanged = [result for result in results if result.metric is None and result.verdict is not None]
     return [

@@ -163,21 +163,21 @@ def _fired(decision: DecisionDocument | None) -> dict[str, list[Comparison]]:
 
 
 def _why_silent(decision: DecisionDocument, metric: str) -> str:
-    found = [comparison for comparison in decision.comparisons if comparison.metric == metric]
-    if not found:
+    comparisons = [comparison for comparison in decision.comparisons if comparison.metric == metric]
+    if not comparisons:
         return f"{metric} was not compared"
-    said = f"{metric} is {found[0].outcome}"
-    return f"{said} ({found[0].reason})" if found[0].reason else said
+    outcome = f"{metric} is {comparisons[0].outcome}"
+    return f"{outcome} ({comparisons[0].reason})" if comparisons[0].reason else outcome
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
-    said = word_all(decision.reasons[:2]) or "inconclusive"
+    reasons = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
     noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
-    hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in said]
+    hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in reasons]
     needed = max((c.pairs_needed or 0 for c in hanging), default=0)
     remedy = f"about {needed} pairs would decide: raise [gate] budget, or " if needed else ""
-    return f"{said} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
+    return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
 
 
 def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:
@@ -208,5 +208,5 @@ def _toml(value: object) -> str:
 
 
 def _environment(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    kept = {name: value for name, value in environ.items() if name != "PERFGATE_DEVICE"}
-    return {**kept, "PERFGATE_STORE": str(scratch / "store.db")}
+    inherited = {name: value for name, value in environ.items() if name != "PERFGATE_DEVICE"}
+    return {**inherited, "PERFGATE_STORE": str(scratch / "store.db")}

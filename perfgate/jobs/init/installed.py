@@ -34,10 +34,10 @@ class Revision:
 
 def named_revision(action: str, host: str) -> Revision:
     """The commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
-    found = _ACTION.fullmatch(action)
-    if found is None:
+    match = _ACTION.fullmatch(action)
+    if match is None:
         raise UsageError(f"--action must read OWNER/REPO@COMMIT, with the 40 digits of a commit, found {action!r}")
-    return Revision(host, found[1], found[2])
+    return Revision(host, match[1], match[2])
 
 
 def installed_revision() -> Revision:
@@ -56,8 +56,8 @@ def installed_revision() -> Revision:
 
 def address(url: str) -> tuple[str, str] | None:
     """The server and the path that a repository's URL names; None for a place on this machine."""
-    found = _URL.fullmatch(url) or _SHORT.fullmatch(url)
-    return (found[1].lower(), found[2].strip("/").removesuffix(".git")) if found else None
+    match = _URL.fullmatch(url) or _SHORT.fullmatch(url)
+    return (match[1].lower(), match[2].strip("/").removesuffix(".git")) if match else None
 
 
 def _checked_out(folder: Path) -> Revision:

@@ -102,7 +102,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
 
     Raises UsageError where one of them exists, RepositoryError outside a git repository.
     """
-    _refuse_strange(options)
+    _refuse_odd_values(options)
     repository = Repository(folder)
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge = options.forge or _forge_of(origin)
@@ -117,7 +117,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     if forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
     lines = render_starter(added, values) if added else ""
-    write_all(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
+    write_files(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
     return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines)
 
 
@@ -126,7 +126,7 @@ def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]
     return {**{str(Path(below) / name): template for name, template in project.items()}, **_CI_FILES.get(forge, {})}
 
 
-def _refuse_strange(options: InitOptions) -> None:
+def _refuse_odd_values(options: InitOptions) -> None:
     texts = {
         "--setup": options.setup, "--python": options.python, "--branch": options.branch, "--image": options.image,
         "--package": options.package,
@@ -234,14 +234,14 @@ def _installation(below: str, folder: Path) -> str:
     return TORCH
 
 
-def _main_branch(repository: Repository, given: str | None) -> tuple[str, bool]:
+def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:
     try:
-        found: str | None = repository.main_branch().rpartition("origin/")[2]
+        main: str | None = repository.main_branch().rpartition("origin/")[2]
     except RepositoryError:
-        found = None
+        main = None
     # Before the first commit there is no branch, but HEAD has its name.
-    name = given or found or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
-    return name, name == found or (found is None and name in ("main", "master"))
+    name = branch or main or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
+    return name, name == main or (main is None and name in ("main", "master"))
 
 
 def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
@@ -278,21 +278,21 @@ def _yaml(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def write_all(root: Path, files: Mapping[str, str]) -> None:
+def write_files(root: Path, files: Mapping[str, str]) -> None:
     """Write every file, or take away again what was written. Raises UsageError where one cannot be."""
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         for name, text in files.items():
             path = root / name
             missing = [folder for folder in path.parents if not folder.exists()]
             for folder in reversed(missing):
                 folder.mkdir()
-                made.append(folder)
+                created.append(folder)
             with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
-                made.append(path)
+                created.append(path)
                 file.write(text)
     except BaseException as error:
-        for path in reversed(made):
+        for path in reversed(created):
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         if isinstance(error, OSError):

@@ -12,7 +12,7 @@ from perfgate.errors import ForgeError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.jobs.publish.job import PublishRequest, publish
 from perfgate.jobs.shared.doors import Doors
-from perfgate.jobs.trust.acceptance import UnknownMetricError, keep_acceptance, refuse_unknown_metric
+from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptance
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, log_lines, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
@@ -46,7 +46,7 @@ class CommandRequest:
     language: Language = "en"
 
 
-def obey(request: CommandRequest, doors: Doors) -> None:
+def run_command(request: CommandRequest, doors: Doors) -> None:
     """Do what the comment asks for, or refuse it; strangers are answered in the log alone.
 
     Raises UsageError where this job runs for no comment or has no token, ForgeError and StoreError where those refuse.
@@ -56,8 +56,8 @@ def obey(request: CommandRequest, doors: Doors) -> None:
         raise UsageError(
             "this job was not started by a new comment on a pull request; run it on `issue_comment: created`"
         )
-    asked = _asked(comment)
-    if asked is None or comment.bot or comment.edited:
+    order = _asked(comment)
+    if order is None or comment.bot or comment.edited:
         doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
         return
     forge = _connect(request, doors, event)
@@ -67,11 +67,11 @@ def obey(request: CommandRequest, doors: Doors) -> None:
         who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
         doors.say(f"Nothing was done.\n{who}")
         return
-    answer = _refusal(asked, change, comment)
-    if answer is None and isinstance(asked, RunOrder):
-        answer = _run(asked, change, event, doors.environ)
-    elif answer is None and isinstance(asked, AcceptOrder):
-        answer = _accept(asked, comment, change, event, forge, request, doors)
+    answer = _refusal(order, change, comment)
+    if answer is None and isinstance(order, RunOrder):
+        answer = _run(order, change, event, doors.environ)
+    elif answer is None and isinstance(order, AcceptOrder):
+        answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
         forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
         doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
@@ -92,24 +92,24 @@ def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
     return connect(event, token, sleep=doors.sleep, clock=doors.clock)
 
 
-def _refusal(asked: _Asked, change: OrderedChange, comment: CommentEvent) -> Answer | None:
+def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Answer | None:
     """Why somebody who may push does not get what they ask for; None where they do.
 
     From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
     """
     if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
         return Answer("own_fork")
-    if isinstance(asked, OrderError):
+    if isinstance(order, OrderError):
         return Answer("unclear")
-    if asked.head is not None and asked.head != change.head_sha:
-        return Answer("moved", head=change.head_sha, named=asked.head)
-    if change.from_fork and asked.head is None:
+    if order.head is not None and order.head != change.head_sha:
+        return Answer("moved", head=change.head_sha, named=order.head)
+    if change.from_fork and order.head is None:
         return Answer("unnamed", head=change.head_sha)
-    if isinstance(asked, AcceptOrder):
+    if isinstance(order, AcceptOrder):
         try:
-            refuse_unknown_metric(asked.metric)
+            refuse_unknown_metric(order.metric)
         except UnknownMetricError as error:
-            return Answer("no_metric", metric=asked.metric, close=error.close)
+            return Answer("no_metric", metric=order.metric, close=error.close)
     return None
 
 
@@ -142,7 +142,7 @@ def _accept(
     doors: Doors,
 ) -> Answer:
     """Keep an acceptance, and judge again what our comment is about, if it is about this commit."""
-    keep_acceptance(
+    store_acceptance(
         load_config(request.root, environ=doors.environ),
         doors.environ,
         commit=change.head_sha,

@@ -20,7 +20,7 @@ from perfgate.jobs.shared.decision import decide_with_advice
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import git_access
 from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of, required_of
-from perfgate.jobs.trust.provenance import base_is_proven, refuse_stranger
+from perfgate.jobs.trust.provenance import base_is_proven, refuse_foreign_artifact
 from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
 from perfgate.judging.forge.detect import detect, log_lines
 from perfgate.judging.forge.forge import (
@@ -105,22 +105,20 @@ def publish(request: PublishRequest, doors: Doors) -> int:
     """
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None
+    case = None
     if event is None or token is None or (request.dry_run and request.artifact):
         if request.artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
-        at_hand, refusal = _documents_at_hand(request.artifact)
-        decision = judge_at_hand(request, at_hand, refusal, doors, event)
-        text = _comment(decision, request, event)
-        _keep(request, decision, at_hand, text, doors)
-        _show(text, request, doors, event)
-        return exit_code(decision)
-    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
-    documents, refusal = _documents(request, forge, event)
-    case = _open_case(event, token, forge, documents)
-    decision = _judge(request, doors, case, documents, refusal)
-    text = _comment(decision, request, event)
-    _keep(request, decision, documents, text, doors)
-    if request.dry_run:
+        documents, refusal = _read_documents(request.artifact)
+        decision = judge_without_forge(request, documents, refusal, doors, event)
+    else:
+        forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
+        documents, refusal = _documents(request, forge, event)
+        case = _open_case(event, token, forge, documents)
+        decision = _judge(request, doors, case, documents, refusal)
+    text = render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
+    _write_results(request, decision, documents, text, doors)
+    if case is None or request.dry_run:
         _show(text, request, doors, event)
     else:
         _post(case, decision, text, request, doors)
@@ -147,14 +145,14 @@ def _open_case(event: CiEvent, token: str, forge: Forge, documents: CheckDocumen
     return _Case(event, forge, change, git_access(event, token))
 
 
-def _documents_at_hand(artifact: Path) -> tuple[CheckDocuments | None, DocumentError | None]:
+def _read_documents(artifact: Path) -> tuple[CheckDocuments | None, DocumentError | None]:
     try:
         return read_check(artifact), None
     except DocumentError as error:
         return None, error
 
 
-def judge_at_hand(
+def judge_without_forge(
     request: PublishRequest,
     documents: CheckDocuments | None,
     refusal: DocumentError | None,
@@ -167,10 +165,10 @@ def judge_at_hand(
         if documents is None:
             raise refusal or DocumentError("there is none")
         if event is not None:
-            refuse_stranger(documents, event, None, None)
+            refuse_foreign_artifact(documents, event, None, None)
         return _decide(request, documents, grounds, event, doors, None)
     except DocumentError as error:
-        return _nothing_to_judge(_artifact(error), grounds, event)
+        return _undecided("INCONCLUSIVE", _artifact(error), grounds, event)
 
 
 def _judge(
@@ -184,17 +182,19 @@ def _judge(
         grounds = _grounds(request, doors, case, measured=documents is not None)
     except RepositoryError as error:
         why = str(error).replace(str(request.root), ".")
-        return _nothing_to_judge(Message("publish.base-config-unreadable", {"why": why}), Grounds(), case.event)
+        return _undecided(
+            "INCONCLUSIVE", Message("publish.base-config-unreadable", {"why": why}), Grounds(), case.event
+        )
     if grounds.skipped is not None and _is_the_same_change(case):
         return _undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
         if documents is None:
             raise refusal or DocumentError("there is none")
-        refuse_stranger(documents, case.event, case.change, case.forge)
-        because = _why_this_base(documents, case, request.root)
+        refuse_foreign_artifact(documents, case.event, case.change, case.forge)
+        because = _reason_for_base(documents, case, request.root)
         return _decide(request, documents, grounds, case.event, doors, because)
     except DocumentError as error:
-        return _nothing_to_judge(_artifact(error), grounds, case.event)
+        return _undecided("INCONCLUSIVE", _artifact(error), grounds, case.event)
 
 
 def _is_the_same_change(case: _Case) -> bool:
@@ -214,7 +214,7 @@ def _grounds(request: PublishRequest, doors: Doors, case: _Case, *, measured: bo
     return grounds_of_base(request.root, change, change.base_sha, forge, case.access, measured=measured)
 
 
-def _why_this_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:
+def _reason_for_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:
     """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
 
     A head that no change request has any more may be one's again tomorrow, so it is held to what this job has checked out.
@@ -272,11 +272,8 @@ def _decide(
     return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])
 
 
-def _nothing_to_judge(why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
-    return _undecided("INCONCLUSIVE", why, grounds, event)
-
-
 def _undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+    """A missing, damaged or foreign artifact is INCONCLUSIVE: never a silent green."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
@@ -295,10 +292,6 @@ def _artifact(error: DocumentError) -> Message:
     return Message("publish.artifact", {"why": reason_of(error)})
 
 
-def _comment(decision: DecisionDocument, request: PublishRequest, event: CiEvent | None) -> str:
-    return render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
-
-
 def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionDocument) -> CommentContext:
     base = decision.base.commit or ""
     return CommentContext(
@@ -310,7 +303,7 @@ def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionD
     )
 
 
-def _keep(
+def _write_results(
     request: PublishRequest,
     decision: DecisionDocument,
     documents: CheckDocuments | None,
@@ -354,24 +347,21 @@ def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | Non
 def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
     event, change = case.event, case.change
     if change is not None:
-        state, texts = state_of(event, decision.verdict), _texts(event, request.language)
-        done = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
-        if done.outcome == "kept":
+
+        def worded_turn(last: Decided, now: Decided) -> str:
+            return render_turn(last, now, event.head_sha, request.language)
+
+        state, texts = state_of(event, decision.verdict), PostTexts(worded_turn, render_double(request.language))
+        posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
+        if posted.outcome == "kept":
             doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
             return
-        doors.say(f"The comment on change request {change.number} was {done.outcome}.")
+        doors.say(f"The comment on change request {change.number} was {posted.outcome}.")
     else:
         doors.say(log_lines(text, doors.environ))
         gone = f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set."
         doors.say("A merge queue has no comments: only the commit status is set." if event.base_sha else gone)
     _mark(case.forge, event, decision, request, doors)
-
-
-def _texts(event: CiEvent, language: Language) -> PostTexts:
-    def turned(last: Decided, now: Decided) -> str:
-        return render_turn(last, now, event.head_sha, language)
-
-    return PostTexts(turned, render_double(language))
 
 
 def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:

@@ -48,7 +48,7 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
 
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
     """Run the advisor on the packed recordings of an NPU that a run kept."""
-    found: list[Advisory] = []
+    advisories: list[Advisory] = []
     warnings: list[str] = []
     for artifact in run.artifacts:
         path = folder / artifact.path
@@ -58,10 +58,12 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
             with zipfile.ZipFile(path) as packed:
                 packed.extractall(scratch)
             advised = advise_profile(Path(scratch), artifact.workload, say)
-        known = {(advisory.workload, advisory.category) for advisory in found}
-        found += [advisory for advisory in advised.found if (advisory.workload, advisory.category) not in known]
+        categories = {(advisory.workload, advisory.category) for advisory in advisories}
+        advisories += [
+            advisory for advisory in advised.found if (advisory.workload, advisory.category) not in categories
+        ]
         warnings += [warning for warning in advised.warnings if warning not in warnings]
-    return Advised(found, warnings)
+    return Advised(advisories, warnings)
 
 
 def _advise(folder: Path, workload: str, say: Say) -> Advised:

@@ -26,7 +26,7 @@ from perfgate.jobs.run.recording import (
     recording_files,
     unknown,
 )
-from perfgate.jobs.shared.session import ci_context, forget_results, now, prepare_out, start_session
+from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_results, start_session
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.contradictions import contradictions
@@ -80,14 +80,14 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     files = recording_files(options.profile)
     _refuse_cut_off(options.profile, files)
     out = prepare_out(options.out)
-    forget_results(out, ("run.json",))
+    remove_results(out, ("run.json",))
     contradicted = _contradicted(summaries)
     incomplete = [*_incomplete(recording), *contradicted]
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
         recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
     )
-    found = recorded_checklist(context)
+    checklist = recorded_checklist(context)
     advised = advise_profile(options.profile, options.workload, say)
     run = RunDocument(
         perfgate_version=__version__,
@@ -104,10 +104,10 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
                 shapes=[summary.shape for summary in summaries],
             )
         ],
-        steps=_without_times(_without_kernels(found.steps, incomplete), contradicted),
-        counters=[] if incomplete else found.counters,
-        operators=[] if contradicted else found.operators,
-        kernel_times=[] if incomplete else found.kernel_times,
+        steps=_without_times(_without_kernels(checklist.steps, incomplete), contradicted),
+        counters=[] if incomplete else checklist.counters,
+        operators=[] if contradicted else checklist.operators,
+        kernel_times=[] if incomplete else checklist.kernel_times,
         artifacts=keep(files, out, workload=options.workload) if options.keep else [],
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
@@ -134,7 +134,7 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
     """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
     if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
         return
-    reasons = "".join(f"; {what}: {why}" for what, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    reasons = "".join(f"; {part}: {why}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
     analyse = (
         f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
         if recording.format == "ascend-pytorch"
@@ -154,7 +154,7 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
 
 
 def _incomplete(recording: Recording) -> list[str]:
-    return [why for what, why in recording.absent.items() if what.startswith(_INCOMPLETE)]
+    return [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)]
 
 
 def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
@@ -213,33 +213,33 @@ def _warnings(
     recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], incomplete: Sequence[str]
 ) -> list[str]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
-    found = [
+    warnings = [
         "made from a recording: counts and times of kernels are compared, the other times with nothing",
         *_counted_once(summaries),
     ]
     if not_said:
-        found.append(f"not in the recording, so not checked to be equal: {'; '.join(not_said)}")
+        warnings.append(f"not in the recording, so not checked to be equal: {'; '.join(not_said)}")
     if incomplete:
-        found.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
-    missing = {what: why for what, why in recording.absent.items() if not what.startswith(_INCOMPLETE)}
-    found += [f"not recorded: {what} ({why})" for what, why in missing.items()]
-    return found
+        warnings.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
+    missing = {part: why for part, why in recording.absent.items() if not part.startswith(_INCOMPLETE)}
+    warnings += [f"not recorded: {part} ({why})" for part, why in missing.items()]
+    return warnings
 
 
 def _counted_once(summaries: Sequence[DeviceSummary]) -> list[str]:
     whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
     once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
-    found = []
+    warnings = []
     if whole:
-        found.append(
+        warnings.append(
             f"counted over the whole recording ({', '.join(whole)}), as it marks no steps: only equal counts tell"
         )
     if once:
         shapes = ", ".join(summary.shape for summary in once)
-        found.append(
+        warnings.append(
             f"counted in one {once[0].unit} alone ({shapes}): nothing shows that it repeats; record three steps"
         )
-    return found
+    return warnings
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -22,13 +22,13 @@ from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_flame_graph
 from perfgate.jobs.shared.options import AVAILABLE_STEPS
 from perfgate.jobs.shared.session import (
+    assemble_run,
     ci_context,
-    forget_results,
-    forget_traces,
     job_notes,
     now,
     prepare_out,
-    put_together,
+    remove_results,
+    remove_traces,
     start_session,
 )
 from perfgate.locale import Language
@@ -57,7 +57,7 @@ def run_and_judge(
     policy = config.policy()
     out = prepare_out(options.out)
     if policy.judges_alone or not (out / "head" / "run.json").exists():  # else they are a check's
-        forget_results(out, DECISION_FILES)
+        remove_results(out, DECISION_FILES)
     run = run_here(config, options, progress)
     if not policy.judges_alone:
         return run, None
@@ -75,8 +75,8 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     source = _source(config.root)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
     with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
-        forget_results(out, ("run.json",))
-        forget_traces(out, [reference.name for reference in references])
+        remove_results(out, ("run.json",))
+        remove_traces(out, [reference.name for reference in references])
         progress.status("starting")
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
@@ -85,9 +85,9 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
                 for reference in references
             ]
-    left = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
-    notes = [*job_notes(os.environ, out), *bench.cache_notes(), *left]
-    run = put_together(
+    leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
+    notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
+    run = assemble_run(
         config,
         session=msgspec.structs.replace(session, finished_at=now()),
         source=source,

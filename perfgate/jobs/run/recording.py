@@ -158,11 +158,11 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
 
 def unknown(testbed: Testbed) -> list[str]:
     """What would tell two testbeds apart and is not in the recording."""
-    wanted = {"the device's name": "device.name", "versions of the software": "software."}
+    fields = {"the device's name": "device.name", "versions of the software": "software."}
     if testbed.device_kind == "npu":
-        wanted["the profiler's level"] = "profiler.level"
-        wanted["its AI Core metrics"] = "profiler.aic_metrics"
-    return [words for words, field in wanted.items() if not any(name.startswith(field) for name in testbed.comparable)]
+        fields["the profiler's level"] = "profiler.level"
+        fields["its AI Core metrics"] = "profiler.aic_metrics"
+    return [words for words, field in fields.items() if not any(name.startswith(field) for name in testbed.comparable)]
 
 
 def _device_names(recording: Recording) -> dict[str, str]:

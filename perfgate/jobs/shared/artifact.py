@@ -17,16 +17,16 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     Raises DocumentError where there is none that can be had, ForgeError where the forge does not answer.
     """
     prefix = f"perfgate-{key}-"
-    found = [
+    candidates = [
         (int(attempt), artifact.id, artifact)
         for artifact in forge.artifacts()
         if (attempt := _attempt(artifact, prefix)) is not None and int(attempt) <= event.run_attempt
     ]
-    if not found:
+    if not candidates:
         raise ReasonError(
             Message("publish.artifact-not-left", {"run": str(event.run_id), "name": f"{prefix}{event.run_attempt}"})
         )
-    newest = max(found, key=lambda entry: entry[:2])[2]
+    newest = max(candidates, key=lambda entry: entry[:2])[2]
     if newest.expired:
         raise ReasonError(Message("publish.artifact-expired", {"name": newest.name}))
     if newest.bytes > MAX_ARCHIVE_BYTES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +12,9 @@ from perfgate import trace
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
-from perfgate.document.run import Artifact, RunDocument
+from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, UsageError
-from perfgate.jobs.shared.session import FLAME_PAGE
+from perfgate.jobs.shared.session import FLAME_PAGE, artifact_of
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.flame import render_flame
 from perfgate.locale import Language
@@ -83,16 +82,9 @@ def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: 
 def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
     page = render_flame([tree for tree in trees if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
-    data = page.encode()
-    artifact = Artifact(
-        name=FLAME_PAGE,
-        kind="flamegraph",
-        path=FLAME_PAGE,
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-    )
-    kept = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
-    return msgspec.structs.replace(run, artifacts=[*kept, artifact])
+    artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
+    artifacts = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
+    return msgspec.structs.replace(run, artifacts=[*artifacts, artifact])
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:

@@ -34,7 +34,7 @@ class ScratchRepository:
 
     def git(self, *arguments: str) -> str:
         """Run git and return its output. Raises RepositoryError when it fails."""
-        done = run_git(self.root, arguments, self._author)
-        if done.code:
-            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {done.errors}")
-        return done.output
+        result = run_git(self.root, arguments, self._author)
+        if result.code:
+            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {result.errors}")
+        return result.output

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Literal
 
 from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_entries
@@ -63,10 +64,10 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
             f"{in_the_way[0]} is no folder, and results are written in it; remove it, or choose another with --out"
         )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
-    if in_ci(environ) and (found := unsafe_entries(out)):
+    if in_ci(environ) and (entries := unsafe_entries(out)):
         raise UsageError(
             "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
-            f"{found[0]}; choose another with --out"
+            f"{entries[0]}; choose another with --out"
         )
     try:
         is_new = not out.exists()
@@ -84,20 +85,20 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     return out.resolve()
 
 
-def forget_results(out: Path, names: Iterable[str]) -> None:
+def remove_results(out: Path, names: Iterable[str]) -> None:
     """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
     for name in names:
-        _forget(out / name)
+        _remove(out / name)
 
 
-def forget_traces(folder: Path, workloads: Iterable[str]) -> None:
+def remove_traces(folder: Path, workloads: Iterable[str]) -> None:
     """Remove the traces and the flame graph of an earlier run: a step takes a trace that lies there for one of its own run."""
     traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
     for file in (*traces, folder / FLAME_PAGE):
-        _forget(file)
+        _remove(file)
 
 
-def _forget(file: Path) -> None:
+def _remove(file: Path) -> None:
     try:
         file.unlink(missing_ok=True)
     except OSError as error:
@@ -106,7 +107,7 @@ def _forget(file: Path) -> None:
         ) from error
 
 
-def put_together(
+def assemble_run(
     config: Config,
     *,
     session: Session,
@@ -127,15 +128,15 @@ def put_together(
         session=session,
         source=source,
         testbed=testbed,
-        workloads=[found.workload for found in findings],
-        steps=[step for found in findings for step in found.steps],
-        correctness=[check for found in findings for check in found.correctness],
-        counters=[counters for found in findings for counters in found.counters],
-        operators=[row for found in findings for row in found.operators],
-        accounts=[account for found in findings for account in found.accounts],
+        workloads=[finding.workload for finding in findings],
+        steps=[step for finding in findings for step in finding.steps],
+        correctness=[check for finding in findings for check in finding.correctness],
+        counters=[counters for finding in findings for counters in finding.counters],
+        operators=[row for finding in findings for row in finding.operators],
+        accounts=[account for finding in findings for account in finding.accounts],
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
-        artifacts=[artifact for found in findings for artifact in found.artifacts] + kept_logs(folder),
+        artifacts=[artifact for finding in findings for artifact in finding.artifacts] + log_artifacts(folder),
         warnings=[*_device_warnings(testbed), *_warnings(findings), *notes],
     )
 
@@ -143,37 +144,44 @@ def put_together(
 def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
     """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
     swept = [one_line(name) for name in remove_unsafe_entries(out)] if in_ci(environ) else []
-    found = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
-    return [*token_notes(environ), *([found] if swept else [])]
+    note = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
+    return [*token_notes(environ), *([note] if swept else [])]
 
 
-def kept_logs(folder: Path) -> list[Artifact]:
-    logs = sorted((folder / "logs").glob("*.log"))
-    return [_log(log, data, folder) for log in logs if (data := _bounded(log))]
+def log_artifacts(folder: Path) -> list[Artifact]:
+    artifacts = []
+    for log in sorted((folder / "logs").glob("*.log")):
+        bound_log(log)
+        if data := read_log(log):
+            artifacts.append(artifact_of(log, data, "log", str(log.relative_to(folder))))
+    return artifacts
 
 
-def _bounded(log: Path) -> bytes:
-    bound_log(log)
-    return read_log(log)
-
-
-def _log(log: Path, data: bytes, folder: Path) -> Artifact:
+def artifact_of(
+    file: Path,
+    data: bytes,
+    kind: Literal["trace", "log", "flamegraph"],
+    path: str | None = None,
+    workload: str | None = None,
+) -> Artifact:
+    """The record of a file of a run folder; ``path`` is its way from there, by default its name."""
     return Artifact(
-        name=log.name,
-        kind="log",
-        path=str(log.relative_to(folder)),
+        name=file.name,
+        kind=kind,
+        path=path or file.name,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
+        workload=workload,
     )
 
 
 def _warnings(findings: list[Findings]) -> list[str]:
     unchecked = [
-        f"{found.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
-        for found in findings
-        if any(check.status == "not_checked" for check in found.correctness)
+        f"{finding.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
+        for finding in findings
+        if any(check.status == "not_checked" for check in finding.correctness)
     ]
-    return unchecked + [warning for found in findings for warning in found.warnings]
+    return unchecked + [warning for finding in findings for warning in finding.warnings]
 
 
 def _device_warnings(testbed: Testbed) -> list[str]:

@@ -56,9 +56,9 @@ def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
     event = detect(environ)
     if event is not None:
         return git_access(event, find_token(event.forge, environ) or "")
-    given = environ.get(REMOTE_VARIABLE, "")
-    if environ.get(TOKEN_VARIABLE) and given.startswith(("https://", "http://")):
-        return GitAccess(_server(given), given, _ANY_USER, environ[TOKEN_VARIABLE])
+    url = environ.get(REMOTE_VARIABLE, "")
+    if environ.get(TOKEN_VARIABLE) and url.startswith(("https://", "http://")):
+        return GitAccess(_server(url), url, _ANY_USER, environ[TOKEN_VARIABLE])
     return None
 
 
@@ -93,7 +93,7 @@ def stored_history(
                 metric=name,
                 values=_level(
                     store.history(config.project, workload.name, head.testbed.fingerprint, name, shape),
-                    [one for one in accepted if accepts_a_slower_call(one, workload.name, shape)],
+                    [entry for entry in accepted if accepts_a_slower_call(entry, workload.name, shape)],
                     config.root,
                 ),
             )
@@ -107,9 +107,9 @@ def stored_history(
         warn(f"stored runs of main are left out: {error}")
         return History()
     commit = head.source.commit
-    meant = [one for one in accepted if one.commit in (commit, also_commit)]
-    own = [msgspec.structs.replace(one, commit=commit) for one in meant] if commit else []
-    return History(series=[one for one in series if one.values], accepted=own)
+    acceptances = [entry for entry in accepted if entry.commit in (commit, also_commit)]
+    own = [msgspec.structs.replace(entry, commit=commit) for entry in acceptances] if commit else []
+    return History(series=[entry for entry in series if entry.values], accepted=own)
 
 
 def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], root: Path) -> list[float]:
@@ -117,12 +117,12 @@ def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], roo
 
     def is_meant(index: int) -> bool:
         before = usable[index - 1].commit if index else None
-        return any(_came_with(one.commit, usable[index].commit, before, root) for one in accepted)
+        return any(_is_part_of(entry.commit, usable[index].commit, before, root) for entry in accepted)
 
     return level([session.value for session in usable], is_meant)
 
 
-def _came_with(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
+def _is_part_of(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
     if commit is None or accepted == commit:
         return commit is not None
     return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))

@@ -26,31 +26,31 @@ def trace_flame(path: Path, head: Path | None, choice: Choice) -> list[FlameTree
     check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
     if check is not None:
         path, head = path / "base", path / "head"
-    found = _labelled(choose(path, choice))
+    trees = _labelled(choose(path, choice))
     if head is not None:
-        found = pair_trees(found, _labelled(choose(head, choice)))
+        trees = pair_trees(trees, _labelled(choose(head, choice)))
     if check is not None and (check / "decision.json").is_file():
         decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
-        found = with_decision(found, decision, run)
-    trees = [tree for tree in found if tree.parent]
-    if not trees:
+        trees = with_decision(trees, decision, run)
+    drawable = [tree for tree in trees if tree.parent]
+    if not drawable:
         raise UsageError(f"{path}: no timeline with events was recorded; tables of kernels alone have no stacks")
-    return trees
+    return drawable
 
 
-def flame_text(trees: Sequence[FlameTree], wanted: FlameFormat, language: Language = "en") -> str:
-    if wanted == "html":
+def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
+    if file_format == "html":
         return render_flame(trees, language)
-    if wanted == "speedscope":
+    if file_format == "speedscope":
         return speedscope(trees).decode()
     return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
 
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
-    several = len({one.recording.path for one in chosen}) > 1
+    several = len({pick.recording.path for pick in chosen}) > 1
     return [
-        tree_of(one.timeline, label_of(one.recording.path.name, one.timeline, several))
-        if several or one.timeline.label == "all"
-        else tree_of(one.timeline, one.timeline.label)
-        for one in chosen
+        tree_of(pick.timeline, label_of(pick.recording.path.name, pick.timeline, several))
+        if several or pick.timeline.label == "all"
+        else tree_of(pick.timeline, pick.timeline.label)
+        for pick in chosen
     ]

@@ -64,36 +64,36 @@ class ChosenTimeline(NamedTuple):
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
     """The rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
     chosen = choose(path, choice)
-    return TopDocument(format=format_of(chosen), by=by, timelines=[_top(one, choice, by, host) for one in chosen])
+    return TopDocument(format=format_of(chosen), by=by, timelines=[_top(pick, choice, by, host) for pick in chosen])
 
 
 def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
     """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
     chosen = choose(path, choice)
-    timelines = [_gaps(one, choice, exposed, round(shortest * _NS)) for one in chosen]
+    timelines = [_gaps(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
     return GapDocument(format=format_of(chosen), timelines=timelines)
 
 
 def trace_steps(path: Path, choice: Choice) -> StepDocument:
     chosen = choose(path, choice)
-    timelines = [_steps(one, choice) for one in chosen]
+    timelines = [_steps(pick, choice) for pick in chosen]
     return StepDocument(
-        format=format_of(chosen), slowest_rank=_slowest(one.timeline for one in chosen), timelines=timelines
+        format=format_of(chosen), slowest_rank=_slowest(pick.timeline for pick in chosen), timelines=timelines
     )
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
     """The timelines that are asked for. Raises UsageError where a recording holds none of them."""
-    found = [
+    timelines = [
         ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
     ]
     chosen = [
-        one
-        for one in found
-        if choice.rank in (None, one.timeline.rank) and choice.device in (None, one.timeline.device)
+        pick
+        for pick in timelines
+        if choice.rank in (None, pick.timeline.rank) and choice.device in (None, pick.timeline.device)
     ]
     if not chosen:
-        there = "; ".join(dict.fromkeys(one.timeline.label for one in found)) or "nothing"
+        there = "; ".join(dict.fromkeys(pick.timeline.label for pick in timelines)) or "nothing"
         raise UsageError(f"{path}: no timeline of that rank and device; it holds: {there}")
     return chosen
 
@@ -112,61 +112,61 @@ def recordings_of(path: Path) -> list[Recording]:
 
 
 def format_of(chosen: Sequence[ChosenTimeline]) -> str:
-    return ", ".join(sorted({one.recording.format for one in chosen}))
+    return ", ".join(sorted({pick.recording.format for pick in chosen}))
 
 
-def _top(one: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
-    found = top(one.timeline, by=by, host=host)
+def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
+    table = top(pick.timeline, by=by, host=host)
     rows = [
         TopRow(
             name=row.name,
             kind=row.kind,
             count=row.count,
             total=row.total_ns / _NS,
-            share=row.total_ns / found.base_ns if found.base_ns else None,
+            share=row.total_ns / table.base_ns if table.base_ns else None,
             shapes=row.shapes,
         )
-        for row in found.rows[: choice.limit]
+        for row in table.rows[: choice.limit]
     ]
     return TopTimeline(
-        path=str(one.recording.path),
-        rank=one.timeline.rank,
-        device=one.timeline.device,
-        side=found.side,
-        base=found.base_ns / _NS,
-        rows_in_all=len(found.rows),
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
+        side=table.side,
+        base=table.base_ns / _NS,
+        rows_in_all=len(table.rows),
         rows=rows,
         reason=None if rows else _NOTHING,
     )
 
 
-def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
-    found = device_gaps(one.timeline.events, exposed=exposed)
-    if found is None:
+def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+    device = device_gaps(pick.timeline.events, exposed=exposed)
+    if device is None:
         return GapTimeline(
-            path=str(one.recording.path),
-            rank=one.timeline.rank,
-            device=one.timeline.device,
+            path=str(pick.recording.path),
+            rank=pick.timeline.rank,
+            device=pick.timeline.device,
             origin_ns=None,
             window=None,
             busy=None,
             gaps_in_all=0,
             causes=[],
             gaps=[],
-            reason=_no_gaps(one),
+            reason=_no_gaps(pick),
         )
-    origin = int(one.timeline.events.start.min())
-    gaps = [gap for gap in found.gaps if gap.duration_ns >= shortest_ns]
+    origin = int(pick.timeline.events.start.min())
+    gaps = [gap for gap in device.gaps if gap.duration_ns >= shortest_ns]
     longest = sorted(gaps, key=lambda gap: (-gap.duration_ns, gap.start_ns))[: choice.limit]
     return GapTimeline(
-        path=str(one.recording.path),
-        rank=one.timeline.rank,
-        device=one.timeline.device,
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
         origin_ns=origin,
-        window=(found.end_ns - found.start_ns) / _NS,
-        busy=found.busy_ns / _NS,
+        window=(device.end_ns - device.start_ns) / _NS,
+        busy=device.busy_ns / _NS,
         gaps_in_all=len(gaps),
-        causes=_causes(found.end_ns - found.start_ns, gaps),
+        causes=_causes(device.end_ns - device.start_ns, gaps),
         gaps=[
             GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
             for gap in longest
@@ -174,10 +174,10 @@ def _gaps(one: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) 
     )
 
 
-def _no_gaps(one: ChosenTimeline) -> str:
-    if tells_of_device(one.timeline):
+def _no_gaps(pick: ChosenTimeline) -> str:
+    if tells_of_device(pick.timeline):
         return _NO_TIMELINE
-    return one.recording.absent.get("device", _NO_DEVICE)
+    return pick.recording.absent.get("device", _NO_DEVICE)
 
 
 def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:
@@ -190,18 +190,18 @@ def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:
     return sorted(totals, key=lambda one: -one.total)
 
 
-def _steps(one: ChosenTimeline, choice: Choice) -> StepTimeline:
-    steps = one.timeline.steps or ()
+def _steps(pick: ChosenTimeline, choice: Choice) -> StepTimeline:
+    steps = pick.timeline.steps or ()
     starts = [step.start_ns for step in steps if step.start_ns is not None]
-    origin = int(one.timeline.events.start.min()) if len(one.timeline.events) else min(starts, default=None)
+    origin = int(pick.timeline.events.start.min()) if len(pick.timeline.events) else min(starts, default=None)
     return StepTimeline(
-        path=str(one.recording.path),
-        rank=one.timeline.rank,
-        device=one.timeline.device,
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
         origin_ns=origin,
         steps_in_all=len(steps),
         steps=[_step(step, origin) for step in steps[: choice.limit]],
-        reason=None if steps else one.recording.absent.get("steps", _NO_STEPS),
+        reason=None if steps else pick.recording.absent.get("steps", _NO_STEPS),
     )
 
 
@@ -228,7 +228,7 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
             own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
     if len(own) < 2:
         return None
-    rank = max(own, key=lambda one: (own[one], -one))
+    rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number))
     return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
 
 
@@ -268,9 +268,10 @@ def trace_diff(base: Path, head: Path, choice: Choice, *, tolerance: float = TOL
 
 
 def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
-    several = len({one.recording.path for one in chosen}) > 1
+    several = len({pick.recording.path for pick in chosen}) > 1
     return {
-        f"{one.recording.path.name}, {one.timeline.label}" if several else one.timeline.label: one for one in chosen
+        f"{pick.recording.path.name}, {pick.timeline.label}" if several else pick.timeline.label: pick
+        for pick in chosen
     }
 
 

@@ -60,18 +60,18 @@ def confirm_suspected(
     except RepositoryError as error:
         raise RepositoryError(f"--confirm measures two commits, so it needs a clone: {error}") from error
     began = clock()
-    found: list[Confirmation] = []
+    confirmations: list[Confirmation] = []
     for number, ((good, bad), suspects) in enumerate(pairs, start=1):
-        left = max_seconds - (clock() - began)
-        if left <= 0:
+        seconds_left = max_seconds - (clock() - began)
+        if seconds_left <= 0:
             progress.note(f"{len(pairs) - number + 1} of {len(pairs)} pairs of commits are left for another time")
             break
         progress.note(f"measuring {good[:10]} against {bad[:10]} ({number} of {len(pairs)})")
         try:
-            found += _measure(config, good, bad, suspects, progress, check=check, seconds=left)
+            confirmations += _measure(config, good, bad, suspects, progress, check=check, seconds=seconds_left)
         except (MeasuringError, RepositoryError, DocumentError) as error:
             progress.note(f"{good[:10]} against {bad[:10]} could not be measured: {error}")
-    return found
+    return confirmations
 
 
 def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
@@ -91,9 +91,9 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
         raise DocumentError(f"{path} is of project {read.project[:80]!a}, and this is {document.project!a}")
     suspected = _suspected(document)
     believed = [
-        one
-        for one in read.confirmations[:MOST_CONFIRMATIONS]
-        if _is_plausible(one) and any(is_about(one, suspect.change, suspect.series) for suspect in suspected)
+        entry
+        for entry in read.confirmations[:MOST_CONFIRMATIONS]
+        if _is_plausible(entry) and any(is_about(entry, suspect.change, suspect.series) for suspect in suspected)
     ]
     if len(believed) < len(read.confirmations):
         note(f"{len(read.confirmations) - len(believed)} entries of {path.name} answer no suspicion and are left out")
@@ -101,12 +101,12 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
 
 
 def keep_confirmations(
-    config: Config, store: Store, found: Sequence[Confirmation], *, note: Callable[[str], None]
+    config: Config, store: Store, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]
 ) -> None:
     """Keep confirmations in the store; where this job may not write to it, that is said and the file goes on."""
     try:
-        for one in found:
-            store.confirm(config.project, one)
+        for confirmation in confirmations:
+            store.confirm(config.project, confirmation)
     except StoreError as error:
         note(f"what was confirmed is not in the store: {error}")
 
@@ -158,8 +158,8 @@ def _measure(
             f"this machine is testbed {fingerprint[:10]}, and the suspicion is of {', '.join(elsewhere)}: it stays one "
             "until the commits are measured there"
         )
-    found = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
-    answers = [one for one in found if one is not None]
+    confirmations = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
+    answers = [one for one in confirmations if one is not None]
     if not answers:
         progress.note(f"measured side by side they gave no answer: {word_all(decision.reasons) or decision.verdict}")
     return answers
@@ -192,17 +192,18 @@ def confirmation_of(
 
 
 def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | None:
-    here = {
-        one.metric: one
-        for one in decision.comparisons
-        if (one.workload, one.shape) == (series.workload, series.shape) and one.method not in RULE_METHODS
+    by_metric = {
+        comparison.metric: comparison
+        for comparison in decision.comparisons
+        if (comparison.workload, comparison.shape) == (series.workload, series.shape)
+        and comparison.method not in RULE_METHODS
     }
-    return here.get(series.metric) or here.get(metric(series.metric).follows)
+    return by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
 
 
-def _is_plausible(one: Confirmation) -> bool:
-    ends = [end for end in (one.low, one.high) if end is not None]
+def _is_plausible(confirmation: Confirmation) -> bool:
+    ends = [end for end in (confirmation.low, confirmation.high) if end is not None]
     with suppress(ValueError):
-        is_past = moment(one.confirmed_at) <= datetime.now(timezone.utc) + timedelta(days=1)
+        is_past = moment(confirmation.confirmed_at) <= datetime.now(timezone.utc) + timedelta(days=1)
         return is_past and all(-1 <= end < 1e6 for end in ends) and ends == sorted(ends) and len(ends) != 1
     return False

@@ -79,8 +79,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
     store = open_project_store(config, doors.environ)
-    wanted = Wanted(request.metrics, request.workloads)
-    stored = read_histories(config, store, wanted, remembered, seconds_since_1970=doors.clock())
+    selection = Wanted(request.metrics, request.workloads)
+    stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
     documents = open_documents(store, stored.runs, note=remembered.note) if out or request.post else {}
     name_commits = _commit_names(config)
 
@@ -95,8 +95,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             documents=documents,
         )
 
-    known = store.confirmations(config.project)
-    document = find(known)
+    stored_confirmations = store.confirmations(config.project)
+    document = find(stored_confirmations)
     added: list[Confirmation] = []
     if request.confirmations is not None:
         added += read_confirmations(request.confirmations, document, note=remembered.note)
@@ -108,7 +108,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             _write_confirmations(out, config, added)
     if added:
         keep_confirmations(config, store, added, note=remembered.note)
-        document = find([*added, *known])
+        document = find([*added, *stored_confirmations])
     document = msgspec.structs.replace(document, notes=remembered.notes)
     if out is not None:
         _write(out, document, request.language)
@@ -140,15 +140,15 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
 
 
 def _commit_names(config: Config) -> NameCommits:
-    asked: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+    answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
 
     def name(change: TrendChange) -> TrendChange:
         good, bad = change.last_good or "", change.first_bad or ""
         if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
             return change
-        if (good, bad) not in asked:
-            asked[good, bad] = _commits_between(config.root, good, bad)
-        commits, count = asked[good, bad]
+        if (good, bad) not in answers:
+            answers[good, bad] = _commits_between(config.root, good, bad)
+        commits, count = answers[good, bad]
         return msgspec.structs.replace(change, commits=commits, commit_count=count)
 
     return name
@@ -159,11 +159,11 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
 
     Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
     """
-    asked = ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"]
+    command = ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"]
     try:
         if not is_behind(root, good, bad):
             return [], 0
-        listed = run_git(root, asked, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
+        listed = run_git(root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
     except RepositoryError:
         return [], 0
     if listed.code:
@@ -173,8 +173,8 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     return labels[:MOST_COMMITS], len(labels)
 
 
-def _write_confirmations(out: Path, config: Config, found: list[Confirmation]) -> None:
-    file = ConfirmationsFile(project=config.project, confirmations=found)
+def _write_confirmations(out: Path, config: Config, confirmations: list[Confirmation]) -> None:
+    file = ConfirmationsFile(project=config.project, confirmations=confirmations)
     write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
 
 

@@ -32,7 +32,7 @@ from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.version import __version__
 
 # What the gate judges, and the throughput that goes with it.
-GATED = tuple(name for name, one in METRICS.items() if one.counted or one.trend or one.tolerance is not None)
+GATED = tuple(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # So many versions of a series are searched: what is older has been told.
@@ -68,7 +68,7 @@ class StoredHistories:
 
 
 def read_histories(
-    config: Config, store: Store, wanted: Wanted, progress: Progress, *, seconds_since_1970: float
+    config: Config, store: Store, selection: Wanted, progress: Progress, *, seconds_since_1970: float
 ) -> StoredHistories:
     """The series of a project, one value a version. Raises UsageError where there is no run, or no such series.
 
@@ -76,14 +76,14 @@ def read_histories(
     """
     runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     there = store.series(config.project)
-    taken = [series for series in there if wanted.takes(series)]
-    if not taken and (wanted.metrics or wanted.workloads):
-        known = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
-        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {known}")
-    progress.status(f"reading {len(taken)} series of {len(runs)} runs")
-    found = [_read_series(config, store, series, runs, progress.note) for series in taken]
-    others = [series for series in there if not wanted.takes(series)]
-    return StoredHistories(runs, [series for series in found if series.points], others)
+    selected = [series for series in there if selection.takes(series)]
+    if not selected and (selection.metrics or selection.workloads):
+        metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
+        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
+    progress.status(f"reading {len(selected)} series of {len(runs)} runs")
+    histories = [_read_series(config, store, series, runs, progress.note) for series in selected]
+    unselected = [series for series in there if not selection.takes(series)]
+    return StoredHistories(runs, [series for series in histories if series.points], unselected)
 
 
 def find_trend(
@@ -99,18 +99,18 @@ def find_trend(
     """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
     newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
-    searched = [_with_intervals(with_changes(one) if one.current else one, documents) for one in stored.series]
+    searched = [_with_intervals(with_changes(card) if card.current else card, documents) for card in stored.series]
     series = [
         judged(
-            msgspec.structs.replace(one, changes=[name_commits(change) for change in one.changes]),
+            msgspec.structs.replace(card, changes=[name_commits(change) for change in card.changes]),
             confirmations=confirmations,
             accepted=accepted,
             before=before,
             newest=newest,
         )
-        for one in searched
+        for card in searched
     ]
-    looked_at = [one for one in series if one.current and is_long_enough(one)]
+    looked_at = [card for card in series if card.current and is_long_enough(card)]
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
@@ -119,8 +119,8 @@ def find_trend(
         runs=len(stored.runs),
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(looked_at),
-        values=sum(len(one.points) for one in looked_at),
-        new_values=sum(_is_fresh(point, before, newest) for one in looked_at for point in one.points),
+        values=sum(len(card.points) for card in looked_at),
+        new_values=sum(_is_fresh(point, before, newest) for card in looked_at for point in card.points),
         since=before.newest if before else None,
         series=series,
         testbeds=spans_of_testbeds(
@@ -139,17 +139,17 @@ def find_trend(
 def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[str], None]) -> dict[str, RunDocument]:
     """The newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
     firsts = {run.fingerprint: run for run in runs}  # the oldest of each stays, because runs are newest first
-    found: dict[str, RunDocument] = {}
+    documents: dict[str, RunDocument] = {}
     for run in [*runs[:RUNS_OPENED], *firsts.values()]:
-        if run.id not in found:
+        if run.id not in documents:
             try:
-                found[run.id] = store.show(run.id)
+                documents[run.id] = store.show(run.id)
             except StoreRefusedError as error:
-                note(f"the checklist over time has {len(found)} runs alone: {error}")
+                note(f"the checklist over time has {len(documents)} runs alone: {error}")
                 break  # a server that is gone is not waited for once a run
             except StoreError as error:
                 note(f"a run is left out of the checklist over time: {error}")
-    return found
+    return documents
 
 
 def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
@@ -162,13 +162,13 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
         last = stored[0]
-        what = (
+        problem = (
             f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
             f"is {last.id[:12]}, of {last.started_at[:10]}: set the clock of the machine that measured, or of this one"
         )
         if not runs:
-            raise UsageError(what)
-        note(f"{what}; they are left out")
+            raise UsageError(problem)
+        note(f"{problem}; they are left out")
     if not runs:
         raise UsageError(
             f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
@@ -180,15 +180,15 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
 def _read_series(
     config: Config, store: Store, series: Series, runs: Sequence[StoredRun], note: Callable[[str], None]
 ) -> TrendSeries:
-    known = {run.id for run in runs}
+    run_ids = {run.id for run in runs}
     history = [
-        one
-        for one in store.history(
+        card
+        for card in store.history(
             config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
         )
-        if one.run_id in known
+        if card.run_id in run_ids
     ]
-    strange = [one for one in history if not _is_measurable(one.value)]
+    strange = [card for card in history if not _is_measurable(card.value)]
     if strange:
         note(
             f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
@@ -197,9 +197,9 @@ def _read_series(
     described = metric(series.metric)
     points = one_a_version(
         [
-            TrendPoint(run_id=one.run_id, commit=one.commit, started_at=one.started_at, value=one.value)
-            for one in history
-            if _is_measurable(one.value)
+            TrendPoint(run_id=card.run_id, commit=card.commit, started_at=card.started_at, value=card.value)
+            for card in history
+            if _is_measurable(card.value)
         ]
     )
     return TrendSeries(
@@ -256,20 +256,20 @@ def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, floa
 
 def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
     alive = _current_testbeds(stored.runs)
-    short = [one for one in series if one.current and not is_long_enough(one)]
-    retired = [one for one in series if not one.current and one.fingerprint not in alive]
-    ended = [one for one in series if not one.current and one.fingerprint in alive]
+    short = [card for card in series if card.current and not is_long_enough(card)]
+    retired = [card for card in series if not card.current and card.fingerprint not in alive]
+    ended = [card for card in series if not card.current and card.fingerprint in alive]
     left_out = [
         NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
         NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
         NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
-        NotLookedAt(reason="metric", series=len(stored.others), names=sorted({one.metric for one in stored.others})),
+        NotLookedAt(reason="metric", series=len(stored.others), names=sorted({card.metric for card in stored.others})),
     ]
-    return [one for one in left_out if one.series]
+    return [card for card in left_out if card.series]
 
 
 def _names(series: Sequence[TrendSeries]) -> list[str]:
-    return sorted({f"{one.metric} · {place_of(one.workload, one.shape, one.labels)}" for one in series})
+    return sorted({f"{card.metric} · {place_of(card.workload, card.shape, card.labels)}" for card in series})
 
 
 def _is_known(name: str) -> bool:

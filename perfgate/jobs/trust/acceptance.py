@@ -25,12 +25,12 @@ class UnknownMetricError(UsageError):
 
 def refuse_unknown_metric(metric: str) -> None:
     """Raise UnknownMetricError unless a metric or pattern names what can regress."""
-    known = parse_place(metric).metric
-    if not known.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, known):
-        raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(known, METRICS, n=1)), None))
+    pattern = parse_place(metric).metric
+    if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, pattern):
+        raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
 
 
-def keep_acceptance(
+def store_acceptance(
     config: Config, environ: Mapping[str, str], *, commit: str, metric: str, reason: str, accepted_by: str
 ) -> Acceptance:
     """Keep the word that a regression of one commit is meant. Raises UsageError for an unknown metric or no reason."""

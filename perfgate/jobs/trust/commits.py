@@ -70,10 +70,10 @@ def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str
 
 def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
     """What a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
-    done = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
-    if done.code:
-        raise RepositoryError(f"git {arguments[0]}: {done.errors[:300] or f'exit code {done.code}'}")
-    return done.output
+    result = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
+    if result.code:
+        raise RepositoryError(f"git {arguments[0]}: {result.errors[:300] or f'exit code {result.code}'}")
+    return result.output
 
 
 class BaseConfig(NamedTuple):
@@ -158,9 +158,11 @@ def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]
 
 
 def _sizes(repository: Path, objects: list[bytes], environ: Mapping[str, str]) -> dict[bytes, int]:
-    asked = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
-    found = git_bytes(repository, asked, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
-    return {name: int(size) for name, size in (line.split() for line in found.splitlines())}
+    command = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
+    listing = (
+        git_bytes(repository, command, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
+    )
+    return {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
 
 
 def _content(repository: Path, name: bytes, environ: Mapping[str, str]) -> bytes:

@@ -57,31 +57,31 @@ def grounds_of_base(
     ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
     not. Raises RepositoryError where that commit cannot be read.
     """
-    found = config_at(root, base, access)
+    base_config = config_at(root, base, access)
     notes = []
-    if found.unreadable is not None:
-        notes.append(Message("publish.policy-unreadable", {"error": found.unreadable}))
-    elif found.config is None:
+    if base_config.unreadable is not None:
+        notes.append(Message("publish.policy-unreadable", {"error": base_config.unreadable}))
+    elif base_config.config is None:
         notes.append(Message("publish.policy-absent"))
     changed = _changed_files(root, change, base, forge)
     if changed is None:
-        return Grounds(found.config, (*notes, Message("publish.edits-unknown")))
+        return Grounds(base_config.config, (*notes, Message("publish.edits-unknown")))
     prefix = prefix_of(root)
-    always = always_relevant(found.config, prefix.rstrip("/")) if found.config else {prefix + CONFIG_NAME}
+    always = always_relevant(base_config.config, prefix.rstrip("/")) if base_config.config else {prefix + CONFIG_NAME}
     edited = [file for file in changed if file in always or any(fnmatch(file, pattern) for pattern in CI_FILES)]
     if edited:
         hidden = len(edited) - _NAMED
         files = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": hidden}) if hidden > 0 else edited
         notes.append(Message("publish.judge-edited", {"files": files}))
-    if found.config is None or measured:
-        return Grounds(found.config, tuple(notes))
+    if base_config.config is None or measured:
+        return Grounds(base_config.config, tuple(notes))
     skipped = skipped_because(
         changed,
-        found.config.paths,
+        base_config.config.paths,
         always=always,
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
-    return Grounds(found.config, tuple(notes), skipped)
+    return Grounds(base_config.config, tuple(notes), skipped)
 
 
 def _same_code(
@@ -135,7 +135,7 @@ def required_of(
     """
     if config is None:
         return Required()
-    names = tuple(one.name for one in config.workloads if not only or one.name in only)
+    names = tuple(workload.name for workload in config.workloads if not only or workload.name in only)
     try:
         stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
     except StoreError:
@@ -144,17 +144,20 @@ def required_of(
 
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
-    wanted = {workload.name: workload for workload in base.workloads if workload.name in names}
-    found: dict[str, RunDocument] = {}
-    for run in store.runs(project, limit=_NEWEST) if wanted else ():
-        lacking = [name for name in wanted if name not in found and name in run.workloads]
+    workloads = {workload.name: workload for workload in base.workloads if workload.name in names}
+    documents: dict[str, RunDocument] = {}
+    for run in store.runs(project, limit=_NEWEST) if workloads else ():
+        lacking = [name for name in workloads if name not in documents and name in run.workloads]
         if run.fingerprint != base.testbed.fingerprint or run.dirty or not lacking:
             continue
         document = store.show(run.id)
-        found.update(dict.fromkeys(lacking, document))
-    same = [run for name, run in found.items() if _measured_the_same(run, wanted[name])]
+        documents.update(dict.fromkeys(lacking, document))
+    same = [run for name, run in documents.items() if _measured_the_same(run, workloads[name])]
     return tuple({run.session.id: run for run in same}.values())
 
 
 def _measured_the_same(stored: RunDocument, workload: WorkloadRecord) -> bool:
-    return any((one.name, one.sha256, one.error) == (workload.name, workload.sha256, None) for one in stored.workloads)
+    return any(
+        (record.name, record.sha256, record.error) == (workload.name, workload.sha256, None)
+        for record in stored.workloads
+    )

@@ -31,10 +31,10 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
         )
     main = main_branch(config, trigger)
     if trigger.branch != main:
-        told = f", and {BRANCH_VARIABLE} to the branch of this job" if environ.get("PERFGATE_FORGE") else ""
+        hint = f", and {BRANCH_VARIABLE} to the branch of this job" if environ.get("PERFGATE_FORGE") else ""
         raise UsageError(
             f"this job runs for {trigger.branch or 'no branch'!r}, and runs of {main!r} are kept; where that is the wrong "
-            f'one, set main_branch = "…" under [store] in perfgate.toml{told}'
+            f'one, set main_branch = "…" under [store] in perfgate.toml{hint}'
         )
     return event
 
@@ -53,9 +53,9 @@ def main_branch(config: Config, trigger: Trigger) -> str:
 
     Raises UsageError where none of them says it.
     """
-    named = config.store.main_branch or trigger.default_branch
+    branch = config.store.main_branch or trigger.default_branch
     try:
-        return (named or Repository(config.root).main_branch()).removeprefix("origin/")
+        return (branch or Repository(config.root).main_branch()).removeprefix("origin/")
     except RepositoryError as error:
         raise UsageError(
             f'which branch is the main one is not known ({error}); set main_branch = "…" under [store] in perfgate.toml'
@@ -99,10 +99,10 @@ def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
         ("side", run.side, None),
         ("fingerprint", run.testbed.fingerprint, fingerprint(run.testbed.comparable)),
     ]
-    for what, found, wanted in pairs:
-        if found != wanted:
+    for field, actual, expected in pairs:
+        if actual != expected:
             raise InconclusiveError(
-                f"artifact: run.json has the {what} {str(found)[:80]!r}, but this job runs for {str(wanted)!r}; "
+                f"artifact: run.json has the {field} {str(actual)[:80]!r}, but this job runs for {str(expected)!r}; "
                 "nothing is kept"
             )
     # A job that is run again alone finds the artifact of an earlier attempt.

@@ -19,7 +19,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 
 
-def refuse_stranger(
+def refuse_foreign_artifact(
     documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
     """Raise DocumentError unless both documents were measured for this event, in one session and as they say."""
@@ -65,16 +65,16 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
     return True
 
 
-def common_ancestor(forge: Forge, root: Path, one: str, other: str) -> str | None:
+def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | None:
     """The merge base of two commits; None where neither the forge nor the clone can tell.
 
     Raises DocumentError where there is none.
     """
     try:
-        return forge.merge_base(one, other) or merge_base(root, one, other)
+        return forge.merge_base(first, second) or merge_base(root, first, second)
     except ForgeGoneError:
         raise DocumentError(
-            f"{one[:40]!r} and {other[:40]!r} are not both in the repository, or have no common ancestor"
+            f"{first[:40]!r} and {second[:40]!r} are not both in the repository, or have no common ancestor"
         ) from None
 
 
@@ -99,11 +99,12 @@ def _refuse_foreign_head(ci: CiContext, name: str, event: CiEvent) -> None:
     _refuse_different(name, "head commit", ci.head_sha, event.head_sha)
 
 
-def _refuse_different(name: str, what: str, found: object, wanted: object) -> None:
-    if found != wanted:
+def _refuse_different(name: str, field: str, actual: object, expected: object) -> None:
+    if actual != expected:
         raise ReasonError(
             Message(
-                "publish.artifact-of-other", {"name": name, "what": what, "found": repr(found), "wanted": repr(wanted)}
+                "publish.artifact-of-other",
+                {"name": name, "what": field, "found": repr(actual), "wanted": repr(expected)},
             )
         )
 
@@ -120,12 +121,15 @@ def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
     if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
         raise DocumentError(f"{name} has a testbed whose fingerprint is not that of its fields")
     workloads = [workload.name for workload in run.workloads]
-    members = [(one.workload, one.round, one.pair, one.arm, one.member) for one in run.replicates]
-    for what, found in (("workload", workloads), ("member of a pair", members)):
-        repeated = [entry for entry, count in Counter(found).items() if count > 1]
+    members = [
+        (replicate.workload, replicate.round, replicate.pair, replicate.arm, replicate.member)
+        for replicate in run.replicates
+    ]
+    for noun, entries in (("workload", workloads), ("member of a pair", members)):
+        repeated = [entry for entry, count in Counter(entries).items() if count > 1]
         if repeated:
-            raise DocumentError(f"{name} has the {what} {repeated[0]!r} twice")
-    unknown = sorted({one.workload for one in run.replicates} - set(workloads))
+            raise DocumentError(f"{name} has the {noun} {repeated[0]!r} twice")
+    unknown = sorted({replicate.workload for replicate in run.replicates} - set(workloads))
     if unknown:
         raise DocumentError(f"{name} has samples of the workload {unknown[0]!r}, which it does not list")
 
@@ -141,10 +145,10 @@ def _refuse_other_commit(
         if not COMMIT_ID.fullmatch(run.source.commit or ""):
             raise DocumentError(f"{name} names {run.source.commit!r} where a commit stands")
     commit = documents.head.source.commit
-    known = {event.head_sha, event.built_sha}
+    commits = {event.head_sha, event.built_sha}
     if change is not None and change.head_sha == event.head_sha:
-        known.add(change.merge_sha)
-    if commit is not None and commit in known:
+        commits.add(change.merge_sha)
+    if commit is not None and commit in commits:
         return
     if commit is None or change is None or forge is None or not _is_merge(documents, change, forge):
         raise DocumentError(f"{HEAD} measured the commit {commit!r}, but this job runs for {event.head_sha!r}")

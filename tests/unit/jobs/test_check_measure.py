@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
-from perfgate.jobs.check.measure import Measured, _say_what_is_not_counted
+from perfgate.jobs.check.measure import Measured, _note_uncounted
 
 
 class Notes:
@@ -28,11 +28,11 @@ def measured(*reasons: str | None) -> Measured:
 
 def test_check__workloads_without_hardware_counters__said_once() -> None:
     progress = Notes()
-    _say_what_is_not_counted(measured(None, "no counters", "no counters"), progress)
+    _note_uncounted(measured(None, "no counters", "no counters"), progress)
     assert progress.notes == ["no counters"]
 
 
 def test_check__hardware_counters__nothing_said() -> None:
     progress = Notes()
-    _say_what_is_not_counted(measured(None, None), progress)
+    _note_uncounted(measured(None, None), progress)
     assert progress.notes == []

@@ -4,11 +4,11 @@ import pytest
 
 from perfgate.config import parse_config
 from perfgate.document import run as records
-from perfgate.jobs.shared.session import put_together, start_session
+from perfgate.jobs.shared.session import assemble_run, start_session
 
 
 def _run(observed: dict[str, str], folder: Path) -> records.RunDocument:
-    return put_together(
+    return assemble_run(
         parse_config('workload = "w.py:w"', folder / "perfgate.toml"),
         session=start_session("run", 1, None),
         source=records.Source(),
