@@ -20,7 +20,7 @@ from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
 from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
 from perfgate.jobs.shared.options import NONE_GIVEN
-from perfgate.jobs.shared.session import remove_results, job_notes, log_artifacts, prepare_out
+from perfgate.jobs.shared.session import job_notes, log_artifacts, prepare_out, remove_results
 from tests.attacks.measuring import project_for_all, run_job
 from tests.waiting import left_in_the_end
 

@@ -42,7 +42,12 @@ def COMMAND() -> None:
     show_default=True,
     help="With --download: which of several gates on one repository.",
 )
-@click.option("--token-env", metavar="NAME", help="The variable with the forge's token, where it is an unusual one.")
+@click.option(
+    "--token-env",
+    "token_variable",
+    metavar="NAME",
+    help="The variable with the forge's token, where it is an unusual one.",
+)
 @click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
 @click.option(
     "--quick", is_flag=True, help="Shorter measurements, wider intervals: as `perfgate check` measures its head."

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+from collections.abc import Iterator
 
+import click
 import pytest
 
+from perfgate.cli.main import cli
 from perfgate.cli.options import RecordCommand
 from perfgate.jobs.init.job import InitOptions
 from perfgate.jobs.publish.command import CommandRequest
@@ -37,3 +40,23 @@ def test_record_command__options_it_does_not_use_itself__are_fields_of_its_recor
     handed_on = {option.name for option in command.params if option.expose_value} - set(own)
     assert handed_on
     assert handed_on <= {field.name for field in dataclasses.fields(record)}
+
+
+def commands_in(command: click.Command) -> Iterator[click.Command]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            assert member is not None
+            yield from commands_in(member)
+    else:
+        yield command
+
+
+@pytest.mark.parametrize("command", [pytest.param(each, id=each.name) for each in commands_in(cli)])
+def test_command__options__are_what_its_function_takes(command: click.Command) -> None:
+    assert command.callback is not None
+    own = set(inspect.signature(command.callback).parameters)
+    options = {option.name for option in command.params if option.expose_value}
+    assert own - options <= {"options"}
+    assert options <= own or isinstance(command, RecordCommand)
