@@ -39,9 +39,11 @@ def main(arguments: list[str]) -> int:
     for read in sensors:
         began = perf_counter_ns()
         with suppress(MeasuringError):  # one answer that did not come; the next may
-            _print(Line(reading=_timed(read, began)))
+            telemetry = read()
+            _print(Line(reading=Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)))
         seconds = (perf_counter_ns() - began) / 1e9
-        if _closed_within(WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)):
+        pause = WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)
+        if select.select([sys.stdin], [], [], pause)[0]:  # the other end of standard input was closed
             break
     return 0
 
@@ -51,19 +53,9 @@ def _watched(device: str, identity: str) -> Iterator[Sensor]:
     return itertools.cycle([watch.processes, *[watch.state] * STATES_PER_PROCESSES])
 
 
-def _timed(read: Sensor, began: int) -> Reading:
-    telemetry = read()
-    return Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)
-
-
 def _print(line: Line) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _closed_within(seconds: float) -> bool:
-    """Wait so long; return whether the other end of standard input was closed meanwhile."""
-    return bool(select.select([sys.stdin], [], [], seconds)[0])
 
 
 if __name__ == "__main__":

@@ -155,9 +155,11 @@ def to_telemetry(
     used, total = (row.memory_used, row.memory_total) if row else (None, None)
     if total is None:
         used, total = _memory(usages)
+    power = _first(_get(common, "NPU Real-time Power(W)"), row.power if row else None)
     return Telemetry(
         temperature=_first(_get(common, "Temperature(C)", "NPU Temperature (C)"), row.temperature if row else None),
-        power=_positive(_first(_get(common, "NPU Real-time Power(W)"), row.power if row else None)),
+        # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a chip that runs draws some power, so it tells none.
+        power=power if power is not None and power > 0 else None,
         clock=_hertz(_get(common, "Aicore curFreq(MHZ)")),
         rated_clock=_hertz(_get(common, "Aicore Freq(MHZ)")),
         utilization=units.get("npu", max(compute, default=None)),
@@ -224,11 +226,6 @@ def _get(block: ChipBlock | None, *keys: str) -> float | None:
 
 def _first(first: float | None, second: float | None) -> float | None:
     return second if first is None else first
-
-
-def _positive(watts: float | None) -> float | None:
-    # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a chip that runs draws some power, so it tells none.
-    return watts if watts is not None and watts > 0 else None
 
 
 def _hertz(megahertz: float | None) -> float | None:
