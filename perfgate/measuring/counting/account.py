@@ -21,7 +21,7 @@ from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.roofline import work_of
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.trace.analysis import Intervals, intersection, joined, union
-from perfgate.trace.gaps import DeviceGaps, Gap, device_gaps
+from perfgate.trace.gaps import device_gaps
 from perfgate.trace.spans import span_of
 from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
 
@@ -58,16 +58,17 @@ class _Sum:
         self.flops: int | None = None
         self.moved_bytes: int | None = None
 
-    def add(self, time_ns: int, runs: int, did: Dispatched | None) -> None:
+    def add(self, time_ns: int, runs: int, operator: Dispatched | None) -> None:
         self.time_ns += time_ns
         self.count += runs
-        if did is not None:
-            self.moved_bytes = (self.moved_bytes or 0) + did.moved_bytes
-            if did.flops is not None:
-                self.flops = (self.flops or 0) + did.flops
+        if operator is not None:
+            self.moved_bytes = (self.moved_bytes or 0) + operator.moved_bytes
+            if operator.flops is not None:
+                self.flops = (self.flops or 0) + operator.flops
 
 
 def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
+    """Of the faster half of the traced calls: what disturbs a call adds time and never takes any."""
     calls = trace.spans()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, of.order, of.root)
@@ -75,7 +76,8 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
     on_device = bool(stacks.on_device.any())
     parts = _device_parts(trace, calls, chosen) if on_device else _host_parts(stacks, calls, chosen)
     sums = _sums(stacks, calls, chosen, lines, on_device=on_device)
-    rows = sorted((_row(key, total, len(chosen), of.root) for key, total in sums.items()), key=_heaviest_first)
+    rows = [_row(key, total, len(chosen), of.root) for key, total in sums.items()]
+    rows.sort(key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or ""))
     more = rows[MAX_ROWS:]
     return CallAccount(
         workload=of.workload,
@@ -111,10 +113,6 @@ def _row(key: RowKey, total: _Sum, calls: int, root: Path) -> CallRow:
     )
 
 
-def _heaviest_first(row: CallRow) -> tuple[float, str, str, str]:
-    return (-row.self_time, row.op, row.line or "", row.inputs or "")
-
-
 def _sums(
     stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, *, on_device: bool
 ) -> dict[RowKey, _Sum]:
@@ -125,56 +123,51 @@ def _sums(
     """
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
     sums: dict[RowKey, _Sum] = {}
-    for at in np.flatnonzero(np.isin(owners, chosen)).tolist():
-        key = lines.row(at)
+    for event in np.flatnonzero(np.isin(owners, chosen)).tolist():
+        key = lines.row(event)
         if key is not None and not (on_device and key.kind == "host"):
-            sums.setdefault(key, _Sum()).add(int(stacks.own[at]), lines.runs(at), lines.did(at))
+            sums.setdefault(key, _Sum()).add(int(stacks.own[event]), lines.runs(event), lines.operator(event))
     return sums
 
 
 def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
+    """The time in which operators ran, on whatever thread, and that outside them."""
     covered = union(stacks.events.of_kind("host_op").intervals)
     parts: dict[CallPart, int] = {"operators": 0, "outside": 0}
     for call in chosen:
         window = _window(calls, call)
-        parts["operators"] += _overlap(covered, window)
-        parts["outside"] += window.length - _overlap(covered, window)
+        inside = intersection(covered, window).length
+        parts["operators"] += inside
+        parts["outside"] += window.length - inside
     return parts
 
 
 def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
+    """What the device did of each call and why it did nothing; copies and collectives where nothing else ran."""
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
     sending = union(joined(computing, work.of_kind("comm").intervals))
     busy = union(work.intervals)
-    found = device_gaps(trace.events)
+    device = device_gaps(trace.events)
+    gaps = device.gaps if device is not None else ()
     parts: dict[CallPart, int] = dict.fromkeys(_DEVICE_PARTS, 0)
     for call in chosen:
         window = _window(spans, call)
-        computed, sent, worked = (_overlap(part, window) for part in (computing, sending, busy))
+        computed, sent, worked = (intersection(part, window).length for part in (computing, sending, busy))
         parts["compute"] += computed
         parts["communication"] += sent - computed
         parts["copy"] += worked - sent
         idle = window.length - worked
-        for gap in _gaps_inside(found, window):
-            parts[_GAP_PARTS[gap.cause]] += gap.duration_ns
-            idle -= gap.duration_ns
+        start, end = int(window.start[0]), int(window.end[0])
+        for gap in gaps:
+            if start < gap.start_ns and gap.start_ns + gap.duration_ns < end:
+                parts[_GAP_PARTS[gap.cause]] += gap.duration_ns
+                idle -= gap.duration_ns
         # Before its first work and after its last the device waits for the host; that the host waited for it between two
         # calls is our own doing.
         parts["gap_host"] += idle
     return parts
 
 
-def _gaps_inside(found: DeviceGaps | None, window: Intervals) -> Iterable[Gap]:
-    first, last = int(window.start[0]), int(window.end[0])
-    gaps = found.gaps if found is not None else ()
-    return (gap for gap in gaps if first < gap.start_ns and gap.start_ns + gap.duration_ns < last)
-
-
 def _window(spans: Intervals, call: int) -> Intervals:
     return Intervals(spans.start[call : call + 1], spans.end[call : call + 1])
-
-
-def _overlap(covered: Intervals, window: Intervals) -> int:
-    """The nanoseconds of a window that sorted, disjoint intervals cover."""
-    return intersection(covered, window).length

@@ -16,6 +16,7 @@ import msgspec
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites
+from perfgate.measuring.counting.source_lines import SourceLines
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
@@ -47,11 +48,13 @@ class Compilations(NamedTuple):
 
 
 def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
-    """The counters of the workload's shapes with graph breaks and recompiles; neither applies where nothing compiles."""
+    """Add graph breaks and recompiles to the counters of the workload's shapes; neither applies where nothing compiles."""
     if not has_compiled():
         return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
-    found = compilations(workload, [counted.shape for counted in counters], root=root)
-    return [_added(counted, found.breaks[counted.shape], found.steady[counted.shape], root) for counted in counters]
+    result = compilations(workload, [counted.shape for counted in counters], root=root)
+    return [
+        _with_sites(counted, result.breaks[counted.shape], result.steady[counted.shape], root) for counted in counters
+    ]
 
 
 def has_compiled() -> bool:
@@ -69,68 +72,61 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
     from torch._dynamo import config, reset
 
     reset()
-    found = Compilations({}, {}, {shape: Counter() for shape in shapes})
+    lines = SourceLines(root)
+    result = Compilations({}, {}, {shape: Counter() for shape in shapes})
     with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
         for shape in shapes:
-            made = _compiled_during(workload, shape, range(WARM_UP_CALLS), root)
-            again = {site: count for site, count in made.items() if site.name not in (_NEW, _UNEXPLAINED)}
-            found.adapting[shape] = Counter(again)
+            compiled = _compiled_during(workload, shape, range(WARM_UP_CALLS), lines)
+            again = {site: count for site, count in compiled.items() if site.name not in (_NEW, _UNEXPLAINED)}
+            result.adapting[shape] = Counter(again)
             # A later shape passes through what was compiled for an earlier one.
-            found.breaks[shape] = _graph_breaks(root)
+            result.breaks[shape] = _graph_breaks(lines)
         for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
-            for shape, sites in found.steady.items():
-                sites.update(_compiled_during(workload, shape, range(index, index + 1), root))
-    return found
+            for shape, sites in result.steady.items():
+                sites.update(_compiled_during(workload, shape, range(index, index + 1), lines))
+    return result
 
 
-def _call(workload: BoundWorkload, shape: str, indices: range) -> None:
-    pool = workload.pool(shape)
-    for index in indices:
-        workload.invoke(pool[index % POOL_SIZE])
-
-
-def _graph_breaks(root: Path) -> set[Site]:
+def _graph_breaks(lines: SourceLines) -> set[Site]:
     """Every place and reason the compiler has written down since it was reset.
 
-    A break is written down again each time its function is compiled for another shape; it is one place nevertheless.
+    A break is written down again each time its function is compiled for another shape; it is one place nevertheless. Its line
+    is the innermost of the project, which is the compiled function's or what it calls.
     """
     from torch._dynamo.utils import graph_break_reasons
 
-    from perfgate.measuring.counting.source_lines import SourceLines
-
-    lines = SourceLines(root)
     return {
-        Site(GRAPH_BREAKS, _first_line(found.reason), _innermost(lines, found.user_stack))
-        for found in graph_break_reasons
+        Site(
+            GRAPH_BREAKS,
+            _first_line(graph_break.reason),
+            next(
+                filter(None, (lines.at(frame.filename, frame.lineno) for frame in reversed(graph_break.user_stack))),
+                None,
+            ),
+        )
+        for graph_break in graph_break_reasons
     }
 
 
-def _innermost(lines: Any, stack: Any) -> str | None:
-    for frame in reversed(stack):
-        line: str | None = lines.at(frame.filename, frame.lineno)
-        if line is not None:
-            return line
-    return None
-
-
-def _compiled_during(workload: BoundWorkload, shape: str, indices: range, root: Path) -> Counter[Site]:
-    """Make calls and return what was compiled during them, by line and reason."""
+def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines: SourceLines) -> Counter[Site]:
+    """Make calls; what was compiled during them, by line and reason."""
     from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
     # The compiler keeps a bounded list of them.
     clear_compilation_metrics()
     before = counters["frames"]["total"]
-    _call(workload, shape, indices)
-    found = Counter(_recompile_site(compiled, root) for compiled in get_compilation_metrics())
-    unexplained = counters["frames"]["total"] - before - sum(found.values())
+    pool = workload.pool(shape)
+    for index in indices:
+        workload.invoke(pool[index % POOL_SIZE])
+    sites = Counter(_recompile_site(compiled, lines) for compiled in get_compilation_metrics())
+    unexplained = counters["frames"]["total"] - before - sum(sites.values())
     if unexplained > 0:
-        found[Site(RECOMPILES, _UNEXPLAINED, None)] += unexplained
-    return found
+        sites[Site(RECOMPILES, _UNEXPLAINED, None)] += unexplained
+    return sites
 
 
-def _recompile_site(compiled: Any, root: Path) -> Site:
-    from perfgate.measuring.counting.source_lines import SourceLines
-
+def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
+    """The guard that failed, at its own line where torch names it, else at that of the compiled function."""
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     guard = _GUARD.match(_first_line(compiled.recompile_reason or _NEW))
     # torch shows the end of the path only.
@@ -138,14 +134,14 @@ def _recompile_site(compiled: Any, root: Path) -> Site:
         number = int(guard["line"])
     reason = guard["guard"] if guard else ""
     # Numbers change from call to call; the guard is the same.
-    return Site(RECOMPILES, re.sub(r"\d+", "N", reason)[:_MAX_REASON], SourceLines(root).at(file, number))
+    return Site(RECOMPILES, re.sub(r"\d+", "N", reason)[:_MAX_REASON], lines.at(file, number))
 
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _added(counted: CounterSet, breaks: set[Site], recompiles: Counter[Site], root: Path) -> CounterSet:
+def _with_sites(counted: CounterSet, breaks: set[Site], recompiles: Counter[Site], root: Path) -> CounterSet:
     sites = counter_sites([*((site, 1) for site in breaks), *recompiles.items()], root)
     return msgspec.structs.replace(
         counted,

@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.document.run import CounterSet, CounterSite, OpCount
-from perfgate.measuring.counting.tally import COPY_BYTES, FRAMEWORK_OPS, CallTally, Dispatched, MadeBlock, Site
-from perfgate.measuring.devices.device import Device, MemoryCount
+from perfgate.measuring.counting.tally import (
+    COPY_BYTES,
+    FRAMEWORK_OPS,
+    CallTally,
+    Dispatched,
+    MadeBlock,
+    Site,
+    differing,
+)
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
@@ -93,24 +101,20 @@ def _counter_set(
     least = savings[saved.index(min(saved))]
     sites = [*last.sites(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
     if last.memory:
-        sites += _taken(last).items()
+        # Which operators took a block for their result, and which made the blocks that outlive the call.
+        sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.made).items()
     if last.memory.get("memory.kept"):
-        sites += _kept(last).items()
-    unstable = _differing([{**tally.values(), **tally.counts()} for tally in tallies])
+        lasting = (block for block in last.made if not block.storage.expired())
+        sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
     return CounterSet(
         workload=workload,
         shape=shape,
         repeats=len(tallies),
         values={**last.values(), "counters.repeat_saves": min(saved)},
         ops=ops,
-        unstable=unstable,
+        unstable=differing([{**tally.values(), **tally.counts()} for tally in tallies]),
         sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
     )
-
-
-def _differing(repeats: list[dict[str, int]]) -> list[str]:
-    names = sorted({name for values in repeats for name in values})
-    return [name for name in names if len({values.get(name) for values in repeats}) > 1]
 
 
 def _count_call(
@@ -134,7 +138,8 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
     counts = device.count_memory([partial(workload.invoke, pool[index % POOL_SIZE]) for index in order])
     if counts is None:
         return
-    kept = _kept_by_each(counts[1:])
+    # What every one of the calls left behind.
+    kept = max(0, min(count.kept_bytes for count in counts[1:]))
     for tally, count in zip(tallies, counts[1:]):
         tally.memory = {
             "counters.allocations": count.allocations,
@@ -143,23 +148,11 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
         }
 
 
-def _kept_by_each(counts: list[MemoryCount]) -> int:
-    """The bytes by which every one of the calls raised what is held."""
-    return max(0, min(count.kept_bytes for count in counts))
-
-
-def _kept(tally: CallTally) -> Counter[Site]:
-    return Counter(Site("memory.kept", block.op, block.line) for block in tally.made if not block.storage.expired())
-
-
-def _taken(tally: CallTally) -> Counter[Site]:
-    return Counter(Site("counters.allocations", block.op, block.line) for block in tally.made)
-
-
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
-    made: dict[tuple[str, str], list[MadeBlock]] = {}
+    """What the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
+    sites: dict[tuple[str, str], list[MadeBlock]] = {}
     for block in tally.live.at_peak:
-        made.setdefault((block.op, block.line or ""), []).append(block)
+        sites.setdefault((block.op, block.line or ""), []).append(block)
     return [
         CounterSite(
             metric="memory.peak",
@@ -169,19 +162,19 @@ def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
             code=code_at(root, line or None),
             tensor=max(blocks, key=lambda block: block.size).tensor,
         )
-        for (op, line), blocks in sorted(made.items())
+        for (op, line), blocks in sorted(sites.items())
     ]
 
 
 def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> Counter[Site]:
+    """The operators that a call on a new input dispatches and the same call again does not, by site."""
     inputs = workload.new_inputs(shape)
-    first, second = (_launched(_count_call(workload, device, inputs, root)) for _ in range(2))
+    tallies = [_count_call(workload, device, inputs, root) for _ in range(2)]
+    first, second = (
+        Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS}) for tally in tallies
+    )
     # Where the second does as much by other operators, nothing is saved.
     return first - second if sum(first.values()) > sum(second.values()) else Counter()
-
-
-def _launched(tally: CallTally) -> Counter[Site]:
-    return Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS})
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
-from perfgate.measuring.counting.tally import FRAMEWORK_OPS
+from perfgate.measuring.counting.tally import FRAMEWORK_OPS, differing
 from perfgate.trace.events import DEVICE_KINDS
 from perfgate.trace.spans import (
     COLLECTIVES,
@@ -22,6 +22,7 @@ from perfgate.trace.spans import (
 )
 
 RECORDED_OPS = "counters.recorded_ops"
+FALLBACKS = "counters.fallbacks"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
@@ -34,28 +35,37 @@ def kernel_counters(work: Work) -> dict[str, int]:
 
 
 def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
-    """A set of counters with those of the device added: values of the last span, its kernels, and what is unstable.
+    """Add the counters of the device: values of the last span, its kernels, and what is unstable.
 
     What differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The metrics in
     ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted there, with
     their lines.
     """
-    if counted.values.get(COLLECTIVES):
-        absent = {*absent, COLLECTIVES}
-    last = works[-1]
-    repeats = [{**kernel_counters(work), **_op_counts(work)} for work in works]
-    sites = [site for site in _sites(last) if site.metric not in absent]
+    absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
+    counts = [_counts(work) for work in works]
+    repeats = [
+        {**kernel_counters(work), **{f"ops.count:{name}": count for name, count in ops.items()}}
+        for work, ops in zip(works, counts)
+    ]
+    ops = [OpCount(op=name, count=count) for name, count in counts[-1].items()]
+    sites = [
+        CounterSite(metric=metric, name=item.name, count=count)
+        for item, count in works[-1].items()
+        for metric in _metrics_of(item)
+        if metric not in absent
+    ]
+    values = {metric: value for metric, value in kernel_counters(works[-1]).items() if metric not in absent}
     return msgspec.structs.replace(
         counted,
-        values={**counted.values, **{k: v for k, v in kernel_counters(last).items() if k not in absent}},
-        ops=[*counted.ops, *_ops(last)],
-        unstable=sorted({*counted.unstable, *(name for name in _differing(repeats) if name not in absent)}),
-        sites=[*counted.sites, *sites],
+        values={**counted.values, **values},
+        ops=[*counted.ops, *sorted(ops, key=lambda op: (-op.count, op.op))],
+        unstable=sorted({*counted.unstable, *(name for name in differing(repeats) if name not in absent)}),
+        sites=[*counted.sites, *sorted(sites, key=lambda site: (site.metric, site.name))],
     )
 
 
 def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:
-    """A set of counters whose kernels have the lines that launched them, from the rows of an account of a call.
+    """Give kernels the lines that launched them, from the rows of an account of a call.
 
     A counter is exact, so its sites are divided among lines only where the rows hold each of its kernels.
     """
@@ -68,6 +78,19 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
         ops=[_op_at_line(op, by_name.get(op.op, [])) for op in counted.ops],
         sites=[at_line for site in counted.sites for at_line in _at_lines(site, by_name.get(site.name, []))],
     )
+
+
+def _counts(work: Work) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for item, count in work.items():
+        counts[item.name] += count
+    return counts
+
+
+def _metrics_of(item: WorkItem) -> tuple[str, ...]:
+    if item.kind in _METRIC_OF_KIND:
+        return (_METRIC_OF_KIND[item.kind],)
+    return (KERNELS, FORMAT_CONVERSIONS) if is_format_conversion(item.name) else (KERNELS,)
 
 
 def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
@@ -87,46 +110,8 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
     return [msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()]
 
 
-def _metrics_of(item: WorkItem) -> tuple[str, ...]:
-    if item.kind in _METRIC_OF_KIND:
-        return (_METRIC_OF_KIND[item.kind],)
-    return (KERNELS, FORMAT_CONVERSIONS) if is_format_conversion(item.name) else (KERNELS,)
-
-
-def _op_counts(work: Work) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for item, count in work.items():
-        counts[f"ops.count:{item.name}"] += count
-    return dict(counts)
-
-
-def _differing(repeats: Iterable[dict[str, int]]) -> list[str]:
-    repeats = list(repeats)
-    names = sorted({name for values in repeats for name in values})
-    return [name for name in names if len({values.get(name, 0) for values in repeats}) > 1]
-
-
-def _ops(work: Work) -> list[OpCount]:
-    counts: Counter[str] = Counter()
-    for item, count in work.items():
-        counts[item.name] += count
-    return [OpCount(op=name, count=count) for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
-
-
-def _sites(work: Work) -> list[CounterSite]:
-    sites = [
-        CounterSite(metric=metric, name=item.name, count=count)
-        for item, count in work.items()
-        for metric in _metrics_of(item)
-    ]
-    return sorted(sites, key=lambda site: (site.metric, site.name))
-
-
-FALLBACKS = "counters.fallbacks"
-
-
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
-    """A set of counters with the calls of these operators added, and the lines they come from.
+    """Add the calls of operators for which the device has no kernel, and the lines they come from.
 
     An operator in place is the one of which the device has none: ``aten::lgamma_`` runs the kernel of ``aten::lgamma``.
     Where one of them differs between the counted calls, so does their number.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,14 +16,15 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import RowKind
+from perfgate.measuring.counting.source_lines import SourceLines
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.stacks import Stacks
 
-# The share of a call's dispatched operators, views aside, that must be found again in every traced call. Where a graph was
+# The share of a call's dispatched operators, views aside, that must stand in every traced call again. Where a graph was
 # compiled, or a call does one thing now and another then, their order says nothing, and no line is better than a wrong one.
-FOUND_AGAIN = 0.9
+MATCHING_SHARE = 0.9
 _OP, _PYTHON = KIND_CODES["host_op"], KIND_CODES["python"]
 _ROW_KINDS: dict[int, RowKind] = {
     _OP: "host",
@@ -62,28 +63,29 @@ class CallLines:
         self._around: list[int] = stacks.around.tolist()
         self._called_by: list[int] = stacks.called_by.tolist()
         self._functions = _Functions(root)
-        self._did: dict[int, Dispatched] = {}
-        self._line: dict[int, str] = {}
+        self._operators: dict[int, Dispatched] = {}
+        self._lines: dict[int, str] = {}
         self._join(calls, order)
 
-    def row(self, at: int) -> RowKey | None:
+    def row(self, event: int) -> RowKey | None:
         """The row of an event: an operator's or kernel's own, else that of the project's function it is in, if any."""
-        kind = _ROW_KINDS.get(self._kind[at])
+        kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
-            return RowKey(self._events.names[int(self._events.group[at])], kind, self._inputs(at), self._line_of(at))
-        while at != NOTHING_AROUND:
-            if self._kind[at] == _PYTHON and (found := self._functions.of(self._name(at))) is not None:
-                return RowKey(found.name, "python", None, found.line)
-            at = self._around[at]
+            op = self._events.names[int(self._events.group[event])]
+            return RowKey(op, kind, self._inputs(event), self._line(event))
+        while event != NOTHING_AROUND:
+            if self._kind[event] == _PYTHON and (function := self._functions.of(self._name(event))) is not None:
+                return RowKey(function.name, "python", None, function.line)
+            event = self._around[event]
         return None
 
-    def runs(self, at: int) -> int:
+    def runs(self, event: int) -> int:
         """1 for what runs its row once, and 0 for what a function of the project only has done for it."""
-        return int(self._kind[at] in _ROW_KINDS or self._functions.of(self._name(at)) is not None)
+        return int(self._kind[event] in _ROW_KINDS or self._functions.of(self._name(event)) is not None)
 
-    def did(self, at: int) -> Dispatched | None:
+    def operator(self, event: int) -> Dispatched | None:
         """What was dispatched at an event; None for what other operators and Python ran."""
-        return self._did.get(at)
+        return self._operators.get(event)
 
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
         ops = np.flatnonzero(self._events.kind == _OP)
@@ -93,59 +95,57 @@ class CallLines:
         ops = ops[np.argsort(self._events.start[ops], kind="stable")]
         began = self._events.start[ops]
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-            found = _TracedCall(self._events, ops[(began >= start) & (began < end)]).find(order)
-            if sum(not did.view for did in found.values()) < FOUND_AGAIN * sum(not did.view for did in order):
+            matches = _TracedCall(self._events, ops[(began >= start) & (began < end)]).matches(order)
+            if sum(not op.view for op in matches.values()) < MATCHING_SHARE * sum(not op.view for op in order):
                 self.missing = Message("operators.other-order")
-                self._did.clear()
+                self._operators.clear()
                 return
-            self._did.update(found)
-        for at, did in sorted(self._did.items()):
-            if did.line is not None:
-                self._line[at] = did.line
-                self._give_to_callers(at, did.line)
+            self._operators.update(matches)
+        for event, operator in sorted(self._operators.items()):
+            if operator.line is not None:
+                self._lines[event] = operator.line
+                # An operator that only calls others (linear) was called from where its first one came from.
+                above = self._around[event]
+                while above != NOTHING_AROUND and self._kind[above] == _OP:
+                    self._lines.setdefault(above, operator.line)
+                    above = self._around[above]
 
-    def _give_to_callers(self, at: int, line: str) -> None:
-        """An operator that only calls others (linear) was called from where its first one came from."""
-        above = self._around[at]
-        while above != NOTHING_AROUND and self._kind[above] == _OP:
-            self._line.setdefault(above, line)
-            above = self._around[above]
+    def _line(self, event: int) -> str | None:
+        """The line of an operator, or of the one that ran or launched it, on whatever thread."""
+        above = next((above for above in self._callers(event) if above in self._lines), None)
+        return None if above is None else self._lines[above]
 
-    def _line_of(self, at: int) -> str | None:
-        while at != NOTHING_AROUND and self._kind[at] != _PYTHON:
-            if at in self._line:
-                return self._line[at]
-            at = self._called_by[at]
-        return None
-
-    def _inputs(self, at: int) -> str | None:
-        above = at
-        while above != NOTHING_AROUND and self._kind[above] != _PYTHON:
-            if above in self._did:
-                return self._did[above].inputs
-            above = self._called_by[above]
-        shape = int(self._events.shape[at])
+    def _inputs(self, event: int) -> str | None:
+        """The form of the inputs: of the operator as dispatched or of the one that ran it, else as the profiler says."""
+        above = next((above for above in self._callers(event) if above in self._operators), None)
+        if above is not None:
+            return self._operators[above].inputs
+        shape = int(self._events.shape[event])
         return None if shape == NO_TEXT else self._events.names[shape]
 
-    def _name(self, at: int) -> str:
-        return self._events.names[int(self._events.name[at])]
+    def _callers(self, event: int) -> Iterator[int]:
+        """The event and what called it, up to the first Python function."""
+        while event != NOTHING_AROUND and self._kind[event] != _PYTHON:
+            yield event
+            event = self._called_by[event]
+
+    def _name(self, event: int) -> str:
+        return self._events.names[int(self._events.name[event])]
 
 
 class _Functions:
     """Tells which of the Python functions that the profiler names are the project's."""
 
     def __init__(self, root: Path) -> None:
-        # torch is imported there; here only where something is measured.
-        from perfgate.measuring.counting.source_lines import SourceLines
-
         self._folders = [str(root), *sys.path]
         self._lines = SourceLines(root)
-        self._known: dict[str, _Function | None] = {}
+        self._functions: dict[str, _Function | None] = {}
 
     def of(self, name: str) -> _Function | None:
-        if name not in self._known:
-            self._known[name] = self._find(name)
-        return self._known[name]
+        """The project's function of this name, None for all others."""
+        if name not in self._functions:
+            self._functions[name] = self._find(name)
+        return self._functions[name]
 
     def _find(self, name: str) -> _Function | None:
         match = _FUNCTION.fullmatch(name)
@@ -159,7 +159,7 @@ class _Functions:
 
 
 class _TracedCall:
-    """The operators of one traced call in time order, among which the dispatched ones are found again."""
+    """The operators of one traced call in time order, among which the dispatched ones are looked for."""
 
     def __init__(self, events: EventTable, positions: IntColumn) -> None:
         self._positions: list[int] = positions.tolist()
@@ -168,50 +168,44 @@ class _TracedCall:
         self._ends: list[int] = events.end[positions].tolist()
         self._tracks: list[int] = events.track[positions].tolist()
 
-    def find(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
+    def matches(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
         """What was dispatched at each position.
 
-        Each operator is the next of its name that none found before has run itself. Views are looked for between their
-        neighbours only: with gradients off the framework makes some of them under another name.
+        Each operator is the next of its name that no earlier match has run itself.
         """
-        found: dict[int, Dispatched] = {}
+        matches: dict[int, Dispatched] = {}
         busy_until: dict[int, int] = {}
         first = 0
         views: list[Dispatched] = []
-        for did in order:
-            if did.view:
-                views.append(did)
+        for operator in order:
+            if operator.view:
+                views.append(operator)
                 continue
-            at = self._next(did.op, first, len(self._names), busy_until)
-            if at is not None:
-                self._find_views(views, first, at, dict(busy_until), found)
-                self._take(at, did, busy_until, found)
-                first, views = at + 1, []
-        self._find_views(views, first, len(self._names), busy_until, found)
-        return found
+            number = self._next(operator.op, first, len(self._names), busy_until)
+            if number is not None:
+                matches |= self._views(views, first, number, busy_until)
+                matches[self._positions[number]] = operator
+                busy_until[self._tracks[number]] = self._ends[number]
+                first, views = number + 1, []
+        return matches | self._views(views, first, len(self._names), busy_until)
 
-    def _find_views(
-        self,
-        views: Sequence[Dispatched],
-        first: int,
-        last: int,
-        busy_until: dict[int, int],
-        found: dict[int, Dispatched],
-    ) -> None:
+    def _views(
+        self, views: Sequence[Dispatched], first: int, last: int, busy_until: Mapping[int, int]
+    ) -> dict[int, Dispatched]:
+        """Between their neighbours only: with gradients off the framework makes some views under another name."""
+        matches = {}
+        busy = dict(busy_until)
         for view in views:
-            at = self._next(view.op, first, last, busy_until)
-            if at is not None:
-                self._take(at, view, busy_until, found)
-                first = at + 1
+            number = self._next(view.op, first, last, busy)
+            if number is not None:
+                matches[self._positions[number]] = view
+                busy[self._tracks[number]] = self._ends[number]
+                first = number + 1
+        return matches
 
-    def _next(self, op: str, first: int, last: int, busy_until: dict[int, int]) -> int | None:
+    def _next(self, op: str, first: int, last: int, busy_until: Mapping[int, int]) -> int | None:
         for number in range(first, last):
-            if self._names[number] == op and self._starts[number] >= busy_until.get(
-                self._tracks[number], self._starts[number]
-            ):
+            start = self._starts[number]
+            if self._names[number] == op and start >= busy_until.get(self._tracks[number], start):
                 return number
         return None
-
-    def _take(self, at: int, did: Dispatched, busy_until: dict[int, int], found: dict[int, Dispatched]) -> None:
-        busy_until[self._tracks[at]] = self._ends[at]
-        found[self._positions[at]] = did

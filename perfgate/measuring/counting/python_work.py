@@ -17,7 +17,8 @@ import msgspec
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
-from perfgate.measuring.counting.tally import Site
+from perfgate.measuring.counting.source_lines import SourceLines
+from perfgate.measuring.counting.tally import Site, differing
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.package import PACKAGE
 
@@ -39,17 +40,16 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     """
     inputs = workload.pool(counted.shape)[0]
     with garbage_collection_paused():
-        found = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
-    repeats = [sites for sites in found[1:] if sites is not None]
-    if len(repeats) < len(found) - 1:
+        runs = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
+    repeats = [sites for sites in runs[1:] if sites is not None]
+    if len(repeats) < len(runs) - 1:
         return counted
     totals = [_totals(repeat) for repeat in repeats]
-    unstable = [name for name in totals[-1] if len({values.get(name) for values in totals}) > 1]
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **totals[-1]},
         sites=sorted([*counted.sites, *counter_sites(repeats[-1].items(), root)], key=lambda site: site.metric),
-        unstable=sorted([*counted.unstable, *unstable]),
+        unstable=sorted([*counted.unstable, *(name for name in differing(totals) if name in totals[-1])]),
     )
 
 
@@ -60,9 +60,6 @@ def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None
     the nearest line of the project around it, for the function that this calls. That a generator goes on is a call. Bytecodes
     are left out where there are more than ``MOST_BYTECODES``.
     """
-    # Imports torch, which whoever lists the steps does without.
-    from perfgate.measuring.counting.source_lines import SourceLines
-
     counting = _Counting(SourceLines(root))
     before = sys.gettrace()
     sys.settrace(counting.enter)
@@ -77,7 +74,7 @@ def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None
 class _Counting:
     """What the interpreter told so far. A trace function is quick: lines are looked up once a call, or at the end."""
 
-    def __init__(self, lines: Any) -> None:
+    def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
         self._calls: Counter[tuple[str, str | None]] = Counter()
         # Bytecodes of the project by code and offset; those of others by function and the line of the project around them.
@@ -105,17 +102,17 @@ class _Counting:
         return self._tracers[where]
 
     def sites(self) -> Counter[Site]:
-        found = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
+        sites = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
         if self._executed > MOST_BYTECODES:
-            return found
-        found.update({Site(BYTECODES, name, line): count for (name, line), count in self._others.items()})
+            return sites
+        sites.update({Site(BYTECODES, name, line): count for (name, line), count in self._others.items()})
         starts: dict[CodeType, dict[int, int | None]] = {}
         for (code, offset), count in self._own.items():
             if code not in starts:
                 starts[code] = {at: line for first, last, line in code.co_lines() for at in range(first, last, 2)}
             line = starts[code].get(offset) or code.co_firstlineno
-            found[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
-        return found
+            sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
+        return sites
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
         entry, back = frame.f_code.co_name, frame.f_back

@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfgate.catalogue.names import FUNCTION_TIME, MODULE_TIME
 from perfgate.measuring.counting.profile import CallTimes, typical_times
+from perfgate.measuring.counting.source_lines import SourceLines
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
-
-if TYPE_CHECKING:
-    from perfgate.measuring.counting.source_lines import SourceLines
 
 # The layers of a stack are one subroutine: a change of their code slows them all.
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
@@ -33,9 +31,6 @@ class SubroutineTimes:
     """
 
     def __init__(self, workload: BoundWorkload, device: Device, root: Path) -> None:
-        # Imports torch, which a worker's own modules leave to the server.
-        from perfgate.measuring.counting.source_lines import SourceLines
-
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._names = _Names(SourceLines(root))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -141,3 +141,9 @@ class CallTally:
         for name, op in self.ops.items():
             for (metric, line), amount in op.amounts.items():
                 yield Site(metric, name, line), amount
+
+
+def differing(repeats: Sequence[Mapping[str, int]]) -> list[str]:
+    """The names whose counts are not the same in every repeat, sorted."""
+    names = sorted({name for counts in repeats for name in counts})
+    return [name for name in names if len({counts.get(name) for counts in repeats}) > 1]
