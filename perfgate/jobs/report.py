@@ -159,7 +159,8 @@ def _outputs(content: _Found, request: ReportRequest) -> dict[str, str]:
 
 def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
     path = summary_path(environ)
-    room = MAX_SUMMARY_BYTES - _size(path) - 2
+    size = path.stat().st_size if path is not None and path.exists() else 0
+    room = MAX_SUMMARY_BYTES - size - 2
     text = _markdown(content, request, room)
     if len(text.encode()) > room:
         raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
@@ -187,7 +188,9 @@ def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
         return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
     if content.decision is None:
         return []
-    prefix = _prefix(request.directory)
+    # The way from the repository's root to the project's folder.
+    place = run_git(request.directory, ["rev-parse", "--show-prefix"], {})
+    prefix = place.output if place.code == 0 else ""
     lines = [
         _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
         for annotation in annotate(content.decision, request.language)
@@ -201,11 +204,6 @@ def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
 
 def _command(annotation: Annotation, path: str, line: int) -> str:
     return annotation_command(annotation.level, annotation.title, annotation.message, (path, line))
-
-
-def _prefix(directory: Path) -> str:
-    result = run_git(directory, ["rev-parse", "--show-prefix"], {})
-    return result.output if result.code == 0 else ""
 
 
 def _has_line(path: Path, line: int) -> bool:
@@ -225,10 +223,6 @@ def _junit(content: _Found, request: ReportRequest) -> str:
     if content.run is not None:
         return junit_of_run(content.run, request.language)
     return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
-
-
-def _size(path: Path | None) -> int:
-    return path.stat().st_size if path is not None and path.exists() else 0
 
 
 def _append(path: Path | None, text: str, variable: str, option: str) -> None:

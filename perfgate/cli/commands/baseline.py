@@ -176,7 +176,12 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
         print_json(run)
         return
     rows = [
-        [step.workload, value.metric, _labels(value.labels), "none" if value.value is None else f"{value.value:.6g}"]
+        [
+            step.workload,
+            value.metric,
+            ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items())),
+            "none" if value.value is None else f"{value.value:.6g}",
+        ]
         for step in run.steps
         for value in step.values
     ]
@@ -301,10 +306,6 @@ def _print_table(titles: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(_clean(cell)) for cell in row))
     Console().print(table)
-
-
-def _labels(labels: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in sorted(labels.items()))
 
 
 def _clean(text: str) -> str:

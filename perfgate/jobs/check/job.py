@@ -15,7 +15,6 @@ from perfgate.config import Config, load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.history import write_history
-from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
@@ -91,7 +90,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 progress=progress,
             )
         finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
-    base, head = map(_with_notes, documents_of(finished, measured), measured.notes)
+    base, head = (
+        msgspec.structs.replace(run, warnings=[*run.warnings, *notes])
+        for run, notes in zip(documents_of(finished, measured), measured.notes)
+    )
     # The worktree that the configuration comes from is gone; the store is found from the clone.
     history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
     if history.series or history.accepted:
@@ -126,7 +128,3 @@ def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
         gate=msgspec.structs.replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
         measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
     )
-
-
-def _with_notes(run: RunDocument, notes: list[str]) -> RunDocument:
-    return msgspec.structs.replace(run, warnings=[*run.warnings, *notes])

@@ -188,7 +188,8 @@ def plant_changes(
             by = f" by {change.metric}" if change.metric else ""
             say(f"[{number + 1} of {len(changes)}] {change.title}: must be {change.verdict}{by}")
             result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
-            say(f"{result.verdict or 'no decision'} in {result.seconds:.0f} s" + _complaint(result))
+            complaint = "" if result.agrees else f", which is not what it must be: {result.reason}"
+            say(f"{result.verdict or 'no decision'} in {result.seconds:.0f} s{complaint}")
             results.append(result)
     return results
 
@@ -221,10 +222,6 @@ def exit_code(document: DoctorDocument) -> int:
     if is_unfit(document.fitness):
         return EXIT_MEASURING
     return EXIT_PASS if all(result.agrees for result in document.planted) else EXIT_FAIL
-
-
-def _complaint(result: PlantedResult) -> str:
-    return "" if result.agrees else f", which is not what it must be: {result.reason}"
 
 
 def _planted_config() -> Config:

@@ -64,21 +64,39 @@ _SLOWER_CALL = ("latency.p50", "latency.p99", *_WHOLE_BLOCK)
 _LONGER_GAP = ("latency.p99", *_WHOLE_BLOCK)
 CHANGES = (
     PlantedChange("no-change", "no change at all", alone=True, seconds=20),
-    PlantedChange("work-3-percent", "3 % more work in every call", "latency.low", alone=True,
-                  also=_SLOWER_CALL, workload="signer", seconds=20),
-    PlantedChange("work-5-percent", "5 % more work in every call", "latency.low", alone=True,
-                  also=_SLOWER_CALL, workload="signer", seconds=20),
-    PlantedChange("p99-only", "one call in 40 takes twice as long", "latency.p99", alone=True,
-                  also=_WHOLE_BLOCK, seconds=20),
-    PlantedChange("gap-only", "a destructor works between calls", "throughput.gap", alone=True,
-                  also=_LONGER_GAP, seconds=20),
+    PlantedChange(
+        "work-3-percent",
+        "3 % more work in every call",
+        "latency.low",
+        alone=True,
+        also=_SLOWER_CALL,
+        workload="signer",
+        seconds=20,
+    ),
+    PlantedChange(
+        "work-5-percent",
+        "5 % more work in every call",
+        "latency.low",
+        alone=True,
+        also=_SLOWER_CALL,
+        workload="signer",
+        seconds=20,
+    ),
+    PlantedChange(
+        "p99-only", "one call in 40 takes twice as long", "latency.p99", alone=True, also=_WHOLE_BLOCK, seconds=20
+    ),
+    PlantedChange(
+        "gap-only", "a destructor works between calls", "throughput.gap", alone=True, also=_LONGER_GAP, seconds=20
+    ),
     PlantedChange("extra-copy", "one copy more", "counters.copies", line="scorer.py"),
     PlantedChange("extra-sync", "one synchronisation more", "counters.syncs"),
     PlantedChange("leak", "every output is kept", "memory.kept"),
-    PlantedChange("graph-break", "a branch on data inside a compiled model", "counters.graph_breaks", workload="compiled"),
+    PlantedChange(
+        "graph-break", "a branch on data inside a compiled model", "counters.graph_breaks", workload="compiled"
+    ),
     PlantedChange("deleted-work", "a step is left out, the output is wrong", "correctness"),
     PlantedChange("cached-output", "outputs are remembered by input", "counters.repeat_saves"),
-)  # fmt: skip
+)
 
 
 def run_planted(

@@ -35,13 +35,23 @@ _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
 # Where there is no CI file to write, the lines of the jobs are shown.
 _PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
 _HOSTS: Mapping[str, Forge] = {
-    "github": "github", "gitlab": "gitlab", "gitee": "gitee", "gitcode": "gitcode", "atomgit": "gitcode", "gitea": "gitea",
-    "forgejo": "gitea", "codeberg": "gitea",
-}  # fmt: skip
+    "github": "github",
+    "gitlab": "gitlab",
+    "gitee": "gitee",
+    "gitcode": "gitcode",
+    "atomgit": "gitcode",
+    "gitea": "gitea",
+    "forgejo": "gitea",
+    "codeberg": "gitea",
+}
 # Of a repository that has no origin yet.
 _USUAL_HOST: Mapping[Forge, str] = {
-    "github": "github.com", "gitlab": "gitlab.com", "gitee": "gitee.com", "gitcode": "gitcode.com", "gitea": "codeberg.org",
-}  # fmt: skip
+    "github": "github.com",
+    "gitlab": "gitlab.com",
+    "gitee": "gitee.com",
+    "gitcode": "gitcode.com",
+    "gitea": "codeberg.org",
+}
 # The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
 # registered for the first verdict.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
@@ -107,12 +117,15 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge = options.forge or _forge_of(origin)
     below = repository.prefix(folder)
-    templates = _templates(below, forge, options)
+    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
+    templates = {str(Path(below) / name): template for name, template in project_files.items()}
+    templates.update(_CI_FILES.get(forge, {}))
     # A pipeline of the user's own is theirs to change.
     added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
     _refuse_existing(repository.root, templates, below)
     revision = _revision(forge, options, origin)
-    project = (not below and _name_in(origin)) or folder.resolve().name
+    name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+    project = (not below and name_in_origin) or folder.resolve().name
     values = _values(repository, folder, forge, options, revision, project=project)
     if forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
@@ -121,16 +134,14 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines)
 
 
-def _templates(below: str, forge: Forge, options: InitOptions) -> dict[str, str]:
-    project = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
-    return {**{str(Path(below) / name): template for name, template in project.items()}, **_CI_FILES.get(forge, {})}
-
-
 def _refuse_odd_values(options: InitOptions) -> None:
     texts = {
-        "--setup": options.setup, "--python": options.python, "--branch": options.branch, "--image": options.image,
+        "--setup": options.setup,
+        "--python": options.python,
+        "--branch": options.branch,
+        "--image": options.image,
         "--package": options.package,
-    }  # fmt: skip
+    }
     for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
         if text and not text.isprintable():
             raise UsageError(f"{name} must be one line without control characters, found {text!r}")
@@ -152,10 +163,6 @@ def _forge_of(origin: str) -> Forge:
 def _host(origin: str) -> str:
     place = address(origin)
     return place[0] if place else ""
-
-
-def _name_in(origin: str) -> str:
-    return re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
 
 
 def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
@@ -212,7 +219,9 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dic
     setup, python = options.setup or "", options.python or ""
     if not labels:
         # A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
-        setup = setup or _installation(below, folder)
+        requirements = shlex.quote(str(Path(below) / "requirements.txt"))
+        has_requirements = (folder / "requirements.txt").is_file()
+        setup = setup or (f"python -m pip install -r {requirements}" if has_requirements else TORCH)
         python = python or "3.11"
     version = python if re.fullmatch(r"3\.\d+", python) else ""
     inputs: dict[str, object] = {"directory": below}
@@ -226,12 +235,6 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dic
         inputs.update({"python-version": version, "setup": setup})
     inputs["python"] = "" if version else python
     return {name: value for name, value in inputs.items() if value}
-
-
-def _installation(below: str, folder: Path) -> str:
-    if (folder / "requirements.txt").is_file():
-        return f"python -m pip install -r {shlex.quote(str(Path(below) / 'requirements.txt'))}"
-    return TORCH
 
 
 def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfgate.config import load_config
-from perfgate.document.decision import Verdict
 from perfgate.errors import ForgeError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.jobs.publish.job import PublishRequest, publish
@@ -154,28 +153,21 @@ def _accept(
     state = _state(forge, change.number, request.key)
     if state is None or state.head != change.head_sha:
         return Answer("waiting", head=head, metric=order.metric)
-    publish(_publishing(request, _event_of(state, event, change)), doors)
-    return Answer("accepted", head=head, metric=order.metric, verdict=_verdict(forge, change.number, request.key))
+    again = PublishRequest(
+        root=request.root,
+        key=request.key,
+        token_variable=request.token_variable,
+        language=request.language,
+        event=_event_of(state, event, change),
+    )
+    publish(again, doors)
+    state = _state(forge, change.number, request.key)
+    return Answer("accepted", head=head, metric=order.metric, verdict=state.verdict if state else None)
 
 
 def _state(forge: Forge, number: int, key: str) -> CommentState | None:
     ours = find_own(forge.comments(number), marker(key))
     return read_state(ours[0].body) if ours else None
-
-
-def _verdict(forge: Forge, number: int, key: str) -> Verdict | None:
-    state = _state(forge, number, key)
-    return state.verdict if state else None
-
-
-def _publishing(request: CommandRequest, event: CiEvent) -> PublishRequest:
-    return PublishRequest(
-        root=request.root,
-        key=request.key,
-        token_variable=request.token_variable,
-        language=request.language,
-        event=event,
-    )
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:

@@ -55,8 +55,10 @@ _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 FailOn = Literal["undecided", "regression", "nothing"]
 # Which verdicts make a status red.
 _RED: dict[FailOn, tuple[Verdict, ...]] = {
-    "undecided": ("FAIL", "INCONCLUSIVE"), "regression": ("FAIL",), "nothing": (),
-}  # fmt: skip
+    "undecided": ("FAIL", "INCONCLUSIVE"),
+    "regression": ("FAIL",),
+    "nothing": (),
+}
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,9 @@ def _reason_for_base(documents: CheckDocuments, case: _Case, root: Path) -> Mess
     not bounded.
     """
     commit = documents.base.source.commit or ""
-    change = case.change or _queued(case.event) or _headless(case.event, root)
+    change = case.change or _queued(case.event)
+    if change is None:
+        change = ChangeRequest(number=0, head_sha=case.event.head_sha, target=checked_out(root))
     if base_is_proven(documents, change, case.forge, root):
         if case.change is None and case.event.base_sha is not None:
             return Message("publish.base-merge-queue")
@@ -242,10 +246,6 @@ def _queued(event: CiEvent) -> ChangeRequest | None:
     if event.base_sha is None:
         return None
     return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
-
-
-def _headless(event: CiEvent, root: Path) -> ChangeRequest:
-    return ChangeRequest(number=0, head_sha=event.head_sha, target=checked_out(root))
 
 
 def _decide(

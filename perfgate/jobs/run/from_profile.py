@@ -82,7 +82,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     out = prepare_out(options.out)
     remove_results(out, ("run.json",))
     contradicted = _contradicted(summaries)
-    incomplete = [*_incomplete(recording), *contradicted]
+    incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
         recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
@@ -151,10 +151,6 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
         raise DocumentError(
             f"{profile}: {_listed(names)} is cut off in its last line; copy the recording again, or have it analysed again"
         )
-
-
-def _incomplete(recording: Recording) -> list[str]:
-    return [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)]
 
 
 def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:

@@ -125,20 +125,25 @@ _CUDA_CALLS = ("cuda", "cu", "hip")
 def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
     """The testbed. What the recording does not say is not in it; ``unknown`` names what that is."""
     kind = device_kind(recording, summaries)
+    device_names = sorted({value for name, value in recording.settings.items() if _NUMBERED_DEVICE.fullmatch(name)})
     comparable = {
         "source": "recording",
         "device.kind": kind,
         "profile.format": recording.format,
         "profile.shapes": "; ".join(summary.shape for summary in summaries),
         "profile.unit": ", ".join(sorted({summary.unit for summary in summaries})),
-        **_device_names(recording),
+        **({"device.name": ", ".join(device_names)} if device_names else {}),
         **{f"software.{name}": version for name, version in sorted(recording.software.items())},
         **{f"profiler.{name}": value for name, value in sorted(recording.settings.items()) if not _may_differ(name)},
         **{f"env.{name}": value for name, value in sorted(recording.environment.items())},
     }
     observed = {name: value for name, value in sorted(recording.settings.items()) if _may_differ(name)}
     observed.update(
-        {f"{summary.shape} device": str(summary.timeline.device) for summary in summaries if _placed(summary)}
+        {
+            f"{summary.shape} device": str(summary.timeline.device)
+            for summary in summaries
+            if summary.timeline.device is not None
+        }
     )
     return Testbed(fingerprint=fingerprint(comparable), device_kind=kind, comparable=comparable, observed=observed)
 
@@ -165,18 +170,5 @@ def unknown(testbed: Testbed) -> list[str]:
     return [words for words, field in fields.items() if not any(name.startswith(field) for name in testbed.comparable)]
 
 
-def _device_names(recording: Recording) -> dict[str, str]:
-    names = sorted({value for name, value in recording.settings.items() if _is_device(name)})
-    return {"device.name": ", ".join(names)} if names else {}
-
-
-def _is_device(name: str) -> bool:
-    return _NUMBERED_DEVICE.fullmatch(name) is not None
-
-
 def _may_differ(name: str) -> bool:
-    return name == "export_type" or _is_device(name)
-
-
-def _placed(summary: DeviceSummary) -> bool:
-    return summary.timeline.device is not None
+    return name == "export_type" or _NUMBERED_DEVICE.fullmatch(name) is not None

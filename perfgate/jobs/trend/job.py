@@ -105,13 +105,18 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             config, document, remembered, check=check, max_seconds=request.max_seconds, clock=time.monotonic
         )
         if out is not None:
-            _write_confirmations(out, config, added)
+            file = ConfirmationsFile(project=config.project, confirmations=added)
+            write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
     if added:
         keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *stored_confirmations])
     document = msgspec.structs.replace(document, notes=remembered.notes)
     if out is not None:
-        _write(out, document, request.language)
+        issue_text = render_issue(document, TrendContext(marker="", language=request.language))
+        write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
+        write_text_atomically(out / "trend.html", render_trend_page(document, request.language))
+        write_text_atomically(out / "trend.md", issue_text)
+        write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document
@@ -171,15 +176,3 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     lines = listed.output.splitlines()
     labels = [CommitLabel(commit=line.split(" ", 1)[0], subject=line.partition(" ")[2][:200]) for line in lines]
     return labels[:MOST_COMMITS], len(labels)
-
-
-def _write_confirmations(out: Path, config: Config, confirmations: list[Confirmation]) -> None:
-    file = ConfirmationsFile(project=config.project, confirmations=confirmations)
-    write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
-
-
-def _write(out: Path, document: TrendDocument, language: Language) -> None:
-    write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
-    write_text_atomically(out / "trend.html", render_trend_page(document, language))
-    write_text_atomically(out / "trend.md", render_issue(document, TrendContext(marker="", language=language)))
-    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))

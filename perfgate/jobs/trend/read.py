@@ -99,18 +99,18 @@ def find_trend(
     """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
     newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
-    searched = [_with_intervals(with_changes(card) if card.current else card, documents) for card in stored.series]
+    searched = [_with_intervals(with_changes(entry) if entry.current else entry, documents) for entry in stored.series]
     series = [
         judged(
-            msgspec.structs.replace(card, changes=[name_commits(change) for change in card.changes]),
+            msgspec.structs.replace(entry, changes=[name_commits(change) for change in entry.changes]),
             confirmations=confirmations,
             accepted=accepted,
             before=before,
             newest=newest,
         )
-        for card in searched
+        for entry in searched
     ]
-    looked_at = [card for card in series if card.current and is_long_enough(card)]
+    looked_at = [entry for entry in series if entry.current and is_long_enough(entry)]
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
@@ -119,8 +119,8 @@ def find_trend(
         runs=len(stored.runs),
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(looked_at),
-        values=sum(len(card.points) for card in looked_at),
-        new_values=sum(_is_fresh(point, before, newest) for card in looked_at for point in card.points),
+        values=sum(len(entry.points) for entry in looked_at),
+        new_values=sum(_is_fresh(point, before, newest) for entry in looked_at for point in entry.points),
         since=before.newest if before else None,
         series=series,
         testbeds=spans_of_testbeds(
@@ -182,13 +182,13 @@ def _read_series(
 ) -> TrendSeries:
     run_ids = {run.id for run in runs}
     history = [
-        card
-        for card in store.history(
+        entry
+        for entry in store.history(
             config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
         )
-        if card.run_id in run_ids
+        if entry.run_id in run_ids
     ]
-    strange = [card for card in history if not _is_measurable(card.value)]
+    strange = [entry for entry in history if not _is_measurable(entry.value)]
     if strange:
         note(
             f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
@@ -197,9 +197,9 @@ def _read_series(
     described = metric(series.metric)
     points = one_a_version(
         [
-            TrendPoint(run_id=card.run_id, commit=card.commit, started_at=card.started_at, value=card.value)
-            for card in history
-            if _is_measurable(card.value)
+            TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
+            for entry in history
+            if _is_measurable(entry.value)
         ]
     )
     return TrendSeries(
@@ -215,11 +215,6 @@ def _read_series(
         points=points[-MOST_POINTS:],
         current=bool(points) and is_recent(points[-1].started_at, _newest(runs)),
     )
-
-
-def _current_testbeds(runs: Sequence[StoredRun]) -> set[str]:
-    newest = _newest(runs)
-    return {run.fingerprint for run in runs if is_recent(run.started_at, newest)}
 
 
 def _newest(runs: Sequence[StoredRun]) -> str:
@@ -255,21 +250,24 @@ def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, floa
 
 
 def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
-    alive = _current_testbeds(stored.runs)
-    short = [card for card in series if card.current and not is_long_enough(card)]
-    retired = [card for card in series if not card.current and card.fingerprint not in alive]
-    ended = [card for card in series if not card.current and card.fingerprint in alive]
+    newest = _newest(stored.runs)
+    alive = {run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)}
+    short = [entry for entry in series if entry.current and not is_long_enough(entry)]
+    retired = [entry for entry in series if not entry.current and entry.fingerprint not in alive]
+    ended = [entry for entry in series if not entry.current and entry.fingerprint in alive]
     left_out = [
         NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
         NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
         NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
-        NotLookedAt(reason="metric", series=len(stored.others), names=sorted({card.metric for card in stored.others})),
+        NotLookedAt(
+            reason="metric", series=len(stored.others), names=sorted({entry.metric for entry in stored.others})
+        ),
     ]
-    return [card for card in left_out if card.series]
+    return [entry for entry in left_out if entry.series]
 
 
 def _names(series: Sequence[TrendSeries]) -> list[str]:
-    return sorted({f"{card.metric} · {place_of(card.workload, card.shape, card.labels)}" for card in series})
+    return sorted({f"{entry.metric} · {place_of(entry.workload, entry.shape, entry.labels)}" for entry in series})
 
 
 def _is_known(name: str) -> bool:

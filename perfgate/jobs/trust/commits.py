@@ -144,7 +144,8 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     pairs = [modified[file] for file in files]
     sizes = _sizes(repository, sorted({name for pair in pairs for name in pair}), environ)
     return max(sizes.values(), default=0) <= MAX_BYTES and all(
-        same_code(*(_content(repository, name, environ) for name in pair)) for pair in pairs
+        same_code(*(git_bytes(repository, ["cat-file", "blob", name.decode()], environ) for name in pair))
+        for pair in pairs
     )
 
 
@@ -163,7 +164,3 @@ def _sizes(repository: Path, objects: list[bytes], environ: Mapping[str, str]) -
         git_bytes(repository, command, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
     )
     return {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
-
-
-def _content(repository: Path, name: bytes, environ: Mapping[str, str]) -> bytes:
-    return git_bytes(repository, ["cat-file", "blob", name.decode()], environ)

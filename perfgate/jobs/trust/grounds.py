@@ -24,9 +24,17 @@ from perfgate.judging.store.store import GitAccess, Store
 
 # Where the CI of the forges is told what to run.
 CI_FILES = (
-    ".github/workflows/*", ".github/actions/*", ".gitlab-ci.yml", "*.gitlab-ci.yml", ".gitlab/*", ".gitea/workflows/*",
-    ".forgejo/workflows/*", ".workflow/*", ".gitcode/workflows/*", "Jenkinsfile",
-)  # fmt: skip
+    ".github/workflows/*",
+    ".github/actions/*",
+    ".gitlab-ci.yml",
+    "*.gitlab-ci.yml",
+    ".gitlab/*",
+    ".gitea/workflows/*",
+    ".forgejo/workflows/*",
+    ".workflow/*",
+    ".gitcode/workflows/*",
+    "Jenkinsfile",
+)
 _NAMED = 5
 
 
