@@ -17,9 +17,9 @@ from perfgate.document.run import CounterSet, CounterSite, OpCount
 from perfgate.measuring.counting.tally import (
     COPY_BYTES,
     FRAMEWORK_OPS,
+    AllocatedBlock,
     CallTally,
     Dispatched,
-    MadeBlock,
     Site,
     differing,
 )
@@ -102,9 +102,9 @@ def _counter_set(
     sites = [*last.sites(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
     if last.memory:
         # Which operators took a block for their result, and which made the blocks that outlive the call.
-        sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.made).items()
+        sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
     if last.memory.get("memory.kept"):
-        lasting = (block for block in last.made if not block.storage.expired())
+        lasting = (block for block in last.blocks if not block.storage.expired())
         sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
     return CounterSet(
         workload=workload,
@@ -150,7 +150,7 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
     """What the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
-    sites: dict[tuple[str, str], list[MadeBlock]] = {}
+    sites: dict[tuple[str, str], list[AllocatedBlock]] = {}
     for block in tally.live.at_peak:
         sites.setdefault((block.op, block.line or ""), []).append(block)
     return [

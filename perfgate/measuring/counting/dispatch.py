@@ -23,9 +23,9 @@ from perfgate.measuring.counting.tally import (
     LOW_PRECISION_OPS,
     NONCONTIGUOUS_COPIES,
     SYNCS,
+    AllocatedBlock,
     CallTally,
     Dispatched,
-    MadeBlock,
     OpTally,
 )
 from perfgate.measuring.devices.batches import tensors
@@ -97,7 +97,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
             # a view made without it claims to need no gradient, and matmul then takes another way than without us.
             # An operator with a kernel of its own there (chunk, narrow) is made a view by that, and not twice.
-            made_outside = not _inferring() or _makes_its_view(func)
+            made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(func)
             with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
         result = self.run(func, args, keywords)
@@ -182,14 +182,14 @@ class CountingMode(WatchingMode):
         new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
         if not new:
             return
-        known = {at.cdata for tensor in tensors(older) if (at := weak_storage(tensor)) is not None}
+        older_storages = {at.cdata for tensor in tensors(older) if (at := weak_storage(tensor)) is not None}
         for tensor, storage in new:
-            if storage.cdata in known or storage.cdata in self._seen_storages:
+            if storage.cdata in older_storages or storage.cdata in self._seen_storages:
                 continue
             self._seen_storages.add(storage.cdata)
             form = "" if self._tally.order is None else form_of(tensor)
-            block = MadeBlock(storage, name, line, tensor.untyped_storage().nbytes(), form)
-            self._tally.made.append(block)
+            block = AllocatedBlock(storage, name, line, tensor.untyped_storage().nbytes(), form)
+            self._tally.blocks.append(block)
             if self._tally.order is not None:
                 self._tally.live.add(block)
 
@@ -226,10 +226,6 @@ def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[N
             delattr(owner, name)
         else:
             setattr(owner, name, own)
-
-
-def _inferring() -> bool:
-    return torch.is_inference_mode_enabled()
 
 
 def weak_storage(tensor: Any) -> Any | None:
@@ -381,7 +377,7 @@ def describe(
         line=line,
         inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
         flops=flops,
-        moved_bytes=0 if view else sum(_bytes(tensor) for tensor in (*read, *tensors(result))),
+        moved_bytes=0 if view else sum(map(_bytes, (*read, *tensors(result)))),
         view=view,
     )
 
@@ -401,15 +397,10 @@ def form_of(tensor: torch.Tensor) -> str:
 
 def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
     """The arithmetic of an operator by torch's own formulas, None where there is none for it."""
-    formula = _formulas().get(getattr(func, "overloadpacket", None))
-    return None if formula is None else int(formula(*args, **keywords, out_val=result))
-
-
-def _formulas() -> dict[Any, Callable[..., int]]:
     from torch.utils.flop_counter import flop_registry
 
-    formulas: dict[Any, Callable[..., int]] = flop_registry
-    return formulas
+    formula: Callable[..., int] | None = flop_registry.get(getattr(func, "overloadpacket", None))
+    return None if formula is None else int(formula(*args, **keywords, out_val=result))
 
 
 def _bytes(tensor: torch.Tensor) -> int:

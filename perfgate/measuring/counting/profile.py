@@ -143,8 +143,8 @@ def _host_calls(roots: list[Any]) -> list[CallTimes]:
         if calls:
             # While operators of the backward pass run on a thread of their own, the calling one waits for them.
             outside[-1] -= _add_operators(root, calls[-1], tags)
-    for call, left in zip(calls, outside):
-        call[OUTSIDE_OPERATORS] = [float(max(0, left))]
+    for call, rest in zip(calls, outside):
+        call[OUTSIDE_OPERATORS] = [float(max(0, rest))]
     return calls
 
 

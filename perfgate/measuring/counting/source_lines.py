@@ -19,7 +19,7 @@ class SourceLines:
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
-        self._known: dict[str, str | None] = {}
+        self._files: dict[str, str | None] = {}
 
     def of(self, frame: FrameType | None) -> str | None:
         """``file:line`` relative to the root, None where no frame is the project's."""
@@ -32,13 +32,10 @@ class SourceLines:
 
     def at(self, name: str, number: int | None) -> str | None:
         """``file:line`` of a line of a file, None where the file is not the project's."""
-        file = self._file(name)
+        if name not in self._files:
+            self._files[name] = self._relative(name)
+        file = self._files[name]
         return None if file is None else f"{file}:{number}"
-
-    def _file(self, name: str) -> str | None:
-        if name not in self._known:
-            self._known[name] = self._relative(name)
-        return self._known[name]
 
     def _relative(self, name: str) -> str | None:
         if name.startswith("<"):

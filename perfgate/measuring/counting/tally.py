@@ -54,7 +54,7 @@ class OpTally:
         return self.lines.most_common(1)[0][0] if self.lines else None
 
 
-class MadeBlock(NamedTuple):
+class AllocatedBlock(NamedTuple):
     """Memory an operator of the call made: a weak reference to it, the operator, and the line that called it.
 
     ``tensor`` is the form of the result that lies in it (``float32[8,96]``), empty where nobody asked for it.
@@ -79,11 +79,11 @@ class LiveBlocks:
     """
 
     def __init__(self) -> None:
-        self.at_peak: list[MadeBlock] = []
-        self._alive: list[MadeBlock] = []
+        self.at_peak: list[AllocatedBlock] = []
+        self._alive: list[AllocatedBlock] = []
         self._held = self._peak = 0
 
-    def add(self, block: MadeBlock) -> None:
+    def add(self, block: AllocatedBlock) -> None:
         """Note a new block. Older ones are asked whether they are still there only where this may be a new peak."""
         self._alive.append(block)
         self._held += block.size
@@ -121,7 +121,7 @@ class CallTally:
 
     ops: dict[str, OpTally] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
-    made: list[MadeBlock] = field(default_factory=list)
+    blocks: list[AllocatedBlock] = field(default_factory=list)
     live: LiveBlocks = field(default_factory=LiveBlocks)
     order: list[Dispatched] | None = None
 

@@ -5,7 +5,7 @@ import torch
 
 from perfgate.judging.advice.changes import on_changes
 from tests.fakes.documents import make_decision
-from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
+from tests.unit.counting.planted import BODY, FIRST_LINE, count, judged, regressed
 from tests.wording import text_of
 
 WORK = "counters.framework_ops"

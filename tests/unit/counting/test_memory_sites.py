@@ -17,7 +17,7 @@ from perfgate.document.run import CounterSet
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.measuring.counting.counters import count_calls
-from perfgate.measuring.counting.tally import LiveBlocks, MadeBlock
+from perfgate.measuring.counting.tally import AllocatedBlock, LiveBlocks
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -136,7 +136,7 @@ class Storage:
 
 def test_live_blocks__freed_before_the_peak__not_among_what_was_held() -> None:
     live = LiveBlocks()
-    blocks = [MadeBlock(Storage(), f"op{number}", None, size) for number, size in enumerate((100, 50, 80, 20))]
+    blocks = [AllocatedBlock(Storage(), f"op{number}", None, size) for number, size in enumerate((100, 50, 80, 20))]
     for block in blocks[:2]:
         live.add(block)
     blocks[0].storage.gone = True
@@ -145,7 +145,7 @@ def test_live_blocks__freed_before_the_peak__not_among_what_was_held() -> None:
 
     # 100 + 50 is the peak of the first two; 50 + 80 + 20 is no more than that.
     assert [block.op for block in live.at_peak] == ["op0", "op1"]
-    live.add(MadeBlock(Storage(), "op4", None, 1))
+    live.add(AllocatedBlock(Storage(), "op4", None, 1))
     assert [block.op for block in live.at_peak] == ["op1", "op2", "op3", "op4"]
 
 

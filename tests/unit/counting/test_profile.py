@@ -16,7 +16,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, fake_workload
-from tests.unit.trace.models import MODELS
+from tests.unit.counting.models import MODELS
 
 US = 1000
 

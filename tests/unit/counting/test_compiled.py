@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.unit.trace.planted import BODY, FIRST_LINE, count, judged, regressed
+from tests.unit.counting.planted import BODY, FIRST_LINE, count, judged, regressed
 from tests.wording import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")

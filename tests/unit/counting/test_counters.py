@@ -11,7 +11,7 @@ from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from tests.unit.trace.models import MODELS
+from tests.unit.counting.models import MODELS
 
 PROJECT = """
 import torch
@@ -162,7 +162,7 @@ def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
 
 @pytest.mark.slow
 def test_count_calls__fresh_and_forked_processes__same_counters():
-    command = [sys.executable, "-m", "tests.unit.trace.models"]
+    command = [sys.executable, "-m", "tests.unit.counting.models"]
     root = Path(__file__).parents[3]
     first, second = (
         subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=600).stdout
