@@ -17,6 +17,7 @@ from typing import IO
 
 import msgspec
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Reading
 from perfgate.errors import MeasuringError
 
@@ -105,6 +106,7 @@ def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes], patience
         if failure := sampler.failure():
             raise MeasuringError(failure)
         if ended or perf_counter_ns() > latest:
-            why = f"ended with exit status {process.returncode}" if ended else f"said nothing for {patience:g} s"
-            raise MeasuringError(f"the process that reads temperature, clock and power {why}")
+            if ended:
+                raise UnmeasuredError(Message("system.sensor-exited", {"status": process.returncode}))
+            raise UnmeasuredError(Message("system.sensor-silent", {"seconds": patience}))
         sleep(_POLL_SECONDS)

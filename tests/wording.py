@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfgate.document.message import Message
-from perfgate.judging.report.messages import word
+from perfgate.document.run import Finding
+from perfgate.judging.report.messages import word, word_finding
 
 
 def worded(messages: Iterable[Message | str]) -> list[str]:
@@ -14,3 +15,7 @@ def worded(messages: Iterable[Message | str]) -> list[str]:
 
 def text_of(message: Message | str | None) -> str:
     return "" if message is None else word(message)
+
+
+def finding_text(finding: Finding) -> str:
+    return word_finding(finding)

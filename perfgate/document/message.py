@@ -8,7 +8,7 @@ from typing import Union
 import msgspec
 
 from perfgate.catalogue.lookup import MESSAGES
-from perfgate.errors import DocumentError
+from perfgate.errors import DocumentError, MeasuringError, PerfgateError
 
 # Carries a text of somebody else (an exception, a tool's answer) as ``text``; it is never translated.
 QUOTE = "quote"
@@ -27,6 +27,12 @@ def quote(text: str) -> Message:
     return Message(QUOTE, {"text": text})
 
 
+def together(reasons: Iterable[Message]) -> Message:
+    """One reason made of several, each said once."""
+    (first, *more) = distinct(reasons)
+    return Message("notes.together", {"reasons": [first, *more]}) if more else first
+
+
 def distinct(messages: Iterable[Message]) -> list[Message]:
     """Each message once, in order; their values are mappings, so no set holds them."""
     unique: list[Message] = []
@@ -36,13 +42,29 @@ def distinct(messages: Iterable[Message]) -> list[Message]:
     return unique
 
 
-class ReasonError(DocumentError):
-    """A document that cannot be had or judged, for a reason that the report words in the reader's language."""
+def english(message: Message) -> str:
+    """A message in plain English, for exceptions and logs; documents are worded by the report."""
+    if message.code == QUOTE:
+        return str(message.values["text"])
+    values = {name: english(value) if isinstance(value, Message) else value for name, value in message.values.items()}
+    return MESSAGES[message.code].other.format(**values)
+
+
+class ReasonedError(PerfgateError):
+    """An error for a reason that the report can word in the reader's language."""
 
     def __init__(self, reason: Message) -> None:
-        super().__init__(MESSAGES[reason.code].other.format(**reason.values))
+        super().__init__(english(reason))
         self.reason = reason
 
 
+class ReasonError(ReasonedError, DocumentError):
+    """A document that cannot be had or judged."""
+
+
+class UnmeasuredError(ReasonedError, MeasuringError):
+    """Something that could not be measured."""
+
+
 def reason_of(error: Exception) -> Message:
-    return error.reason if isinstance(error, ReasonError) else quote(str(error))
+    return error.reason if isinstance(error, ReasonedError) else quote(str(error))

@@ -66,7 +66,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     severity: Severity
-    message: str
+    message: str | None = None
     evidence: dict[str, Evidence] = {}
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from perfgate.document.alignment import Change
+from perfgate.document.message import Message
 
 TopKey = Literal["type", "name", "shape"]
 TopKind = Literal["compute", "copy", "comm", "host"]
@@ -45,7 +46,7 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
     base: float
     rows_in_all: int
     rows: list[TopRow]
-    reason: str | None = None
+    reason: Message | None = None
 
 
 class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,7 @@ class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     gaps_in_all: int
     causes: list[CauseTotal]
     gaps: list[GapRow]
-    reason: str | None = None
+    reason: Message | None = None
 
 
 class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +124,7 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     origin_ns: int | None
     steps_in_all: int
     steps: list[StepRow]
-    reason: str | None = None
+    reason: Message | None = None
 
 
 class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):

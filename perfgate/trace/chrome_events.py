@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.events import EventKind, EventTable, nanoseconds
@@ -219,11 +220,11 @@ def timelines_by_device(
     return tuple(timelines)
 
 
-def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, str]:
+def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
     """The entry for a recording in which no device did anything."""
     if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
         return {}
-    return {"device": "nothing ran on a device while this was recorded, or the profiler was not told to look"}
+    return {"device": Message("notes.nothing-on-device")}
 
 
 def _blocks(path: Path, block_bytes: int) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from perfgate.document.message import Message
 from perfgate.trace.events import COLLECTIVE_PREFIXES, EventTable
 
 
@@ -235,4 +236,4 @@ class Recording:
     software: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    absent: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, Message] = field(default_factory=dict)

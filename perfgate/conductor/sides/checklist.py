@@ -45,7 +45,7 @@ class Findings:
     operators: list[OperatorRow] = field(default_factory=list)
     accounts: list[CallAccount] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Message] = field(default_factory=list)
 
     def add_attempt(self, repeated_steps: Iterable[StepResult], attempt: int) -> None:
         """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""

@@ -21,6 +21,7 @@ from perfgate.conductor.workers.proc_stats import process_family
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
+from perfgate.document.message import Message
 from perfgate.document.run import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
@@ -370,20 +371,21 @@ class Bench:
                 watcher = Watcher(None, own=self._worker_ids)
             yield watcher
 
-    def watch_notes(self) -> list[str]:
+    def watch_notes(self) -> list[Message]:
         """What a document says where nothing watched the device."""
         return [
-            f"nothing watched {self.config.device} beside the pairs: {one_line(reason)}" for reason in self._unwatched
+            Message("notes.watcher-failed", {"device": self.config.device, "why": one_line(reason)})
+            for reason in self._unwatched
         ]
 
-    def leftover_notes(self, root: Path | None = None) -> list[str]:
+    def leftover_notes(self, root: Path | None = None) -> list[Message]:
         """What a document says of what the workers of a checkout left running, or of what is nobody's."""
         return leftover_notes(self._leftovers.get(root, []))
 
-    def cache_notes(self) -> list[str]:
+    def cache_notes(self) -> list[Message]:
         """What a document says of kernels that may be older than the job."""
         reused = reused_caches(self._allowed_environment())
-        return [f"reused kernel caches that an earlier job may have filled: {', '.join(reused)}"] if reused else []
+        return [Message("notes.caches-reused", {"names": list(reused)})] if reused else []
 
     def note_orphans(self, names: list[str]) -> None:
         self._leftovers.setdefault(None, []).append(names)

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perfgate.conductor.workers.logs import one_line
+from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.system.folders import remove_folder
 from perfgate.system.processes import kill_children, name_of
@@ -59,16 +60,15 @@ def _processes_at_home(scratch: Path) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def leftover_notes(workers: Iterable[Sequence[str]]) -> list[str]:
+def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
     """What a document says of the processes that workers left running, each by its name; nothing where none did."""
     names = [name for worker in workers for name in worker]
     if not names:
         return []
     counts = Counter(one_line(name, limit=40) or "?" for name in names)
     counted = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(_MOST_NAMES)]
-    processes = "1 process" if len(names) == 1 else f"{len(names)} processes"
-    more = ", …" if len(counts) > _MOST_NAMES else ""
-    return [f"left {processes} running, now killed: {', '.join(counted)}{more}"]
+    counted += ["…"] if len(counts) > _MOST_NAMES else []
+    return [Message("notes.processes-left", {"count": len(names), "names": counted})]
 
 
 # --- files

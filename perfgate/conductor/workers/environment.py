@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfgate.document.message import Message
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.commands import run_git
 
@@ -225,13 +226,13 @@ def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]
     return {**environment, DROPPED_VARIABLE: ",".join(secrets.names)} if in_ci(environ) else environment
 
 
-def token_notes(environ: Mapping[str, str]) -> list[str]:
+def token_notes(environ: Mapping[str, str]) -> list[Message]:
     """What a run document says of a job that measured, by request, with a token in its environment."""
     names = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name]
     tokens = [name for name in names if name not in FORGE_TOKENS]
     if not tokens:
         return []
-    return [f"measured with a token in the job's environment ({', '.join(tokens)}), by --allow-token-in-env"]
+    return [Message("notes.token-allowed", {"names": list(tokens)})]
 
 
 def _has_token(line: str) -> bool:

@@ -24,6 +24,7 @@ from perfgate.conductor.workers.cleanup import leftover_notes
 from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
 from perfgate.conductor.workers.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers.worker import Say
+from perfgate.document.message import Message
 from perfgate.errors import ConfigError, MeasuringError
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
@@ -91,7 +92,7 @@ class Virtualenv(NamedTuple):
 
     python: Path
     reused: bool
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

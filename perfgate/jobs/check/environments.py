@@ -26,10 +26,11 @@ from perfgate.conductor.workers.virtualenv import (
 )
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
+from perfgate.document.message import Message
 from perfgate.document.run import Environment
 from perfgate.jobs.shared.options import GivenInterpreters
 
-REUSED = "measured in an environment that an earlier job made, and could have put anything into"
+REUSED = Message("notes.reused-environment")
 _NAMED_FILES = 3
 
 
@@ -45,7 +46,7 @@ class SideEnvironment(NamedTuple):
 
     python: Path | None = None
     record: Environment | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 class Environments(NamedTuple):
@@ -53,14 +54,14 @@ class Environments(NamedTuple):
 
     base: SideEnvironment = SideEnvironment()
     head: SideEnvironment = SideEnvironment()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 class _Choice(NamedTuple):
     kind: Literal["running", "built", "given"]
     python: Path | None
     remedy: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def choose_environments(
@@ -149,11 +150,8 @@ def _describe(
     return Environment(kind=choice.kind, python=about.python, requirements=requirements, packages=about.packages)
 
 
-def _ran_with_what_is_installed(differing: list[str]) -> str:
+def _ran_with_what_is_installed(differing: list[str]) -> Message:
     more = len(differing) - _NAMED_FILES
-    names = ", ".join(differing[:_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
-    verb = "differs" if len(differing) == 1 else "differ"
-    return (
-        f"{names} {verb} between base and head, and both sides ran with what is installed; "
-        "set [measure] setup to give each its own environment"
-    )
+    names = differing[:_NAMED_FILES]
+    listed = Message("publish.files-and-more", {"files": names, "more": more}) if more > 0 else names
+    return Message("notes.one-environment", {"count": len(differing), "names": listed})

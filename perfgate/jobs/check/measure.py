@@ -18,6 +18,7 @@ from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
+from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument, Session, Testbed
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.pair_traces import keep_traces
@@ -70,7 +71,7 @@ class Measured(NamedTuple):
     head: list[Findings]
     pairs: list[PairedMeasurement]
     flames: list[PairFlame]
-    notes: tuple[list[str], list[str]] = ([], [])
+    notes: tuple[list[Message], list[Message]] = ([], [])
 
 
 def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
@@ -144,10 +145,10 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     return measured._replace(notes=(of_base, [*of_job, *of_head]))
 
 
-def _unselected_note(job: Job, options: CheckOptions) -> list[str]:
+def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
     selected = {reference.name for reference in job.config.selected(options.workloads)}
     names = [reference.name for reference in job.config.workloads if reference.name not in selected]
-    return [f"not measured, because --workload names others: {', '.join(names)}"] if names else []
+    return [Message("notes.not-selected", {"names": list(names)})] if names else []
 
 
 def _confirm_bounds(
@@ -279,8 +280,7 @@ def _measure_pairs(
         watcher.put_into(pairs.base, pairs.head)
     if pairs.given_up:
         measured.head[-1].warnings.append(
-            f"{reference.name}: base differed from base in {pairs.given_up} pairs, so all was measured again in other "
-            "memory layouts"
+            Message("notes.aa-repeated", {"workload": reference.name, "pairs": pairs.given_up})
         )
 
 

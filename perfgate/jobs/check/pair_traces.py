@@ -8,6 +8,7 @@ from typing import NamedTuple
 from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.session import artifact_of
@@ -55,7 +56,7 @@ def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
     try:
         return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
     except (DocumentError, MeasuringError) as error:
-        sides[1].warnings.append(f"pair {files.pair} gave no flame graph: {error}")
+        sides[1].warnings.append(Message("notes.pair-without-flame", {"pair": files.pair, "error": reason_of(error)}))
         return []
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from perfgate.document.message import Message, quote, reason_of
 from perfgate.document.run import Advisory, RunDocument
 from perfgate.judging.advice.advisor import Sheets, advisories
 
@@ -35,7 +36,7 @@ class Advised(NamedTuple):
     """What the advisor found, and why it is not all, where something went wrong."""
 
     found: list[Advisory]
-    warnings: list[str]
+    warnings: list[Message]
 
 
 def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
@@ -49,7 +50,7 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
     """Run the advisor on the packed recordings of an NPU that a run kept."""
     advisories: list[Advisory] = []
-    warnings: list[str] = []
+    warnings: list[Message] = []
     for artifact in run.artifacts:
         path = folder / artifact.path
         if artifact.kind != "trace" or artifact.workload is None or not zipfile.is_zipfile(path):
@@ -73,7 +74,7 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
         return Advised([], [])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if size > MOST_BYTES:
-        return Advised([], [f"{TOOL} advisor: not asked, {size // 1_000_000} MB are more than it reads in time"])
+        return Advised([], [Message("notes.advisor-too-large", {"tool": TOOL, "size": size // 1000000})])
     say(f"asking {TOOL} advisor")
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
         # It looks at files of other owners only when told to, and a recording mostly comes from elsewhere.
@@ -84,11 +85,12 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
             if sheets is not None:
                 return Advised(advisories(sheets, workload=workload, source=_source()), [])
         except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-            return Advised([], [f"{TOOL} advisor: its workbook could not be read: {error}"])
+            return Advised([], [Message("notes.advisor-unreadable", {"tool": TOOL, "error": reason_of(error)})])
     if _NOTHING_FOUND in printed:
         return Advised([], [])
-    last = next((line for line in reversed(printed.splitlines()) if line.strip()), "it printed nothing")
-    return Advised([], [f"{TOOL} advisor gave no result: {last[:200]}"])
+    printed_line = next((line for line in reversed(printed.splitlines()) if line.strip()), None)
+    last = Message("notes.printed-nothing") if printed_line is None else quote(printed_line[:200])
+    return Advised([], [Message("notes.advisor-empty", {"tool": TOOL, "last": last})])
 
 
 def _source() -> str:

@@ -14,6 +14,7 @@ import msgspec
 from perfgate import trace
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
+from perfgate.document.message import Message, together
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.run.advisor import advise_profile
@@ -153,16 +154,16 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
         )
 
 
-def _contradicted(summaries: Sequence[DeviceSummary]) -> list[str]:
+def _contradicted(summaries: Sequence[DeviceSummary]) -> list[Message]:
     several = len(summaries) > 1
     return [
-        f"{summary.shape}: {text}" if several else text
+        Message("verdict.about", {"place": summary.shape, "what": text}) if several else text
         for summary in summaries
         for text in contradictions(summary.timeline)
     ]
 
 
-def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> list[StepResult]:
+def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message]) -> list[StepResult]:
     if not incomplete:
         return list(steps)
     return [
@@ -170,7 +171,7 @@ def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> 
             step,
             kernels=[],
             values=[
-                msgspec.structs.replace(value, value=None, reason="; ".join(incomplete))
+                msgspec.structs.replace(value, value=None, reason=together(incomplete))
                 if value.metric == "ops.kernel_time"
                 else value
                 for value in step.values
@@ -180,14 +181,14 @@ def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[str]) -> 
     ]
 
 
-def _without_times(steps: Sequence[StepResult], contradicted: Sequence[str]) -> list[StepResult]:
+def _without_times(steps: Sequence[StepResult], contradicted: Sequence[Message]) -> list[StepResult]:
     if not contradicted:
         return list(steps)
-    reason = "; ".join(contradicted)
+    reason = together(contradicted)
     return [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
 
 
-def _without_values(step: StepResult, reason: str) -> StepResult:
+def _without_values(step: StepResult, reason: Message) -> StepResult:
     if not any(value.value is not None for value in step.values):
         return step
     return msgspec.structs.replace(
@@ -206,35 +207,31 @@ def _without_values(step: StepResult, reason: str) -> StepResult:
 
 
 def _warnings(
-    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[str], incomplete: Sequence[str]
-) -> list[str]:
+    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[Message], incomplete: Sequence[Message]
+) -> list[Message]:
     """Say what the numbers are, what may not be equal without being seen, and what is missing."""
     warnings = [
-        "made from a recording: counts and times of kernels are compared, the other times with nothing",
+        Message("notes.from-recording"),
         *_counted_once(summaries),
     ]
     if not_said:
-        warnings.append(f"not in the recording, so not checked to be equal: {'; '.join(not_said)}")
+        warnings.append(Message("notes.not-in-recording", {"what": list(not_said)}))
     if incomplete:
-        warnings.append(f"{'; '.join(incomplete)}: nothing is counted; record it again")
+        warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
     missing = {part: why for part, why in recording.absent.items() if not part.startswith(_INCOMPLETE)}
-    warnings += [f"not recorded: {part} ({why})" for part, why in missing.items()]
+    warnings += [Message("notes.not-recorded", {"what": part, "why": why}) for part, why in missing.items()]
     return warnings
 
 
-def _counted_once(summaries: Sequence[DeviceSummary]) -> list[str]:
+def _counted_once(summaries: Sequence[DeviceSummary]) -> list[Message]:
     whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
     once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
     warnings = []
     if whole:
-        warnings.append(
-            f"counted over the whole recording ({', '.join(whole)}), as it marks no steps: only equal counts tell"
-        )
+        warnings.append(Message("notes.counted-over-all", {"shapes": list(whole)}))
     if once:
         shapes = ", ".join(summary.shape for summary in once)
-        warnings.append(
-            f"counted in one {once[0].unit} alone ({shapes}): nothing shows that it repeats; record three steps"
-        )
+        warnings.append(Message("notes.counted-in-one", {"unit": once[0].unit, "shapes": shapes}))
     return warnings
 
 

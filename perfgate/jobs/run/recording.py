@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.document.fingerprint import fingerprint
+from perfgate.document.message import Message
 from perfgate.document.run import Artifact, Testbed
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.trace.recording import Recording
@@ -161,13 +162,16 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
     return "npu"
 
 
-def unknown(testbed: Testbed) -> list[str]:
+def unknown(testbed: Testbed) -> list[Message]:
     """What would tell two testbeds apart and is not in the recording."""
-    fields = {"the device's name": "device.name", "versions of the software": "software."}
+    fields = {"device.name": "notes.device-name", "software.": "notes.software-versions"}
     if testbed.device_kind == "npu":
-        fields["the profiler's level"] = "profiler.level"
-        fields["its AI Core metrics"] = "profiler.aic_metrics"
-    return [words for words, field in fields.items() if not any(name.startswith(field) for name in testbed.comparable)]
+        fields |= {"profiler.level": "notes.profiler-level", "profiler.aic_metrics": "notes.ai-core-metrics"}
+    return [
+        Message(code)
+        for field, code in fields.items()
+        if not any(name.startswith(field) for name in testbed.comparable)
+    ]
 
 
 def _may_differ(name: str) -> bool:

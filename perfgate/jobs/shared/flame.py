@@ -12,6 +12,7 @@ from perfgate import trace
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.document.flame import FlameTree, side_by_side
+from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.shared.session import FLAME_PAGE, artifact_of
@@ -43,7 +44,9 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
     try:
         trees = _trees_of_run(run, folder)
     except DocumentError as error:
-        return msgspec.structs.replace(run, warnings=[*run.warnings, f"no flame graph: {error}"])
+        return msgspec.structs.replace(
+            run, warnings=[*run.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+        )
     return _with_page(run, folder, trees, language)
 
 
@@ -64,7 +67,9 @@ def with_pair_flames(
             pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")), decision, head
         )
     except DocumentError as error:
-        return msgspec.structs.replace(head, warnings=[*head.warnings, f"no flame graph: {error}"])
+        return msgspec.structs.replace(
+            head, warnings=[*head.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+        )
     return _with_page(head, out / "head", trees, language) if trees else head
 
 

@@ -15,6 +15,7 @@ from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_ent
 from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.conductor.workers.logs import bound_log, one_line, read_log
 from perfgate.config import Config
+from perfgate.document.message import Message
 from perfgate.document.run import (
     Artifact,
     CiContext,
@@ -118,7 +119,7 @@ def assemble_run(
     side: Side | None = None,
     replicates: list[Replicate] | None = None,
     failed_pairs: list[FailedPair] | None = None,
-    notes: Iterable[str] = (),
+    notes: Iterable[Message] = (),
 ) -> RunDocument:
     """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
     return RunDocument(
@@ -141,10 +142,10 @@ def assemble_run(
     )
 
 
-def job_notes(environ: Mapping[str, str], out: Path) -> list[str]:
+def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
     """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
     swept = [one_line(name) for name in remove_unsafe_entries(out)] if in_ci(environ) else []
-    note = f"removed from the output folder, as it leads out of it or may hold credentials: {', '.join(swept[:5])}"
+    note = Message("notes.outputs-removed", {"names": list(swept[:5])})
     return [*token_notes(environ), *([note] if swept else [])]
 
 
@@ -175,16 +176,16 @@ def artifact_of(
     )
 
 
-def _warnings(findings: list[Findings]) -> list[str]:
+def _warnings(findings: list[Findings]) -> list[Message]:
     unchecked = [
-        f"{finding.workload.name}: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
+        Message("notes.no-check", {"workload": finding.workload.name})
         for finding in findings
         if any(check.status == "not_checked" for check in finding.correctness)
     ]
     return unchecked + [warning for finding in findings for warning in finding.warnings]
 
 
-def _device_warnings(testbed: Testbed) -> list[str]:
+def _device_warnings(testbed: Testbed) -> list[Message]:
     """What the device said of itself that makes its times doubtful.
 
     Other processes are the doctor's matter: npu-smi in a container may list our own under another number.
@@ -192,7 +193,7 @@ def _device_warnings(testbed: Testbed) -> list[str]:
     health = testbed.observed.get("device.health")
     if health is None or health.upper() == "OK":
         return []
-    return [f"the {testbed.device_kind} reports health {health}; perfgate doctor says what to do"]
+    return [Message("notes.device-health", {"kind": testbed.device_kind, "health": health})]
 
 
 def ci_context(environ: Mapping[str, str]) -> CiContext | None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 from perfgate import trace
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.files import read_run
+from perfgate.document.message import Message
 from perfgate.document.trace import (
     CauseTotal,
     DiffCost,
@@ -39,10 +40,10 @@ from perfgate.trace.rows import UnitWork, top, unit_work
 from perfgate.trace.summary import tells_of_device
 
 _NS = 1e9
-_NOTHING = "neither events nor a table of kernels or operators was collected"
-_NO_DEVICE = "nothing ran on a device while this was recorded"
-_NO_TIMELINE = "the recording has no timeline of the device, and its tables do not say when each kernel ran"
-_NO_STEPS = "the recording marks no steps"
+_NOTHING = Message("trace.nothing-collected")
+_NO_DEVICE = Message("trace.nothing-on-device")
+_NO_TIMELINE = Message("trace.no-timeline")
+_NO_STEPS = Message("trace.no-steps")
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int)
     )
 
 
-def _no_gaps(pick: ChosenTimeline) -> str:
+def _no_gaps(pick: ChosenTimeline) -> Message:
     if tells_of_device(pick.timeline):
         return _NO_TIMELINE
     return pick.recording.absent.get("device", _NO_DEVICE)

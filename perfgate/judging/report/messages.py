@@ -53,14 +53,14 @@ def word_all(messages: Sequence[Message | str]) -> str:
 
 
 def word_finding(finding: Finding) -> str:
-    """What a step noticed, in the words of its rule; a rule or evidence that is not known leaves the message."""
+    """What a step noticed, in the words of its rule; a rule or evidence that is not known is shown as it stands."""
     rule = RULES.get(finding.rule)
-    if current_language() == "en" or rule is None:
-        return finding.message
     try:
-        return _fill(translated(rule.message), finding.evidence)
-    except (KeyError, ValueError, AttributeError):
-        return finding.message
+        if rule is not None:
+            return _fill(translate(rule.message), finding.evidence)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        pass
+    return finding.message or _uncatalogued(Message(finding.rule, finding.evidence))
 
 
 def word_suggestion(suggestion: Suggestion) -> str:

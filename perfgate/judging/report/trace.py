@@ -21,6 +21,7 @@ from perfgate.document.trace import (
 )  # fmt: skip
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import counted, percent, quantity, whole
+from perfgate.judging.report.messages import word
 
 _CAUSES = {
     "host": "the host launched what came next only after the gap had begun",
@@ -39,7 +40,7 @@ def render_top(document: TopDocument, console: Console) -> None:
     """Print one table a timeline."""
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.rows:
-            _print_title(name, clean(timeline.reason or ""), console)
+            _print_title(name, clean(word(timeline.reason or "")), console)
             continue
         base = _time(timeline.base)
         subtitle = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
@@ -59,7 +60,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
     """Print the sums by cause and the longest gaps of every timeline."""
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if timeline.window is None or timeline.busy is None:
-            _print_title(name, clean(timeline.reason or ""), console)
+            _print_title(name, clean(word(timeline.reason or "")), console)
             continue
         busy = percent(timeline.busy / timeline.window)
         gaps = counted(timeline.gaps_in_all, "gap")
@@ -82,7 +83,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
     """Print the steps of every timeline, and which rank the others wait for."""
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.steps:
-            _print_title(name, clean(timeline.reason or ""), console)
+            _print_title(name, clean(word(timeline.reason or "")), console)
             continue
         _print_title(name, counted(timeline.steps_in_all, "step"), console)
         table = _table("step>", "length>", "computing>", "comm.>", "exposed>", "copies>", "prep.>", "free>")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import Formatter
 
-from perfgate.catalogue.lookup import LIMITS, MESSAGES, RULES
-from perfgate.document.message import Message
+from perfgate.catalogue.lookup import LIMITS, RULES
 from perfgate.document.run import Evidence, Finding, Severity
 from perfgate.measuring.checklist.step import Limits
 
@@ -23,12 +23,10 @@ def limit(name: str, limits: Limits) -> float:
 def finding(rule: str, severity: Severity, evidence: MaybeEvidence) -> Finding:
     """Raises KeyError for evidence that the words of the rule lack."""
     present = {name: value for name, value in evidence.items() if value is not None}
-    message = RULES[rule].message.format_map({name: _english(value) for name, value in present.items()})
-    return Finding(rule=rule, severity=severity, message=message, evidence=present)
-
-
-def _english(value: Evidence) -> Evidence:
-    return MESSAGES[value.code].other.format_map(value.values) if isinstance(value, Message) else value
+    for _, name, _, _ in Formatter().parse(RULES[rule].message):
+        if name is not None and name not in present:
+            raise KeyError(f"{rule} needs the evidence {name!r}")
+    return Finding(rule=rule, severity=severity, evidence=present)
 
 
 def above(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> list[Finding]:

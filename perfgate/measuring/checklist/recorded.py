@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message
+from perfgate.document.message import Message, together
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
 from perfgate.measuring.checklist.runner import find_steps, step_result
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable, together
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable
 from perfgate.trace.kernel_times import kernel_times
 from perfgate.trace.summary import DeviceSummary
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from perfgate.catalogue.records import StepCard
 from perfgate.document.budget import Budget
-from perfgate.document.message import Message, distinct
+from perfgate.document.message import Message
 from perfgate.document.run import (
     Artifact,
     CallAccount,
@@ -114,12 +114,6 @@ def not_applicable(reason: Message) -> StepOutcome:
 
 def unavailable(reason: Message) -> StepOutcome:
     return StepOutcome(absent="unavailable", reason=reason)
-
-
-def together(reasons: Iterable[Message]) -> Message:
-    """One reason made of several, each said once."""
-    (first, *more) = distinct(reasons)
-    return Message("notes.together", {"reasons": [first, *more]}) if more else first
 
 
 class Step(Protocol):

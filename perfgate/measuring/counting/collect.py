@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from perfgate import trace
-from perfgate.errors import MeasuringError
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.measuring.devices.backends._npu_profiler import SUFFIX, pack
 from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis import Intervals
@@ -72,9 +72,8 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
     """
     trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
     if trace.calls != calls:
-        raise MeasuringError(
-            f"{trace.path.name}: the trace holds {trace.calls} of {calls} calls, so the profiler dropped events; "
-            "run again, with --quick for a shorter trace"
+        raise UnmeasuredError(
+            Message("operators.events-dropped", {"path": trace.path.name, "found": trace.calls, "calls": calls})
         )
     return trace
 
@@ -83,7 +82,7 @@ def read_calls(path: Path) -> CallTrace:
     """What a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
     timelines = trace.read(path).timelines
     if len(timelines) != 1:
-        raise MeasuringError(f"{path.name}: the trace holds {len(timelines)} devices where one was measured")
+        raise UnmeasuredError(Message("operators.too-many-devices", {"path": path.name, "devices": len(timelines)}))
     calls = timelines[0].events.named(CALL).of_kind("annotation")
     return CallTrace(timeline=timelines[0], calls=len(calls), path=path)
 

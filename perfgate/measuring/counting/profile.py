@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.run import OUTSIDE_OPERATORS
-from perfgate.errors import MeasuringError
 from perfgate.measuring.counting.collect import CallTrace, read_calls, record_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -126,7 +126,7 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callab
                 device.synchronize()
     results = profiler.kineto_results
     if results is None:
-        raise MeasuringError("torch's profiler gave no events; this build of torch has no Kineto")
+        raise UnmeasuredError(Message("operators.no-events"))
     return lambda: _host_calls(results.experimental_event_tree())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.errors import MeasuringError
+from perfgate.document.message import Message, UnmeasuredError
 
 # A whole command in, what it printed out (both streams); raises MeasuringError when there is nothing to run or no end.
 Runner = Callable[[Sequence[str]], str]
@@ -29,7 +29,9 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     """
     program = find_program(command[0], os.environ)
     if program is None:
-        raise MeasuringError(f"{command[0]} is neither on PATH nor in {', '.join(_TOOL_FOLDERS)}")
+        raise UnmeasuredError(
+            Message("system.command-not-found", {"command": command[0], "folders": ", ".join(_TOOL_FOLDERS)})
+        )
     try:
         result = subprocess.run(
             [str(program), *command[1:]],
@@ -41,9 +43,13 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise MeasuringError(f"{' '.join(command)} did not answer within {timeout:g} s; is a card in reset?") from error
+        raise UnmeasuredError(
+            Message("system.command-timed-out", {"command": " ".join(command), "seconds": timeout})
+        ) from error
     except OSError as error:
-        raise MeasuringError(f"{' '.join(command)} cannot be started: {error}") from error
+        raise UnmeasuredError(
+            Message("system.command-fails", {"command": " ".join(command), "error": str(error)})
+        ) from error
     return result.stdout[:_MOST_OUTPUT].decode(errors="replace")
 
 

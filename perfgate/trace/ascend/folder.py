@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.ascend.about import About, read_about
 from perfgate.trace.ascend.communication import (
@@ -37,7 +38,7 @@ class Rank:
     """What one folder says: timelines, and why what is not there is not there."""
 
     timelines: list[Timeline]
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, Message] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
@@ -72,9 +73,7 @@ def read_rank(output: Path) -> Rank:
     elif analysis.is_file():
         tables.collectives = read_database_collectives(analysis)
     if tables.collectives is None:
-        tables.absent["collectives"] = (
-            "there is no communication.json: it is written for several ranks, from level 1 on"
-        )
+        tables.absent["collectives"] = Message("notes.no-communication")
     if (output / "communication_matrix.json").is_file():
         tables.rank_links = read_rank_links(output / "communication_matrix.json")
     if analysis.is_file():
@@ -84,7 +83,7 @@ def read_rank(output: Path) -> Rank:
         return _rank_of_export(about, tables, databases[0])
     views = _files(output, "trace_view.json", "trace_view.json.gz")
     if not views:
-        tables.absent["host"] = "there is no trace_view.json, so nothing is known of the host and of launches"
+        tables.absent["host"] = Message("notes.no-trace-view")
     return rank_of(about, tables, views[:1])
 
 
@@ -92,7 +91,7 @@ def rank_of(about: About, tables: Tables, views: Sequence[Path]) -> Rank:
     """What tables and timelines of one rank say together."""
     devices = _devices(views, tables)
     if len(devices) > 1 and None in tables.kernels:
-        tables.absent["kernels"] = f"the table of kernels does not say which of {len(devices)} devices they ran on"
+        tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
     timelines = [tables.timeline(about.rank, device, alone=len(devices) == 1) for device in devices]
     return Rank(timelines, tables.absent, about.software, about.settings, about.environment)
 

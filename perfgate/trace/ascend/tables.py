@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from perfgate.document.message import Message
 from perfgate.trace.ascend.files import MAX_ROWS, Device, by_device, rows_of
 from perfgate.trace.ascend.kernels import read_kernels
 from perfgate.trace.ascend.timeline import DeviceEvents, Task
@@ -27,9 +28,9 @@ _Item = TypeVar("_Item")
 _Reader = Callable[[Path], Iterable[tuple[Device, _Item]]]
 _ByDevice = dict[Device, tuple[_Item, ...]]
 
-_NO_DEVICE = "the profiler recorded no device, or its analysis failed"
-_LEVEL1 = "torch_npu writes it from profiler level 1 on"
-_MEMORY = "it is written with profile_memory=True"
+_NO_DEVICE = Message("notes.no-device-recorded")
+_LEVEL1 = Message("notes.table-needs-level-1")
+_MEMORY = Message("notes.table-needs-memory")
 
 
 class Tables:
@@ -38,7 +39,7 @@ class Tables:
     def __init__(self, find: Callable[[str], Sequence[Path]], *, kernels: str) -> None:
         """Read all tables; ``find`` gives the files of a table by the stem of their names, ``kernels`` is one of them."""
         self._find = find
-        self.absent: dict[str, str] = {}
+        self.absent: dict[str, Message] = {}
         self.kernels = self._read_kernels(kernels)
         self.tasks = self._read("task_time", _read_tasks)
         self._steps = self._read("step_trace_time", read_steps, "steps", _NO_DEVICE)
@@ -46,9 +47,7 @@ class Tables:
         self._nodes = self._read("data_preprocess", read_cpu_nodes)
         self._allocations = self._read("operator_memory", read_allocations, "allocations", _MEMORY)
         self._calls = self._read("api_statistic", read_calls, "calls", _LEVEL1).get(None, ())
-        operators = self._read(
-            "operator_details", read_operators, "operators", "it is written with ProfilerActivity.CPU"
-        )
+        operators = self._read("operator_details", read_operators, "operators", Message("notes.table-needs-cpu"))
         self._operators = operators.get(None)
         self._peaks = self._read_peaks()
         self.collectives: tuple[Collective, ...] | None = None
@@ -88,13 +87,15 @@ class Tables:
             core_frequency=own.frequency,
         )
 
-    def _files(self, stem: str, name: str, reason: str) -> Sequence[Path]:
+    def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
         paths = self._find(stem)
-        if not paths and name:
-            self.absent[name] = f"there is no {stem}.csv: {reason}"
+        if not paths and reason is not None:
+            self.absent[name] = Message("notes.no-table", {"table": stem, "why": reason})
         return paths
 
-    def _read(self, stem: str, reader: _Reader[_Item], name: str = "", reason: str = "") -> _ByDevice[_Item]:
+    def _read(
+        self, stem: str, reader: _Reader[_Item], name: str = "", reason: Message | None = None
+    ) -> _ByDevice[_Item]:
         return by_device(pair for path in self._files(stem, name, reason) for pair in reader(path))
 
     def _read_kernels(self, stem: str) -> _ByDevice[Kernel]:
@@ -102,7 +103,7 @@ class Tables:
         complete = by_device((device, kernel) for device, kernel in rows if kernel is not None)
         incomplete = len(rows) - sum(map(len, complete.values()))
         if incomplete:
-            self.absent["kernels, some"] = f"{incomplete} rows of {stem} lack cells"
+            self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
         return {device: self._with_cache_rates(kernels) for device, kernels in complete.items()}
 
     def _with_cache_rates(self, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perfgate.document.message import Message
 from perfgate.trace.ascend.database import is_database
 from perfgate.trace.ascend.export import read_export
 from perfgate.trace.recording import Recording
@@ -27,5 +28,5 @@ def read(path: Path) -> Recording:
         timelines=tuple(export.timelines),
         settings=export.settings,
         environment=export.environment,
-        absent={"collectives": "they are in analysis.db; name the folder it lies in"},
+        absent={"collectives": Message("notes.look-in-database")},
     )

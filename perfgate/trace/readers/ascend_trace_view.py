@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from perfgate.document.message import Message
 from perfgate.trace.ascend.timeline import device_events
 from perfgate.trace.ascend.view import read_view
 from perfgate.trace.chrome_events import looks_like
@@ -42,5 +43,5 @@ def read(path: Path) -> Recording:
         path=path,
         format="ascend-trace-view",
         timelines=tuple(timelines),
-        absent={"kernels": "a timeline alone has no table of kernels; name the folder it lies in"},
+        absent={"kernels": Message("notes.look-in-folder")},
     )

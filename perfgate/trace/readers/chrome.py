@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import (
     HOST,
@@ -83,7 +84,7 @@ def read(path: Path) -> Recording:
     timelines = timelines_by_device(path, table, device_of, rank=None)
     absent = dict(absent_device(timelines))
     if collector.open_spans:
-        absent["spans"] = f"{collector.open_spans} spans were begun and never ended, and are left out"
+        absent["spans"] = Message("notes.unended-spans", {"spans": collector.open_spans})
     return Recording(path, "chrome", timelines, absent=absent)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import (
     DEVICE_CATEGORIES,
@@ -118,7 +119,7 @@ def _read_file(path: Path) -> Recording:
     timelines = timelines_by_device(path, collector.table(), collector.devices(), rank=header.rank)
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
-        absent["steps"] = "the trace marks no steps; call the profiler's step() after each"
+        absent["steps"] = Message("notes.no-steps-marked")
     devices = {timeline.device for timeline in timelines if timeline.device is not None}
     return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from perfgate.document.message import Message
 from perfgate.trace.ascend.about import About, read_cores
 from perfgate.trace.ascend.folder import MAX_FOLDERS, Rank, rank_of, recording_of
 from perfgate.trace.ascend.tables import Tables
@@ -45,7 +46,7 @@ def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
     # Of what torch_npu would have written, msprof has no trace.
     rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     if not views:
-        rank.absent["host"] = "there is no msprof_*.json, so nothing is known of the host and of launches"
+        rank.absent["host"] = Message("notes.no-msprof-timeline")
     return rank
 
 

@@ -18,6 +18,7 @@ from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.advice.advisor import advisories
 from tests.fakes.documents import make_decision, make_run
 from tests.waiting import left_in_the_end
+from tests.wording import worded
 
 HEADER = ("category", "description", "suggestion", "problem count", "total_time(us)", "time ratio")
 # In the shape of what version 26.2.0 writes about recordings of a 910B, in words of our own.
@@ -145,7 +146,7 @@ sys.exit(0)
 def ask(recording: Path) -> tuple[list[str], list[str], list[str]]:
     said: list[str] = []
     advised = advise_profile(recording, "encoder", said.append)
-    return [advisory.category for advisory in advised.found], advised.warnings, said
+    return [advisory.category for advisory in advised.found], worded(advised.warnings), said
 
 
 def test_advise__workbook_beside_the_report__its_problems(recording: Path, tool: Any) -> None:

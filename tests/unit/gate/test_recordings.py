@@ -233,10 +233,10 @@ def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head"))
 
     assert (
-        text_of(decision.warnings[0])
+        text_of(worded(decision.warnings)[0])
         == "base and head: made from a recording: counts and times of kernels are compared, the other times with nothing"
     )
-    assert len(decision.warnings) == len(set(worded(decision.warnings)))
+    assert len(worded(decision.warnings)) == len(set(worded(decision.warnings)))
 
 
 ALEXNET = "msinsight-910B-alexnet-2501"

@@ -5,6 +5,7 @@ import pytest
 from perfgate.config import parse_config
 from perfgate.document import run as records
 from perfgate.jobs.shared.session import assemble_run, start_session
+from tests.wording import worded
 
 
 def _run(observed: dict[str, str], folder: Path) -> records.RunDocument:
@@ -23,4 +24,4 @@ def test_put_together__card_that_is_not_healthy__is_a_warning_of_the_run(
     health: str, warned: bool, tmp_path: Path
 ) -> None:
     run = _run({"device.health": health} if health else {}, tmp_path)
-    assert any(f"reports health {health}" in warning for warning in run.warnings) == warned
+    assert any(f"reports health {health}" in warning for warning in worded(run.warnings)) == warned

@@ -17,6 +17,7 @@ from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
+from tests.wording import finding_text
 
 MS = 1_000_000
 US = 1_000
@@ -62,7 +63,9 @@ def test_batching__static_batches_of_eight_that_fill_slowly__continuous_recommen
     assert outcome.status == "attention"
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity) == ("batching.gain", "warning")
-    assert finding.message.startswith("200 requests a second are answered sooner by continuous batching of at most")
+    assert finding_text(finding).startswith(
+        "200 requests a second are answered sooner by continuous batching of at most"
+    )
     assert finding.evidence["batching.gain"] > 1.0
     speedup = _value(outcome, "batching.speedup", "continuous", "replayed")
     assert speedup.value == finding.evidence["batching.speedup"]
@@ -101,7 +104,7 @@ def test_batching__one_by_one_above_capacity__batches_keep_up() -> None:
 def test_batching__more_than_any_batch_can_answer__said_with_the_most_there_is() -> None:
     outcome = _measure(0, 10 * MS, batch=1, traffic=HALF)  # an item takes 10 ms in any batch
     saturated = [finding for finding in outcome.findings if finding.rule == "batching.saturated"]
-    assert [finding.message for finding in saturated] == [
+    assert [finding_text(finding) for finding in saturated] == [
         "no way of batching keeps up with 200 requests a second; the most is about 100"
     ]
 

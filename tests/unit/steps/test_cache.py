@@ -18,6 +18,7 @@ from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
+from tests.wording import finding_text
 
 MS = 1_000_000
 MIB = 1 << 20
@@ -41,7 +42,7 @@ def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path):
     assert by_buffers(outcome, "cache.sensitivity") == {"cold": pytest.approx(1.5), "rotating": pytest.approx(1.0)}
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity, finding.evidence["buffers"]) == ("cache.sensitivity", "warning", "cold")
-    assert "production is colder" in finding.message
+    assert "production is colder" in finding_text(finding)
     assert outcome.status == "attention"
 
 

@@ -18,6 +18,7 @@ from tests.fakes.recordings import ALL_REDUCE, GEMM, kineto_recording
 from tests.fakes.recordings import STEP as RECORDED_STEP
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import QWEN, sample
+from tests.wording import finding_text
 
 MS = 1_000_000
 ROOT = Path(__file__).parents[3]
@@ -118,7 +119,7 @@ def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_p
     (finding,) = of_rule(outcome.findings, "ops.missing_kernel")
     assert (finding.severity, finding.evidence["kernel"]) == ("severe", "FlashAttention*")
     assert finding.evidence["nearest"] == "flash_attention_score_kernel"
-    assert finding.message == (
+    assert finding_text(finding) == (
         "no kernel named FlashAttention* ran, as perfgate.toml expects; names nearest to it: flash_attention_score_kernel"
     )
     assert outcome.status == "attention"

@@ -6,6 +6,7 @@ import pytest
 
 from perfgate.catalogue.lookup import RULES
 from perfgate.measuring.checklist.limits import above, below, finding, limit
+from tests.wording import finding_text
 
 
 def test_limit__given_by_the_project__comes_first() -> None:
@@ -26,7 +27,7 @@ def test_above__value__severity_of_the_highest_limit_crossed(value: float, sever
 
 def test_above__finding__carries_value_limit_and_evidence() -> None:
     (found,) = above("transfer.share", 0.5, {}, {"mode": "pageable"})
-    assert (found.rule, found.message) == ("transfer.share", str(RULES["transfer.share"].message))
+    assert (found.rule, finding_text(found)) == ("transfer.share", RULES["transfer.share"].message)
     assert found.evidence == {"transfer.share": 0.5, "limit": 0.2, "mode": "pageable"}
 
 
@@ -38,6 +39,6 @@ def test_below__rule_with_a_single_limit_for_information__that_severity() -> Non
 
 def test_finding__words_of_the_card__take_the_evidence() -> None:
     noted = finding("batch.refused", "info", {"batch": 4, "error": "shape"})
-    assert noted.message == "the workload does not take a batch size of 4"
+    assert finding_text(noted) == "the workload does not take a batch size of 4"
     with pytest.raises(KeyError, match="batch"):
         finding("batch.refused", "info", {})

@@ -23,6 +23,7 @@ from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
+from tests.wording import finding_text
 
 MS = 1_000_000
 HERE = Path(__file__).parent
@@ -115,7 +116,7 @@ def test_memory__pages_taken_in_every_call__faults_with_the_remedy_and_growth_of
     outcome = on_fake(device, call=lambda model, inputs: (model(inputs), device.host_takes(20 * 4096)))
 
     assert numbers(outcome)["memory.faults"] == 20.0
-    assert "MALLOC_TRIM_THRESHOLD_" in found(outcome, "memory.faults").message
+    assert "MALLOC_TRIM_THRESHOLD_" in finding_text(found(outcome, "memory.faults"))
     assert found(outcome, "memory.resident_growth").evidence["growth [B/call]"] == 20 * 4096
 
 

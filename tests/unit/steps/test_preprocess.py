@@ -25,6 +25,7 @@ from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
 from tests.unit.trace.ascend import ALEXNET, GPT, sample
+from tests.wording import finding_text
 
 MS = 1_000_000
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def test_preprocess__slower_than_the_model__exposed_share_is_what_the_model_wait
     assert (finding.rule, finding.severity) == ("preprocess.exposed_share", "severe")
     assert finding.evidence["stage"] == "decode"
     assert str(finding.evidence["line"]).startswith("test_preprocess.py:")
-    assert finding.message == "the model waits for preprocessing; decode takes most of it"
+    assert finding_text(finding) == "the model waits for preprocessing; decode takes most of it"
     assert (_value(outcome, "preprocess.share").value or 0) > 0.5
     assert outcome.status == "attention"
 

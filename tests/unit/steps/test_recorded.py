@@ -16,6 +16,7 @@ from perfgate.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
 from tests.fakes.wording import reason_of
 from tests.samples import unpacked
+from tests.wording import finding_text, text_of
 
 
 def checklist(folder: Path, *, limits: dict[str, float] | None = None, **fields: object) -> RecordedChecklist:
@@ -50,7 +51,7 @@ def test_recorded_checklist__every_step_has_a_status(tmp_path: Path) -> None:
         (5, "batch", "not_applicable"),
     ]
     assert [step.number for step in found.steps] == list(range(1, 20))
-    assert all(step.reason for step in found.steps if step.status not in ("ok", "attention"))
+    assert all(text_of(step.reason) for step in found.steps if step.status not in ("ok", "attention"))
     assert reason_of(found.steps[4]) == "a recording has one batch size"
 
 
@@ -156,7 +157,7 @@ def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> No
 
     (finding,) = (one for one in found.steps[15].findings if one.rule == "collectives.slowest_rank")
     assert finding.severity == "info"
-    assert finding.message.startswith("rank 0 spends most time in hcom_allReduce_, rank 1 least;")
+    assert finding_text(finding).startswith("rank 0 spends most time in hcom_allReduce_, rank 1 least;")
     assert finding.evidence == {
         "collective": "hcom_allReduce_",
         "longest": "rank 0",
@@ -209,7 +210,7 @@ def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(t
     busy = {value.labels["shape"]: value.value for value in utilization.values if value.metric == "utilization.busy"}
     assert busy == {"rank 0": pytest.approx(0.7174, abs=1e-4), "rank 1": pytest.approx(0.6908, abs=1e-4)}
     assert [finding.rule for finding in utilization.findings] == ["utilization.communication"] * 2
-    assert "the device waits for the host" not in " ".join(finding.message for finding in utilization.findings)
+    assert "the device waits for the host" not in " ".join(finding_text(finding) for finding in utilization.findings)
 
 
 def test_recorded_checklist__shares_of_a_step__add_up_to_one(tmp_path: Path) -> None:

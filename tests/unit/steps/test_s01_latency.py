@@ -15,6 +15,7 @@ from perfgate.stats.summary import P99_FLOOR
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve
+from tests.wording import finding_text
 
 MS = 1_000_000
 
@@ -166,7 +167,9 @@ def test_latency__more_calls_than_it_serves__saturated_and_no_percentile_claimed
     outcome = STEP.measure(context_on(FakeDevice(), workload))
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity) == ("latency.saturated", "warning")
-    assert finding.message == ("shape default does not keep up with 200 calls a second: the queue grows without end")
+    assert finding_text(finding) == (
+        "shape default does not keep up with 200 calls a second: the queue grows without end"
+    )
     assert finding.evidence["served"] == pytest.approx(125, rel=0.01)
     p99 = _at_rate(outcome, "latency.p99", "200")
     assert (p99.value, reason_of(p99)) == (None, "the queue grows without end at 200 calls a second")

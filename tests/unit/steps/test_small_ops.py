@@ -18,6 +18,7 @@ from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, QWEN, sample
+from tests.wording import finding_text
 
 US = 1000
 
@@ -50,7 +51,7 @@ def test_small_ops__short_kernels__launch_bound_and_short(tmp_path):
     assert found(outcome) == [("small_ops.time_share", "warning"), ("small_ops.launch_bound", "severe")]
     short, bound = outcome.findings
     assert short.evidence["op"] == "add_kernel"
-    assert "10 of 10 launches" in short.message
+    assert "10 of 10 launches" in finding_text(short)
     assert bound.evidence["small_ops.launch_bound"] == pytest.approx(2.0)
     assert outcome.status == "attention"
 

@@ -18,6 +18,7 @@ from perfgate.trace.summary import summarize
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
 from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample
+from tests.wording import finding_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -147,7 +148,7 @@ def test_tiling__sizes_beside_the_tiles_of_the_cpu__padding_is_faster_and_said(t
     assert finding.evidence["padded"] == "32x1008 @ 1008x1008"
     assert finding.evidence["line"].startswith("tests/unit/steps/test_tiling.py:")
     assert finding.evidence["saves"] > 0
-    assert "is slower than on 32x1008 @ 1008x1008" in finding.message
+    assert "is slower than on 32x1008 @ 1008x1008" in finding_text(finding)
 
 
 def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):

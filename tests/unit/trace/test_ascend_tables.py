@@ -12,6 +12,7 @@ import pytest
 from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.ascend import archive
+from tests.wording import text_of
 
 from .ascend import groups, kinds, written
 
@@ -88,7 +89,7 @@ def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path):
     found = kernels(tmp_path, "Name,Duration(us),Stream ID,HF32 Eligible\nA,1,2,NO\nB,1,NO\n")
 
     assert [kernel.name for kernel in found] == ["A"]
-    assert trace.read(tmp_path).absent["kernels, some"] == "1 rows of kernel_details lack cells"
+    assert text_of(trace.read(tmp_path).absent["kernels, some"]) == "1 rows of kernel_details lack cells"
 
 
 def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path):

@@ -15,6 +15,7 @@ from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.trace import chrome_events
 from perfgate.trace.gaps import device_gaps
 from perfgate.trace.readers import chrome
+from tests.wording import text_of
 
 
 def spans(folder: Path, events: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -62,7 +63,7 @@ def test_read__begun_and_never_ended__left_out_and_said(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([event("B", 0, "forward"), event("B", 5, "softmax"), event("E", 7)]))
     recording = chrome.read(path)
-    assert recording.absent["spans"] == "1 spans were begun and never ended, and are left out"
+    assert text_of(recording.absent["spans"]) == "1 spans were begun and never ended, and are left out"
 
 
 def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(

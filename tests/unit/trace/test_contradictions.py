@@ -9,6 +9,7 @@ import pytest
 from perfgate import trace
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.trace.contradictions import contradictions
+from tests.wording import text_of, worded
 
 from .ascend import ALEXNET, GPT, QWEN, sample
 
@@ -35,7 +36,7 @@ def test_contradictions__recorded_sample_as_it_was_written__none(name: str, tmp_
 def test_contradictions__sample_that_somebody_shortened__said(tmp_path: Path) -> None:
     (timeline,) = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)).timelines
 
-    assert contradictions(timeline) == [
+    assert worded(contradictions(timeline)) == [
         "the table of steps has 75.175 ms of computing in step 2, its kernels 27.131 ms"
     ]
 
@@ -74,6 +75,6 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
     assert {value.value for step in times.values() for value in step.values} == {None}
     assert {times[4].status, times[16].status} == {"invalid"}
     assert not any(step.findings for step in times.values())
-    assert all((step.reason or "").startswith(said) for step in times.values() if step.status == "invalid")
-    (warning,) = (text for text in run.warnings if text.endswith(": nothing is counted; record it again"))
+    assert all((text_of(step.reason)).startswith(said) for step in times.values() if step.status == "invalid")
+    (warning,) = (text for text in worded(run.warnings) if text.endswith(": nothing is counted; record it again"))
     assert warning.startswith(said)

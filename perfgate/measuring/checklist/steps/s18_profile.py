@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message, quote
+from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import above, below
@@ -42,7 +42,7 @@ class ProfileStep:
                 outcome.values.append(Value(metric="profile.size", value=size, labels=labels))
             outcome.add(_measure_overhead(context, context.workload.shapes[0]))
         except MeasuringError as error:
-            return unavailable(quote(str(error)))
+            return unavailable(reason_of(error))
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:

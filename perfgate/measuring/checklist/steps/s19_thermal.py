@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message, quote
+from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
@@ -157,7 +157,7 @@ def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[S
             try:
                 sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
             except MeasuringError as error:
-                reason = quote(str(error))
+                reason = reason_of(error)
         with quiet():
             find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
             soaked = soak(call, device, items=context.workload.batch, effort=effort)

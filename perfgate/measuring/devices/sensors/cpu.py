@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Sensor, Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
@@ -32,7 +33,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
         raise MeasuringError(f"cpu:{index} does not exist, the CPU is one device")
     sensor = _CpuSensor(host)
     if not sensor.shows_anything():
-        raise MeasuringError("no sensor of this CPU below /sys, as is usual in a virtual machine")
+        raise UnmeasuredError(Message("system.no-sensor"))
     return sensor
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message
+from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.audit import AuditedOp, Product, audit_shape, is_cast
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
@@ -18,7 +18,6 @@ from perfgate.measuring.checklist.step import (
     StepContext,
     StepOutcome,
     not_applicable,
-    together,
     unavailable,
 )
 from perfgate.measuring.checklist.steps.s08_precision.trial import (

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message
+from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, together, unavailable
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     BACKENDS,
     GRAPHS_ONLY,

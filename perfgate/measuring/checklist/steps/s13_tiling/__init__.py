@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfgate.catalogue.lookup import card
-from perfgate.document.message import Message
+from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -20,7 +20,6 @@ from perfgate.measuring.checklist.step import (
     StepContext,
     StepOutcome,
     not_applicable,
-    together,
     unavailable,
 )
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
