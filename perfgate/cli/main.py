@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from functools import cache
 from typing import NoReturn
 
 import click
@@ -25,15 +26,21 @@ class CommandFolder(click.Group):
     """A click group whose members are the modules in ``commands/``, imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [name.replace("_", "-") for name in member_names(commands)]
+        return [name.replace("_", "-") for name in _modules()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one command; None when there is no such file."""
         module = cmd_name.replace("-", "_")
-        if module not in member_names(commands):
+        if module not in _modules():
             return None
         command: click.Command = load_member(commands, module).COMMAND
         return command
+
+
+@cache
+def _modules() -> list[str]:
+    # The folder is listed once: `perfgate --help` asks for every command.
+    return member_names(commands)
 
 
 @click.group(
