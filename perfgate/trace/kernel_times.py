@@ -59,12 +59,12 @@ def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
 
 
 def _runs(summary: DeviceSummary) -> Iterator[_Run]:
-    """Yield the kernels that belong to a step, those of collectives apart: by their table where there is one."""
+    """The kernels that belong to a step, those of collectives apart: by their table where there is one."""
     events, owners = summary.work[0]
     if summary.timeline.kernels:
         for kernel, owner in zip(summary.timeline.kernels, owners.tolist()):
             if owner != OUTSIDE and not kernel.is_collective:
-                key = _Key(kernel.type or type_by_name(kernel.name), _worded(kernel.input_shapes))
+                key = _Key(kernel.type or type_by_name(kernel.name), kernel.inputs)
                 yield _Run(key, owner, kernel.duration_ns / 1e9, _seconds(kernel, _MAC), _seconds(kernel, _VEC))
         return
     columns = zip(events.group.tolist(), events.kind.tolist(), events.duration.tolist(), owners.tolist())
@@ -98,8 +98,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _seconds(kernel: Kernel, columns: Iterable[str]) -> float | None:
     return next((kernel.counters[name] / 1e6 for name in columns if name in kernel.counters), None)
-
-
-def _worded(shapes: Iterable[Sequence[int]]) -> str:
-    """Shapes as the profiler's tables word them: ``32,1000;1000,4096``."""
-    return ";".join(",".join(str(size) for size in shape) for shape in shapes)

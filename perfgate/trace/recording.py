@@ -53,6 +53,11 @@ class Kernel(NamedTuple):
             COLLECTIVE_PREFIXES
         )
 
+    @property
+    def inputs(self) -> str:
+        """The shapes of its inputs as the profiler's tables word them: ``32,1000;1000,4096``."""
+        return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
+
 
 class ProfilerStep(NamedTuple):
     """What lies between two calls of the profiler's ``step()``; usually one call of the workload.

@@ -218,8 +218,7 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
 def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRow]:
     totals: dict[tuple[str, str, str | None], list[int]] = {}
     for kernel in kernels:
-        shape = ";".join(",".join(map(str, shape)) for shape in kernel.input_shapes) or None
-        key = kernel.type or kernel.name, "comm" if kernel.is_collective else "compute", shape
+        key = kernel.type or kernel.name, "comm" if kernel.is_collective else "compute", kernel.inputs or None
         total = totals.setdefault(key, [0, 0])
         total[0] += kernel.duration_ns
         total[1] += 1

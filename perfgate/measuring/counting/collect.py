@@ -14,9 +14,9 @@ import numpy as np
 
 from perfgate import trace
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.measuring.devices.backends._npu_profiler import SUFFIX, pack
 from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis import Intervals
+from perfgate.trace.ascend.archive import pack
 from perfgate.trace.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.trace.recording import Timeline
 
@@ -90,7 +90,7 @@ def read_calls(path: Path) -> CallTrace:
 def keep_recording(recording: Path, path: Path) -> Path:
     """Keep an analysed recording as one file: ``path`` with the suffix of its format. Returns the file."""
     if recording.is_dir():
-        file = path.with_name(path.name + SUFFIX)
+        file = path.with_name(path.name + ".zip")
         pack(recording, file)
         return file
     return Path(shutil.copyfile(recording, path.with_name(path.name + "".join(recording.suffixes))))

@@ -1,7 +1,8 @@
-"""Unpack a zip that somebody else may have made, under limits, into a folder that is gone afterwards."""
+"""Zips of profiles: packed by us, and unpacked under limits, since somebody else may have made them."""
 
 from __future__ import annotations
 
+import os
 import stat
 import tempfile
 import zipfile
@@ -10,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from perfgate.errors import DocumentError
+from perfgate.errors import DocumentError, MeasuringError
+from perfgate.trace.ascend.folder import OUTPUT
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 2 << 30
@@ -18,8 +20,25 @@ MAX_TOTAL_BYTES = 4 << 30
 MAX_DEPTH = 12
 # Traces shrink to a twentieth, repeated tables to a hundredth; deflate itself ends at 1032.
 MAX_RATIO = 400
+_ABOUT = ("profiler_info*.json", "profiler_metadata.json")
 _FREE_BYTES = 16 << 20
 _BLOCK = 1 << 20
+
+
+def pack(recording: Path, path: Path) -> None:
+    """Put an analysed recording into one zip file, which appears under its name only when complete."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    files = [file for pattern in _ABOUT for file in recording.glob(pattern)]
+    files += [file for file in (recording / OUTPUT).iterdir() if file.is_file()]
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            for file in sorted(files):
+                archive.write(file, file.relative_to(recording).as_posix())
+        aside.replace(path)
+    except OSError as error:
+        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 @contextmanager

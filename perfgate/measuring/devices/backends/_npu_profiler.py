@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any
 from perfgate.errors import MeasuringError
 from perfgate.trace.events import CALL
 
-SUFFIX = ".zip"
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
 ANALYSIS_SECONDS = 240.0
 SECONDS_PER_RECORDING = 15.0
@@ -32,7 +30,6 @@ RESULTS = "ASCEND_PROFILER_OUTPUT"
 # What Level1 with kernels leaves; op_statistic.csv is missing at Level0, the rest without msprof.
 _TABLES = ("kernel_details.csv", "op_statistic.csv", "step_trace_time.csv")
 _TIMELINE = "trace_view.json"
-_ABOUT = ("profiler_info*.json", "profiler_metadata.json")
 
 # What runs as a program to analyse recordings: this module.
 _ANALYSIS = __name__
@@ -124,22 +121,6 @@ def missing_from(recording: Path) -> list[str]:
     results = recording / RESULTS
     missing = [name for name in _TABLES if not _has_text(results / name)]
     return missing if _ends_with(results / _TIMELINE, b"]") else [*missing, _TIMELINE]
-
-
-def pack(recording: Path, path: Path) -> None:
-    """Put an analysed recording into one zip file, which appears under its name only when complete."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    files = [file for pattern in _ABOUT for file in recording.glob(pattern)]
-    files += [file for file in (recording / RESULTS).iterdir() if file.is_file()]
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            for file in sorted(files):
-                archive.write(file, file.relative_to(recording).as_posix())
-        aside.replace(path)
-    except OSError as error:
-        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:

@@ -24,6 +24,7 @@ from perfgate.measuring.devices.backends import _npu_profiler
 from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
 from perfgate.measuring.devices.device import Capability, Condition
 from perfgate.measuring.devices.host import Host
+from perfgate.trace.ascend.archive import pack
 
 KIND = "npu"
 _GIB = 1 << 30
@@ -119,13 +120,13 @@ class NpuDevice(AcceleratorDevice):
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
 
-        path = folder / f"{name}{_npu_profiler.SUFFIX}"
+        path = folder / f"{name}.zip"
         raw = Path(tempfile.mkdtemp(prefix="npu_profile_")).resolve()
         try:
             recording = self.record_raw(call, calls=calls, folder=raw)
             if not _npu_profiler.analyse(raw, [recording]):
                 raise _npu_profiler.why_incomplete(raw, recording)
-            _npu_profiler.pack(recording, path)
+            pack(recording, path)
         finally:
             shutil.rmtree(raw, ignore_errors=True)
         return path
