@@ -21,6 +21,7 @@ from perfgate.conductor.workers.environment import (
 )
 from perfgate.errors import UsageError
 from tests.attacks.measuring import project_for_all, run_job
+from tests.fakes.wording import worded
 
 VALUE = "ghs_" + "aB3" * 12
 CI = {"CI": "true"}
@@ -206,8 +207,8 @@ def test_run__token_allowed__worker_of_an_ordinary_user_reads_none_of_it_nor_any
         assert sum(line.startswith(f"REFUSED {file} of") and "cli.main" in line for line in ours) >= 1, lines
         assert sum(line.startswith(f"REFUSED {file} of") and "measuring.worker" in line for line in ours) >= 1, lines
     document = json.loads((project / "out" / "run.json").read_text())
-    assert (
-        "measured with a token in the job's environment (GITHUB_TOKEN), by --allow-token-in-env" in document["warnings"]
+    assert "measured with a token in the job's environment (GITHUB_TOKEN), by --allow-token-in-env" in map(
+        worded, document["warnings"]
     )
     assert "removed from the environment before anything is measured: GITHUB_TOKEN" in done.stderr
     assert VALUE not in done.stdout + done.stderr + (project / "out" / "run.json").read_text()
@@ -220,7 +221,7 @@ def test_run__job_token_of_gitlab__not_refused_and_not_in_our_processes_even_for
     assert done.returncode == 0, done.stderr
     assert _of_perfgate(_looked(project), "STOLEN") == []
     assert done.stderr.count("CI_JOB_TOKEN") == 1
-    assert json.loads((project / "out" / "run.json").read_text())["warnings"] == [
+    assert list(map(worded, json.loads((project / "out" / "run.json").read_text())["warnings"])) == [
         "thief: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
     ]
 

@@ -22,6 +22,7 @@ from perfgate.jobs.check.environments import REUSED, SideCode, choose_environmen
 from perfgate.jobs.shared.options import NONE_GIVEN
 from perfgate.jobs.shared.session import job_notes, log_artifacts, prepare_out, remove_results
 from tests.attacks.measuring import project_for_all, run_job
+from tests.fakes.wording import worded
 from tests.waiting import left_in_the_end
 
 SHOUTS = r"""
@@ -172,7 +173,7 @@ def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_w
     assert done.returncode == (4 if kill else 0), done.stderr
     (workload,) = document["workloads"]
     assert ("the fork server was killed by SIGKILL" in str(workload["error"])) is kill
-    told = [warning for warning in document["warnings"] if warning.startswith("left ")]
+    told = [warning for warning in map(worded, document["warnings"]) if warning.startswith("left ")]
     assert len(told) == 1, document["warnings"]
     # A worker whose server was killed may be there still.
     assert re.search(r"running, now killed: (python\w*, )?sleep$", told[0])
@@ -219,7 +220,7 @@ def test_run__worker_plants_links_and_a_git_folder_in_the_output__gone_and_said(
         assert not (out / "deep" / ".git").exists()
         assert (out / "inside").is_symlink()  # it leads nowhere but here
         assert Path("/etc/passwd").exists()
-    (told,) = [warning for warning in document["warnings"] if "removed from the output folder" in warning]
+    (told,) = [warning for warning in map(worded, document["warnings"]) if "removed from the output folder" in warning]
     for name in ("secrets.json", "logs/home", "deep/.git"):
         assert name in told
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perfgate.catalogue.lookup import sentences
 from perfgate.config import parse_config
 from perfgate.judging.forge import hosts
 from perfgate.plugins import load_member
@@ -127,11 +128,12 @@ def test_text_blocks__are_words_of_ours(block: Block) -> None:
 
 @cache
 def our_words() -> list[str]:
-    """Every text constant of the package, adjacent ones joined as Python joins them."""
+    """Every text constant of the package, adjacent ones joined as Python joins them, and the sentences of its catalogue."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "perfgate").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     words = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     templates = (ROOT / "perfgate").rglob("*.j2")
+    words += sentences()
     return words + [re.sub(r"{{.*?}}", "…", path.read_text(encoding="utf-8")) for path in templates]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.fakes.wording import worded
 
 Project = Callable[..., Path]
 
@@ -94,7 +95,7 @@ def test_run__wrong_workload_files__exit_4_and_each_cause_in_run_json(perfgate: 
     run = json.loads((root / "perfgate-out" / "run.json").read_text())
     errors = {workload["name"]: workload["error"] for workload in run["workloads"]}
     for name, (_, words) in _FILES.items():
-        assert words in errors[name]["message"] + errors[name]["traceback"]
+        assert words in worded(errors[name]["message"]) + errors[name]["traceback"]
 
 
 def test_run__workload_file_never_returns__exit_4_at_the_load_limit(perfgate: Perfgate, tmp_path: Path) -> None:

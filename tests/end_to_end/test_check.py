@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import SECONDS, UNDECIDED, Clone, Perfgate
+from tests.fakes.wording import worded
 
 RELU = "return torch.relu(y)"
 
@@ -38,7 +39,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4", cwd=clone.root)
     decision = _decision(out)
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), *UNDECIDED), done.stderr
-    assert [change["message"] for change in decision["harness_changes"]] == ["the batch was 8 and is 16"]
+    assert [worded(change["message"]) for change in decision["harness_changes"]] == ["the batch was 8 and is 16"]
     assert not any(method == "counter" for method in _outcomes(decision, "regressed").values())
     assert _files(out) == [
         "base/run.json",
@@ -49,7 +50,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
         "report.html",
     ]
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
-    assert decision["base"]["chosen_because"] == "main, an ancestor of head"
+    assert worded(decision["base"]["chosen_because"]) == "main, an ancestor of head"
     assert decision["pairs"] == 8
     runs = [json.loads((out / side / "run.json").read_text()) for side in ("base", "head")]
     assert [run["workloads"][0]["batch"] for run in runs] == [16, 16]
@@ -101,7 +102,7 @@ def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clo
     assert done.returncode == 1, done.stderr
     decision = _decision(clone.root / "out")
     assert decision["verdict"] == "FAIL"
-    assert "regressed: small/default correctness" in decision["reasons"]
+    assert "regressed: small/default correctness" in map(worded, decision["reasons"])
     assert "relu gives nothing below zero" in (clone.root / "out" / "head" / "run.json").read_text()
 
 
@@ -112,7 +113,7 @@ def test_check__head_does_not_load__exit_4_and_the_traceback_is_kept(perfgate: P
     decision = _decision(clone.root / "out")
     assert decision["verdict"] == "INCONCLUSIVE"
     assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
-    assert "ValueError: no checkpoint" in decision["failures"][0]["error"]["message"]
+    assert "ValueError: no checkpoint" in worded(decision["failures"][0]["error"]["message"])
     assert "in build" in decision["failures"][0]["error"]["traceback"]
 
 

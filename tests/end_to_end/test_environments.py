@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.fakes.wording import worded
 
 # A package that tests pin to a version: `steps` is how many more operators a call of the model runs.
 VENDORED = """
@@ -170,7 +171,7 @@ def test_check__other_requirements_and_no_setup__a_note_and_the_comparison_goes_
     decision = decision_in(clone.root / "out")
     assert decision["verdict"] in ("PASS", "INCONCLUSIVE"), done.stderr
     note = "requirements.txt differs between base and head, and both sides ran with what is installed"
-    assert any(note in warning for warning in decision["warnings"])
+    assert any(note in worded(warning) for warning in decision["warnings"])
     assert not cache.exists()
 
 
@@ -217,7 +218,7 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     assert {"field": "slowdep", "base": None, "head": "2.0"} in decision["package_differences"]
     assert decision["testbed_differences"] == [{"field": "env.TORCH_CPP_LOG_LEVEL", "base": None, "head": "ERROR"}]
     assert decision["pairs"] == 8
-    assert "regressed: small/default counters.framework_ops" in decision["reasons"]
+    assert "regressed: small/default counters.framework_ops" in map(worded, decision["reasons"])
     title = (clone.root / "out" / "comment.md").read_text().splitlines()[2]
     assert "WARN – upgrade report (`env.TORCH_CPP_LOG_LEVEL` none → `ERROR`, " in title
 
@@ -236,7 +237,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
     assert done.returncode == 3, done.stderr
     assert perfgate.scratch_folders == []
     decision = decision_in(clone.root / "out")
-    assert decision["reasons"] == ["testbed: env.TORCH_CPP_LOG_LEVEL"]
+    assert list(map(worded, decision["reasons"])) == ["testbed: env.TORCH_CPP_LOG_LEVEL"]
     assert decision["pairs"] == 0
     assert {c["outcome"] for c in decision["comparisons"] if c["method"] == "exact"} == {"not_comparable"}
     environments = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import UNDECIDED, Clone, Perfgate
+from tests.fakes.wording import worded
 
 SHAPES = 'shapes={"short": {"length": 8}, "long": {"length": 64}},\n    check=check,'
 INPUTS = "inputs=lambda batch, seed: torch.randn(batch, 64, generator=torch.Generator().manual_seed(seed))"
@@ -39,13 +40,13 @@ def test_check__shape_skipped_and_check_removed__warn_that_names_both(perfgate: 
     two_shapes_on_main(clone)
     clone.commit("less to measure", perf__workload=(SHAPES, 'shapes={"short": {"length": 8}},'))
     code, decision, comment = gate(perfgate, clone)
-    assert [change["message"] for change in decision["harness_changes"]] == [
+    assert [worded(change["message"]) for change in decision["harness_changes"]] == [
         "the head no longer measures shape long",
         "the head removed check=",
     ]
     assert (code, decision["verdict"]) in ((0, "WARN"), *UNDECIDED)
     if decision["verdict"] == "WARN":
-        assert decision["reasons"][0] == "harness: small: the head no longer measures shape long"
+        assert worded(decision["reasons"][0]) == "harness: small: the head no longer measures shape long"
     assert "- `small`: the head no longer measures shape long" in comment
     assert "- `small`: the head removed `check=`" in comment
 
@@ -67,7 +68,7 @@ def test_check__module_beside_the_workload_file_changed__warn_that_names_it(perf
     clone.git("checkout", "-q", "feature")
     clone.commit("another scale", perf__made=("1", "2"))
     _, decision, _ = gate(perfgate, clone)
-    assert [change["message"] for change in decision["harness_changes"]] == [
+    assert [worded(change["message"]) for change in decision["harness_changes"]] == [
         "other code of perf/workload.py, or of a module beside it, changed"
     ]
     assert decision["verdict"] in ("WARN", "INCONCLUSIVE")
@@ -80,7 +81,9 @@ def test_check__new_argument_that_the_base_does_not_know__not_comparable_and_no_
     clone.commit("a width", model=("def build():", "def build(width):"), perf__workload=("build().to", "build(64).to"))
     code, decision, comment = gate(perfgate, clone)
     assert (code, decision["verdict"]) == (3, "INCONCLUSIVE")
-    assert decision["reasons"] == ["harness: small: the base does not run under the head's workload file"]
+    assert list(map(worded, decision["reasons"])) == [
+        "harness: small: the base does not run under the head's workload file"
+    ]
     assert [change["kind"] for change in decision["harness_changes"]] == ["changed", "not_comparable"]
     assert [c["outcome"] for c in decision["comparisons"] if c["metric"] == "latency.low"] == ["not_comparable"]
     assert "INCONCLUSIVE – the base does not run under the head's workload file" in comment

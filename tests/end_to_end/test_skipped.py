@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.fakes.wording import worded
 
 
 def test_check__only_prose_changed__skipped_with_the_rule_in_seconds_and_in_both_languages(
@@ -22,7 +23,7 @@ def test_check__only_prose_changed__skipped_with_the_rule_in_seconds_and_in_both
     assert "SKIPPED – nothing relevant changed: 1 file, by the rule /docs/**" in done.stdout
     decision = json.loads((out / "decision.json").read_text())
     assert decision["verdict"] == "SKIPPED"
-    assert decision["reasons"] == ["nothing relevant changed: 1 file, by the rule /docs/**"]
+    assert list(map(worded, decision["reasons"])) == ["nothing relevant changed: 1 file, by the rule /docs/**"]
     assert decision["head"]["commit"] == head
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["comment.md", "decision.json"]
