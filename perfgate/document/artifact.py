@@ -49,9 +49,18 @@ _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What zipfile and zlib raise for an archive that is none, is cut off or lies about itself.
 _DAMAGES = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError,
-    UnicodeError, ValueError, IndexError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    UnicodeError,
+    ValueError,
+    IndexError,
+)
 _DAMAGED = "the archive is damaged or was not made by its upload action; run the measuring job again"
 
 

@@ -207,8 +207,17 @@ def misfit(columns: BlockColumns) -> str | None:
     blocks = len(columns.calls)
     whole = (columns.quad, columns.sequence, columns.start_ns, columns.end_ns)
     counted = (columns.involuntary_switches, columns.minor_faults)
-    seen = (columns.seen_ns, columns.run_delay_ns, columns.used_ns, columns.out_of_turn_ns, columns.waited_ns,
-            columns.asked_ns, columns.conductor_delay_ns, columns.took_ns, columns.took_delay_ns)  # fmt: skip
+    seen = (
+        columns.seen_ns,
+        columns.run_delay_ns,
+        columns.used_ns,
+        columns.out_of_turn_ns,
+        columns.waited_ns,
+        columns.asked_ns,
+        columns.conductor_delay_ns,
+        columns.took_ns,
+        columns.took_delay_ns,
+    )
     of_hardware = (columns.instructions, columns.cycles, columns.cache_misses)
     reported = (columns.throttled, columns.clock_share, columns.foreign_processes)
     if not blocks:

@@ -23,8 +23,17 @@ FlameKind = Literal[
     "other",
 ]
 FLAME_KINDS: tuple[FlameKind, ...] = (
-    "thread", "stream", "python", "host_op", "annotation", "runtime", "compute", "copy", "comm", "other",
-)  # fmt: skip
+    "thread",
+    "stream",
+    "python",
+    "host_op",
+    "annotation",
+    "runtime",
+    "compute",
+    "copy",
+    "comm",
+    "other",
+)
 FlameUnit = Literal["call", "profiler step", "whole recording"]
 # Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or what was traced says
 # that it became slower where they say faster (or the other way round), or differs by an amount that they exclude.
@@ -149,9 +158,13 @@ class _Union:
         if known is None:
             known = self._nodes[parent, kind, name] = len(self.parent)
             for column, value in (
-                (self.parent, parent), (self.kind, kind), (self.name, name), (self.place, NONE), (self.shape, NONE),
+                (self.parent, parent),
+                (self.kind, kind),
+                (self.name, name),
+                (self.place, NONE),
+                (self.shape, NONE),
                 (self.more_shapes, 0),
-            ):  # fmt: skip
+            ):
                 column.append(value)
         return known
 

@@ -25,10 +25,13 @@ _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
     ("reshape", re.compile(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
     (
         "conv_matmul",
-        re.compile(r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
-                   r"|scaled_dot_product|attention|fmha", re.IGNORECASE),
+        re.compile(
+            r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
+            r"|scaled_dot_product|attention|fmha",
+            re.IGNORECASE,
+        ),
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

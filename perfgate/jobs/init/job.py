@@ -73,6 +73,10 @@ _CONTAINERS: Mapping[str, Mapping[str, object]] = {
 TORCH = "python -m pip install torch"
 
 
+# What the reusable workflow or template is called with.
+Inputs = dict[str, str | list[str]]
+
+
 @dataclass(frozen=True)
 class InitOptions:
     """What ``perfgate init`` was asked for; None is what the repository says, or the default.
@@ -174,11 +178,11 @@ def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | Non
     return installed_revision()
 
 
-def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, object]:
+def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, str | bool | Inputs | None]:
     if revision is None:
         return {}
     host = _host(origin) or _USUAL_HOST[forge]
-    called: dict[str, object] = {"action": revision.path, "commit": revision.commit, "remote": None}
+    called: dict[str, str | bool | Inputs | None] = {"action": revision.path, "commit": revision.commit, "remote": None}
     if revision.host == host:
         return called
     below = f"{revision.commit}/templates/perfgate.yml"
@@ -197,7 +201,7 @@ def _values(
     revision: Revision | None,
     *,
     project: str,
-) -> dict[str, object]:
+) -> dict[str, str | bool | Inputs | None]:
     """What the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
     branch, is_found = _main_branch(repository, options.branch)
     package = options.package or (revision.package if revision else "")
@@ -212,7 +216,7 @@ def _values(
     }
 
 
-def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dict[str, object]:
+def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> Inputs:
     labels = list(options.labels or ())
     if not labels and options.device in _LABELS:
         labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
@@ -224,7 +228,7 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> dic
         setup = setup or (f"python -m pip install -r {requirements}" if has_requirements else TORCH)
         python = python or "3.11"
     version = python if re.fullmatch(r"3\.\d+", python) else ""
-    inputs: dict[str, object] = {"directory": below}
+    inputs: Inputs = {"directory": below}
     if forge == "gitlab":
         image = options.image or (f"python:{version}" if version else "")
         inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})

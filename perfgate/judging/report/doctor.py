@@ -11,8 +11,12 @@ from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import duration, percent
 
-_STATUS = {"ok": ("ok", "green"), "attention": ("attention", "yellow"), "unfit": ("UNFIT", "bold red"),
-           "unavailable": ("not available", "dim")}  # fmt: skip
+_STATUS = {
+    "ok": ("ok", "green"),
+    "attention": ("attention", "yellow"),
+    "unfit": ("UNFIT", "bold red"),
+    "unavailable": ("not available", "dim"),
+}
 _LONG = 400
 _WIDE = 110  # columns from which there is room for what was planted, in words
 _WHOLE = ("name", "planted change", "machine", "must be", "by", "is", "took", "")

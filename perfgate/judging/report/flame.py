@@ -23,10 +23,17 @@ from perfgate.version import __version__
 _LISTED = 50
 _LONGEST_TEXT = 400
 _KIND_WORDS = {
-    "thread": phrase("thread"), "stream": phrase("stream"), "python": phrase("Python function"), "host_op": phrase("operator"),
-    "annotation": phrase("annotation"), "runtime": phrase("runtime call"), "compute": phrase("kernel"), "copy": phrase("copy"),
-    "comm": phrase("collective"), "other": phrase("other"),
-}  # fmt: skip
+    "thread": phrase("thread"),
+    "stream": phrase("stream"),
+    "python": phrase("Python function"),
+    "host_op": phrase("operator"),
+    "annotation": phrase("annotation"),
+    "runtime": phrase("runtime call"),
+    "compute": phrase("kernel"),
+    "copy": phrase("copy"),
+    "comm": phrase("collective"),
+    "other": phrase("other"),
+}
 _STREAM = FLAME_KINDS.index("stream")
 _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
 _UNIT_WORDS = {
@@ -79,13 +86,14 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "script_hash": Words(_sha256(script)),
         "data": Words(_packed(trees)),
         "title": say("Flame graph of base and head" if _compares(trees) else "Flame graph"),
-        "what": Words(" · ".join(clean(tree.label) for tree in trees)) if len(trees) == 1 else Words(
-            formats.counted(len(trees), "recording")),
+        "what": Words(" · ".join(clean(tree.label) for tree in trees))
+        if len(trees) == 1
+        else Words(formats.counted(len(trees), "recording")),
         "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
         "folded": sum(tree.folded for tree in trees),
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
-    }  # fmt: skip
+    }
     return jinja.get_template("flame/page.html.j2").render(values)
 
 

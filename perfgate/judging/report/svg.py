@@ -125,10 +125,14 @@ def _dots(
     rows = 7
     dot = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
     return [
-        dot.format(name, x(value), round(top + height * (index * 3 % rows) / (rows - 1), 1),
-                   say("pair {number}: {change}", number=index + 1, change=formats.directed_percent(value, "s")))
+        dot.format(
+            name,
+            x(value),
+            round(top + height * (index * 3 % rows) / (rows - 1), 1),
+            say("pair {number}: {change}", number=index + 1, change=formats.directed_percent(value, "s")),
+        )
         for index, value in enumerate(list(values)[:_MAX_DOTS])
-    ]  # fmt: skip
+    ]
 
 
 def _share_ticks(scale: float) -> list[float]:

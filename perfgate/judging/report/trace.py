@@ -18,7 +18,7 @@ from perfgate.document.trace import (
     StepTimeline,
     TopDocument,
     TopTimeline,
-)  # fmt: skip
+)
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import counted, percent, quantity, whole
 from perfgate.judging.report.messages import word

@@ -112,8 +112,13 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
             if status is None:
                 continue
             x = _ROW_NAME + column * _CELL
-            label = say("step {number}, {title}, {when}: {status}", number=number, title=clean_words(title),
-                       when=day(run.started_at), status=say(STATUS_WORDS.get(status, status)))  # fmt: skip
+            label = say(
+                "step {number}, {title}, {when}: {status}",
+                number=number,
+                title=clean_words(title),
+                when=day(run.started_at),
+                status=say(STATUS_WORDS.get(status, status)),
+            )
             parts.append(cell.format(status, x, top + 1, _CELL - 2, _CELL - 2, label))
             if _MARKS.get(status):
                 parts.append(mark.format(x + (_CELL - 2) / 2, top + 13, _MARKS[status]))
@@ -168,11 +173,15 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
                 levels.append(Level(offset + start, offset + end, float(np.median(values)), direction, label))
     skipped = max(0, len(points) - _MAX_POINTS)
     levels = [
-        Level(max(level.start - skipped, 0), level.end - skipped, level.value,
-              *((level.direction, level.label) if level.start >= skipped else ("", "")))
+        Level(
+            max(level.start - skipped, 0),
+            level.end - skipped,
+            level.value,
+            *((level.direction, level.label) if level.start >= skipped else ("", "")),
+        )
         for level in levels
         if level.end > skipped
-    ]  # fmt: skip
+    ]
     return points[skipped:], levels, [at - skipped for at in borders if at > skipped]
 
 
@@ -221,10 +230,14 @@ def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
     places = sorted({round(index) for index in np.linspace(0, len(points) - 1, min(5, len(points)))})
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     return [
-        text.format(frame.x(at), _HEIGHT - 10, "start" if at == 0 else "end" if at == len(points) - 1 else "middle",
-                    day(points[at].started_at))
+        text.format(
+            frame.x(at),
+            _HEIGHT - 10,
+            "start" if at == 0 else "end" if at == len(points) - 1 else "middle",
+            day(points[at].started_at),
+        )
         for at in places
-    ]  # fmt: skip
+    ]
 
 
 def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:

@@ -70,9 +70,16 @@ class Scratch:
     def fetch(self) -> Tip:
         """The branch as it is now on the server. Raises StoreError where that cannot be told."""
         result = self._git(
-            "fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "--no-write-fetch-head", REMOTE,
-            f"+{self._link.ref}:{_TIP}", seconds=NETWORK_SECONDS,
-        )  # fmt: skip
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--filter=blob:none",
+            "--no-tags",
+            "--no-write-fetch-head",
+            REMOTE,
+            f"+{self._link.ref}:{_TIP}",
+            seconds=NETWORK_SECONDS,
+        )
         if result.code and "couldn't find remote ref" in result.errors.lower():
             return Tip()
         if result.code:
@@ -108,8 +115,14 @@ class Scratch:
         commit = self._commit(tip, change, seconds_since_1970)
         expected = f"--force-with-lease={self._link.ref}:{tip.commit or ''}"
         result = self._git(
-            "push", "--porcelain", "--no-verify", expected, REMOTE, f"{commit}:{self._link.ref}", seconds=NETWORK_SECONDS
-        )  # fmt: skip
+            "push",
+            "--porcelain",
+            "--no-verify",
+            expected,
+            REMOTE,
+            f"{commit}:{self._link.ref}",
+            seconds=NETWORK_SECONDS,
+        )
         if result.code == 0:
             return True
         now = self.fetch().commit
@@ -162,10 +175,18 @@ class Scratch:
         if not missing:
             return
         result = self._git(
-            "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
-            "--filter=blob:none", "--stdin", REMOTE,
-            feed=b"".join(name + b"\n" for name in sorted(missing)), seconds=NETWORK_SECONDS,
-        )  # fmt: skip
+            "-c",
+            "fetch.negotiationAlgorithm=noop",
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--filter=blob:none",
+            "--stdin",
+            REMOTE,
+            feed=b"".join(name + b"\n" for name in sorted(missing)),
+            seconds=NETWORK_SECONDS,
+        )
         if result.code:
             raise self._refusal("cannot be read", result)
 

@@ -40,7 +40,7 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     return _pick(vars(module), attribute, file)
 
 
-def _pick(names: dict[str, object], attribute: str, file: Path) -> Workload:
+def _pick(names: Mapping[str, Any], attribute: str, file: Path) -> Workload:
     if attribute not in names:
         names_of = [name for name, value in names.items() if isinstance(value, Workload)]
         close = difflib.get_close_matches(attribute, names_of, n=1)

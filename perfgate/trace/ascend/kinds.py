@@ -16,10 +16,18 @@ HOST = ("Python", "CANN")
 _OPERATOR = re.compile(r"::|^aclnn|Backward\d+$")
 # … or one of these (samples msinsight-910B-alexnet-2501 and mstt-advisor), or what the task queue takes out again under
 # the same name (Dequeue@Conv2D).
-_NATIVE = frozenset((
-    "detach", "detach_", "empty_tensor", "record_event", "wait_event", "destroy_event", "contiguous_h_memRepoint",
-    "format_contiguousV2",
-))  # fmt: skip
+_NATIVE = frozenset(
+    (
+        "detach",
+        "detach_",
+        "empty_tensor",
+        "record_event",
+        "wait_event",
+        "destroy_event",
+        "contiguous_h_memRepoint",
+        "format_contiguousV2",
+    )
+)
 
 # Task types of a kernel, of the timeline, the tables and the database: AI_CORE, KERNEL_AIVEC, MIX_AIC, AI_CPU, DSA_SQE
 # (random numbers), Other (2024).

@@ -15,8 +15,9 @@ PRIORITY = 20
 
 def recognises(path: Path) -> bool:
     """Whether a file is a SQLite database; reading says whether it is a profiler's."""
-    return path.is_file() and (is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_"))
-                               and path.suffix == ".db"))  # fmt: skip
+    return path.is_file() and (
+        is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
+    )
 
 
 def read(path: Path) -> Recording:
